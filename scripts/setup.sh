@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
+# what is still missing. Quick when everything is there.
+#
+# usage: setup.sh demo|test|bench|static
+set -euo pipefail
+export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
+
+# tool:package. What a line adds to the line before it.
+demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
+    busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc"
+bench="fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
+    /usr/bin/python3:python3 cc:gcc"
+test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
+    shellcheck:shellcheck file:file"
+static="cc:gcc file:file"
+
+case ${1:-} in
+demo | test | bench | static) wanted=${!1} ;;
+*)
+    echo "usage: setup.sh demo|test|bench|static" >&2
+    exit 2
+    ;;
+esac
+
+packages=()
+for entry in $wanted; do
+    tool=${entry%%:*}
+    package=${entry#*:}
+    if [ "$package" = busybox-static ] || [ "$package" = python3-libnbd ]; then
+        # A dynamic busybox, or an nbdsh without its module, will not do.
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+            packages+=("$package")
+    elif ! command -v "$tool" >/dev/null; then
+        packages+=("$package")
+    fi
+done
+
+if [ ${#packages[@]} -gt 0 ]; then
+    mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+    sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        sudo=(sudo)
+        if ! command -v sudo >/dev/null; then
+            echo "setup: these packages are missing; have root run:" >&2
+            echo "  apt-get install --no-install-recommends ${packages[*]}" >&2
+            exit 1
+        fi
+    fi
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: not a Debian system; install what these Debian packages contain: ${packages[*]}" >&2
+        exit 1
+    fi
+    echo "setup: installing ${packages[*]}"
+    install=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
+        "${packages[@]}")
+    # A fresh machine has no package lists, an old one has stale ones.
+    if ! "${install[@]}" >/dev/null 2>&1; then
+        "${sudo[@]}" apt-get update -qq
+        "${install[@]}" >/dev/null
+    fi
+fi
+
+missing=()
+command -v cargo >/dev/null || missing+=("cargo: install Rust 1.89 or newer, see https://rustup.rs")
+if [ "$1" = test ]; then
+    [ -e /dev/fuse ] || missing+=("/dev/fuse: the mount tests cannot run here")
+    [ "$(id -u)" -eq 0 ] || missing+=("root: tests that mount a file system through a loop device cannot run")
+    [ -e /dev/loop-control ] || missing+=("/dev/loop-control: the loop device tests cannot run here")
+fi
+for line in ${missing[@]+"${missing[@]}"}; do
+    echo "setup: missing $line" >&2
+done
+command -v cargo >/dev/null
