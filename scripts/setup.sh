@@ -16,7 +16,10 @@ test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c+
 static="cc:gcc file:file"
 
 case ${1:-} in
-demo | test | bench | static) wanted=${!1} ;;
+demo) wanted=$demo ;;
+test) wanted=$test ;;
+bench) wanted=$bench ;;
+static) wanted=$static ;;
 *)
     echo "usage: setup.sh demo|test|bench|static" >&2
     exit 2

@@ -1,1 +1,19 @@
-//! Harness for the end-to-end tests: peers as processes, scratch files, the User Mode Linux bed.
+//! Harness for the end-to-end tests: the `xtent` command and its peers as
+//! processes, scratch files, the User Mode Linux bed.
+//!
+//! A harness fails by panicking with everything that helps to find out why.
+//! Whatever it starts, mounts or attaches is undone when its guard is dropped,
+//! on a panic as well.
+#![allow(clippy::unwrap_used, reason = "a test harness fails by panicking")]
+
+pub mod bed;
+pub mod luks;
+pub mod mount;
+pub mod nbd;
+pub mod process;
+pub mod scratch;
+pub mod uml;
+pub mod xtent;
+
+pub use process::{Background, Cmd, Finished};
+pub use scratch::{Scratch, pattern};

@@ -1,0 +1,61 @@
+# What there is to do in this tree. `make` alone lists it.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+MUSL := $(shell uname -m)-unknown-linux-musl
+
+.PHONY: help build demo test static fuzz bench bench-volume man install check clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+build: ## the xtent command, optimised
+	$(CARGO) build --release --package xtent
+
+demo: ## make, serve, use and cross-check an encrypted volume
+	@scripts/setup.sh demo
+	@scripts/demo.sh
+
+test: ## all tests, against real peers as well
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+check: ## format, lints, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+static: ## a statically linked xtent, for any Linux of this machine's kind
+	@scripts/setup.sh static
+	@scripts/static.sh $(MUSL)
+
+fuzz: ## every fuzz target, FUZZ_SECONDS (60) each
+	@scripts/setup.sh test
+	@scripts/fuzz.sh --seconds $(FUZZ_SECONDS)
+
+bench: build ## ciphers in memory on this machine
+	$(TARGET)/release/xtent bench
+
+bench-volume: build ## the server against qemu-nbd and nbdkit
+	@scripts/setup.sh bench
+	bench/volume/compare.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume
+
+man: ## check the man pages; MANPAGER shows them
+	@for page in docs/man/*.[1-8]; do \
+	    man --warnings --encoding=UTF-8 -l -Tutf8 "$$page" 2>&1 >/dev/null | grep . && exit 1; \
+	    echo "$$page"; done
+
+install: build ## command, man pages and completions below PREFIX (/usr/local)
+	install -Dm755 $(TARGET)/release/xtent $(DESTDIR)$(PREFIX)/bin/xtent
+	for page in docs/man/*.[1-8]; do \
+	    install -Dm644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$$(basename "$$page"); done
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET)/release/xtent completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/xtent
+	$(TARGET)/release/xtent completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_xtent
+	$(TARGET)/release/xtent completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/xtent.fish
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds the statically linked command and shows that it is.
+#
+# usage: static.sh TARGET_TRIPLE
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+triple=$1
+
+if ! ls "$(rustc --print sysroot)/lib/rustlib/$triple/lib/"libstd-*.rlib >/dev/null 2>&1; then
+    if ! command -v rustup >/dev/null; then
+        echo "static: Rust's standard library for $triple is missing and there is no rustup to add it" >&2
+        exit 1
+    fi
+    rustup target add "$triple"
+fi
+cargo build --release --package xtent --target "$triple"
+binary=${CARGO_TARGET_DIR:-target}/$triple/release/xtent
+kind=$(file --brief "$binary")
+case $kind in
+*"statically linked"* | *"static-pie linked"*) ;;
+*)
+    echo "static: $binary is not static: $kind" >&2
+    exit 1
+    ;;
+esac
+if ldd "$binary" 2>/dev/null | grep -q '=>'; then
+    echo "static: $binary wants shared libraries" >&2
+    exit 1
+fi
+"$binary" --version
+printf '%s: %s bytes, %s\n' "$binary" "$(stat -c %s "$binary")" "${kind%%,*}, static"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs all tests, and repeats at the end which of them this machine could not
+# run for want of a privilege or a kernel feature.
+#
+# usage: test.sh [options for cargo test]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+not_run=${CARGO_TARGET_DIR:-target}/tests-not-run
+rm -f "$not_run"
+status=0
+cargo test --workspace "$@" || status=$?
+if [ -s "$not_run" ]; then
+    echo
+    cat "$not_run"
+fi
+exit $status

@@ -1,0 +1,225 @@
+//! Containers of every shape, made by cryptsetup or by Xtent, with key
+//! derivation as cheap as the formats allow.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::xtent::xtent;
+use crate::{Cmd, Scratch};
+
+/// The passphrase file of most tests. The newline at the end is a part of the
+/// passphrase, as in cryptsetup.
+pub const KEY: &[u8] = b"correct horse battery staple\n";
+/// A second one.
+pub const OTHER_KEY: &[u8] = b"\x00binary\xff key \n with everything\0";
+
+/// Makes containers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Maker {
+    /// The reference.
+    Cryptsetup,
+    /// Ours.
+    Xtent,
+}
+
+/// Key derivation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pbkdf {
+    /// PBKDF2 with SHA-256.
+    Pbkdf2,
+    /// Argon2id.
+    Argon2id,
+}
+
+/// What to make.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// 1 or 2.
+    pub version: u32,
+    /// dm-crypt's name.
+    pub cipher: &'static str,
+    /// As in `--key-size`.
+    pub key_bits: u32,
+    /// Bytes.
+    pub sector: u32,
+    /// Of the first keyslot.
+    pub pbkdf: Pbkdf,
+}
+
+/// A short name, fit for file names.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = self.cipher.split('-').nth(1).unwrap_or("");
+        write!(
+            f,
+            "luks{}_{mode}_{}_{}_{:?}",
+            self.version, self.key_bits, self.sector, self.pbkdf
+        )
+    }
+}
+
+impl Shape {
+    /// LUKS1, AES-256-XTS.
+    pub const LUKS1: Self = Self {
+        version: 1,
+        cipher: "aes-xts-plain64",
+        key_bits: 512,
+        sector: 512,
+        pbkdf: Pbkdf::Pbkdf2,
+    };
+    /// LUKS2, AES-256-XTS, 512-byte sectors.
+    pub const LUKS2: Self = Self {
+        version: 2,
+        ..Self::LUKS1
+    };
+    /// LUKS2, AES-256-XTS, 4096-byte sectors.
+    pub const LUKS2_4096: Self = Self {
+        sector: 4096,
+        ..Self::LUKS2
+    };
+
+    /// Every combination of format, key length, sector size and key
+    /// derivation that exists.
+    pub fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for version in [1, 2] {
+            for key_bits in [256, 512] {
+                for sector in [512, 4096] {
+                    for pbkdf in [Pbkdf::Pbkdf2, Pbkdf::Argon2id] {
+                        if version == 2 || (sector == 512 && pbkdf == Pbkdf::Pbkdf2) {
+                            all.push(Self {
+                                version,
+                                key_bits,
+                                sector,
+                                pbkdf,
+                                ..Self::LUKS1
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Bytes before the data in a container of the default layout.
+    pub fn data_offset(&self) -> u64 {
+        match (self.version, self.key_bits) {
+            (1, 256) => 4096 * 512,
+            (1, _) => 4096 * 512,
+            _ => 16 << 20,
+        }
+    }
+
+    /// Formats `image` so that `key` opens it.
+    pub fn format(&self, maker: Maker, image: &Path, key: &Path) {
+        let command = match maker {
+            Maker::Cryptsetup => Cmd::peer("cryptsetup").args(["luksFormat", "--batch-mode"]),
+            Maker::Xtent => xtent().args(["format", "--batch-mode"]),
+        };
+        let mut command = command
+            .args(["--type", &format!("luks{}", self.version)])
+            .args(["--cipher", self.cipher])
+            .args(["--key-size", &self.key_bits.to_string()])
+            .args(cheap(self.pbkdf, self.version));
+        if self.version == 2 {
+            command = command.args(["--sector-size", &self.sector.to_string()]);
+        }
+        command.arg("--key-file").arg(key).arg(image).ok();
+    }
+
+    /// A formatted image with room for `data` bytes, and its key file.
+    pub fn image(&self, maker: Maker, scratch: &Scratch, data: u64) -> Container {
+        let name = format!("{self}_{maker:?}");
+        let image = scratch.image(&format!("{name}.img"), self.data_offset() + data);
+        let key = scratch.file(&format!("{name}.key"), KEY);
+        self.format(maker, &image, &key);
+        Container { image, key }
+    }
+}
+
+/// A formatted image and the file that opens it.
+pub struct Container {
+    /// The image.
+    pub image: std::path::PathBuf,
+    /// The key file.
+    pub key: std::path::PathBuf,
+}
+
+impl Container {
+    /// What is in it, through `xtent decrypt`.
+    pub fn decrypt(&self) -> Vec<u8> {
+        let out = Scratch::new();
+        let target = out.join("plain");
+        xtent()
+            .arg("decrypt")
+            .arg("--key-file")
+            .arg(&self.key)
+            .args([&self.image, &target])
+            .ok();
+        std::fs::read(target).unwrap()
+    }
+
+    /// Fills it, through `xtent encrypt`.
+    pub fn encrypt(&self, data: &[u8]) {
+        let out = Scratch::new();
+        let source = out.file("plain", data);
+        xtent()
+            .arg("encrypt")
+            .arg("--key-file")
+            .arg(&self.key)
+            .args([&source, &self.image])
+            .ok();
+    }
+}
+
+/// Options that make key derivation quick; the same for both commands.
+pub fn cheap(pbkdf: Pbkdf, version: u32) -> Vec<&'static str> {
+    match (pbkdf, version) {
+        // LUKS1 knows no --pbkdf.
+        (Pbkdf::Pbkdf2, 1) => vec!["--pbkdf-force-iterations", "1000"],
+        (Pbkdf::Pbkdf2, _) => vec!["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"],
+        (Pbkdf::Argon2id, _) => vec![
+            "--pbkdf",
+            "argon2id",
+            "--pbkdf-force-iterations",
+            "4",
+            "--pbkdf-memory",
+            "64",
+            "--pbkdf-parallel",
+            "1",
+        ],
+    }
+}
+
+/// Whether a passphrase opens a container, in cryptsetup's opinion.
+pub fn cryptsetup_opens(image: &Path, key: &Path) -> bool {
+    let done = Cmd::peer("cryptsetup")
+        .args(["open", "--test-passphrase", "--key-file"])
+        .args([key, image])
+        .run();
+    match done.code() {
+        Some(0) => true,
+        Some(2) => false,
+        _ => panic!("{}", done.text()),
+    }
+}
+
+/// Whether a passphrase opens a container, in Xtent's opinion.
+pub fn xtent_opens(image: &Path, key: &Path) -> bool {
+    let done = xtent()
+        .args(["key", "test", "--key-file"])
+        .args([key, image])
+        .run();
+    match done.code() {
+        Some(0) => true,
+        Some(2) => false,
+        _ => panic!("{}", done.text()),
+    }
+}
+
+/// Fails unless both commands agree that `key` opens (or does not open) it.
+pub fn assert_opens(image: &Path, key: &Path, expected: bool, what: &str) {
+    assert_eq!(cryptsetup_opens(image, key), expected, "cryptsetup: {what}");
+    assert_eq!(xtent_opens(image, key), expected, "xtent: {what}");
+}

@@ -1,0 +1,78 @@
+//! Mounts and loop devices that tests make, and their removal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Cmd;
+
+/// Undoes what is left under a scratch folder when dropped: mounts, loop
+/// devices on files there, processes that name it. Make it after the
+/// [`crate::Scratch`], so that it is dropped first.
+pub struct Cleaner(PathBuf);
+
+impl Cleaner {
+    /// Watches `folder`.
+    pub fn new(folder: &Path) -> Self {
+        Self(fs::canonicalize(folder).unwrap())
+    }
+}
+
+impl Drop for Cleaner {
+    fn drop(&mut self) {
+        // Innermost first: the latest mounts are last in the table.
+        for point in mounts_under(&self.0).iter().rev() {
+            let _ = Cmd::peer("umount").arg("--lazy").arg(point).run();
+        }
+        for device in loops_under(&self.0) {
+            let _ = Cmd::peer("losetup").arg("--detach").arg(device).run();
+        }
+        for id in processes_naming(&self.0) {
+            let _ = kill_process(id, Signal::KILL);
+        }
+    }
+}
+
+/// Mount points under `folder`, in the order in which they were made.
+pub fn mounts_under(folder: &Path) -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(PathBuf::from)
+        .filter(|point| point.starts_with(folder))
+        .collect()
+}
+
+/// Loop devices on files under `folder`.
+pub fn loops_under(folder: &Path) -> Vec<PathBuf> {
+    let Ok(devices) = fs::read_dir("/sys/block") else {
+        return Vec::new();
+    };
+    devices
+        .map(|entry| entry.unwrap())
+        .filter(|entry| {
+            fs::read_to_string(entry.path().join("loop/backing_file"))
+                .is_ok_and(|file| Path::new(file.trim()).starts_with(folder))
+        })
+        .map(|entry| Path::new("/dev").join(entry.file_name()))
+        .collect()
+}
+
+/// Processes with `folder` in an argument, apart from this one.
+pub fn processes_naming(folder: &Path) -> Vec<Pid> {
+    let needle = folder.to_str().unwrap();
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| {
+            let id: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let arguments = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            String::from_utf8_lossy(&arguments)
+                .contains(needle)
+                .then(|| Pid::from_raw(id))
+                .flatten()
+        })
+        .filter(|id| *id != rustix::process::getpid())
+        .collect()
+}
