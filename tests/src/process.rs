@@ -297,7 +297,10 @@ impl Background {
                 Err(RecvTimeoutError::Timeout) => panic!("not ready in time: {}", self.text()),
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = wait(&mut self.child, Duration::from_secs(10));
-                    panic!("ended instead of getting ready ({status:?}): {}", self.text())
+                    panic!(
+                        "ended instead of getting ready ({status:?}): {}",
+                        self.text()
+                    )
                 }
             }
         }
