@@ -26,6 +26,11 @@ pub fn has_fuse(test: &str) -> bool {
     }
 }
 
+/// Whether this is root; as [`has_fuse`].
+pub fn is_root(test: &str) -> bool {
+    rustix::process::geteuid().is_root() || not_run(test, "needs root")
+}
+
 /// Whether loop devices can be made and file systems mounted; as
 /// [`has_fuse`].
 pub fn has_loop(test: &str) -> bool {

@@ -104,9 +104,8 @@ impl Shape {
 
     /// Bytes before the data in a container of the default layout.
     pub fn data_offset(&self) -> u64 {
-        match (self.version, self.key_bits) {
-            (1, 256) => 4096 * 512,
-            (1, _) => 4096 * 512,
+        match self.version {
+            1 => 2 << 20,
             _ => 16 << 20,
         }
     }
@@ -130,9 +129,20 @@ impl Shape {
 
     /// A formatted image with room for `data` bytes, and its key file.
     pub fn image(&self, maker: Maker, scratch: &Scratch, data: u64) -> Container {
+        self.image_with_key(maker, scratch, data, KEY)
+    }
+
+    /// As [`Shape::image`], with a key of the caller's choice.
+    pub fn image_with_key(
+        &self,
+        maker: Maker,
+        scratch: &Scratch,
+        data: u64,
+        key: &[u8],
+    ) -> Container {
         let name = format!("{self}_{maker:?}");
         let image = scratch.image(&format!("{name}.img"), self.data_offset() + data);
-        let key = scratch.file(&format!("{name}.key"), KEY);
+        let key = scratch.file(&format!("{name}.key"), key);
         self.format(maker, &image, &key);
         Container { image, key }
     }

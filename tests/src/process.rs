@@ -26,9 +26,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mke2fs", "e2fsprogs"),
     ("mount", "mount"),
     ("nbdcopy", "libnbd-bin"),
+    ("nbdfuse", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("nbdsh", "python3-libnbd"),
+    ("prlimit", "util-linux"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
@@ -42,6 +44,7 @@ pub struct Cmd {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     stdin: Vec<u8>,
+    folder: Option<PathBuf>,
     limit: Duration,
 }
 
@@ -74,6 +77,7 @@ impl Cmd {
             args: Vec::new(),
             env: vec![("PATH".into(), PATH.into()), ("LC_ALL".into(), "C".into())],
             stdin: Vec::new(),
+            folder: None,
             limit: Duration::from_secs(120),
         }
     }
@@ -118,9 +122,23 @@ impl Cmd {
         self
     }
 
+    /// Where it runs; where the tests run by default.
+    pub fn folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
     /// How long it may take; two minutes by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// The same, as an argument of another command: `self` runs it.
+    pub fn wrapping(mut self, inner: Self) -> Self {
+        self.args.push(inner.program.into_os_string());
+        self.args.extend(inner.args);
+        self.env.extend(inner.env);
         self
     }
 
@@ -139,6 +157,9 @@ impl Cmd {
         command.args(&self.args).process_group(0);
         for (name, value) in &self.env {
             command.env(name, value);
+        }
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
         }
         let mut stdin = tempfile::tempfile().unwrap();
         stdin.write_all(&self.stdin).unwrap();
