@@ -20,6 +20,7 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 const PACKAGES: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("cryptsetup", "cryptsetup-bin"),
+    ("e2fsck", "e2fsprogs"),
     ("fio", "fio"),
     ("fusermount3", "fuse3"),
     ("losetup", "mount"),

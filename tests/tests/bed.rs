@@ -83,3 +83,44 @@ fn cryptsetup_tells_right_from_wrong() {
         assert!(!cryptsetup_opens(&container.image, &wrong));
     }
 }
+
+/// The faulty store works, fails as told, and works again.
+#[test]
+fn a_faulty_store_fails_on_demand() {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use xtent_tests::faulty::{Fault, FaultyStore};
+
+    if !xtent_tests::bed::has_fuse("a_faulty_store_fails_on_demand") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let data = pattern(1 << 20, 2);
+    let store = FaultyStore::new(&scratch.file("image", &data));
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&store.path)
+        .unwrap();
+    let mut bytes = [0; 4096];
+    store.break_it(Fault::Read);
+    let error = file.read_exact_at(&mut bytes, 512 << 10).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    store.mend_it(Fault::Read);
+    file.read_exact_at(&mut bytes, 512 << 10).unwrap();
+    assert_same(&bytes, &data[512 << 10..][..4096], "read");
+
+    store.break_it(Fault::Write);
+    let error = file.write_all_at(&[1; 4096], 8192).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(28), "{error}");
+    store.mend_it(Fault::Write);
+    file.write_all_at(&[1; 4096], 8192).unwrap();
+
+    store.break_it(Fault::Flush);
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(5));
+    store.mend_it(Fault::Flush);
+    file.sync_all().unwrap();
+    drop(file);
+    drop(store);
+    assert_eq!(read_range(&scratch.join("image"), 8192, 4096), [1; 4096]);
+}
