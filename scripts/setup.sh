@@ -9,7 +9,7 @@ export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 # tool:package. What a line adds to the line before it.
 demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
     busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc"
-bench="fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
+bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
     /usr/bin/python3:python3 cc:gcc"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
     shellcheck:shellcheck file:file"
