@@ -1,0 +1,233 @@
+//! Options that several commands share, written once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use xtent_luks::kdf::KdfKind;
+use xtent_luks::{KdfChoice, KdfLimits};
+
+use crate::fds::{InheritedFd, parse_inherited};
+use crate::secrets::{CREDENTIALS, NEW_CREDENTIALS, Source};
+use crate::size::parse_size;
+
+/// A stored key derivation that would take longer is refused with its
+/// estimate, unless the user insists.
+const LONGEST_DERIVATION: Duration = Duration::from_secs(10 * 60);
+
+/// The device and where its metadata is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DeviceArgs {
+    /// Block device or image file with the encrypted data
+    pub(crate) device: PathBuf,
+    #[command(flatten)]
+    pub(crate) detached: HeaderArgs,
+}
+
+/// The detached header.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct HeaderArgs {
+    /// Detached LUKS header: a file or device of its own holds the metadata
+    #[arg(long, value_name = "FILE")]
+    pub(crate) header: Option<PathBuf>,
+}
+
+/// Where the passphrase comes from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Passphrase")]
+pub(crate) struct KeyArgs {
+    /// Read the passphrase from this file; `-` is standard input
+    ///
+    /// The file is the passphrase byte by byte, line ends included, up to 8 MiB.
+    /// Without any of the options of this section the passphrase is the systemd
+    /// credential `xtent.passphrase` or `cryptsetup.passphrase` if there is one;
+    /// else it is asked for on the terminal; else, when standard input is no
+    /// terminal, it is one line of that, without the line end, up to 512 bytes.
+    #[arg(short = 'd', long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Skip so many bytes of the key file
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) keyfile_offset: Option<u64>,
+    /// Use so many bytes of the key file, which must have them
+    #[arg(short = 'l', long, value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) keyfile_size: Option<u64>,
+    /// Read the passphrase from this inherited file descriptor, as a key file
+    #[arg(long, value_name = "N", value_parser = parse_inherited, conflicts_with = "key_file")]
+    pub(crate) key_fd: Option<InheritedFd>,
+    /// Read the passphrase from this systemd credential, as a key file
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["key_file", "key_fd"])]
+    pub(crate) credential: Option<String>,
+}
+
+impl KeyArgs {
+    pub(crate) fn source(&self) -> Source {
+        source(
+            self.key_file.as_ref(),
+            self.key_fd.as_ref(),
+            self.credential.as_ref(),
+            self.keyfile_offset,
+            self.keyfile_size,
+            CREDENTIALS,
+        )
+    }
+}
+
+/// How a volume is unlocked.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UnlockArgs {
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+    /// Try this keyslot only
+    #[arg(short = 'S', long, value_name = "N", help_heading = "Passphrase", value_parser = clap::value_parser!(u32).range(0..32))]
+    pub(crate) key_slot: Option<u32>,
+    /// How often a wrong passphrase may be typed again
+    #[arg(short = 'T', long, value_name = "N", default_value_t = 3, help_heading = "Passphrase", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tries: u32,
+    /// Run a key derivation even if it takes more than ten minutes
+    ///
+    /// The header says how costly the derivation is. It is estimated first and
+    /// refused with the estimate if it would take longer than that: such a
+    /// header is broken or hostile more often than meant.
+    #[arg(long, help_heading = "Passphrase")]
+    pub(crate) allow_expensive_kdf: bool,
+}
+
+impl UnlockArgs {
+    pub(crate) fn limits(&self) -> KdfLimits {
+        KdfLimits {
+            longest: (!self.allow_expensive_kdf).then_some(LONGEST_DERIVATION),
+        }
+    }
+}
+
+/// Where a new passphrase comes from, next to the existing one.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "New passphrase")]
+pub(crate) struct NewKeyArgs {
+    /// Read the new passphrase from this file
+    ///
+    /// As --key-file. Without any of the options of this section the new
+    /// passphrase is the systemd credential `xtent.new-passphrase` if there is
+    /// one; else it is asked for twice on the terminal; else it is the next
+    /// line of standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) new_key_file: Option<PathBuf>,
+    /// Skip so many bytes of the new key file
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) new_keyfile_offset: Option<u64>,
+    /// Use so many bytes of the new key file, which must have them
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) new_keyfile_size: Option<u64>,
+    /// Read the new passphrase from this inherited file descriptor
+    #[arg(long, value_name = "N", value_parser = parse_inherited, conflicts_with = "new_key_file")]
+    pub(crate) new_key_fd: Option<InheritedFd>,
+    /// Read the new passphrase from this systemd credential
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["new_key_file", "new_key_fd"])]
+    pub(crate) new_credential: Option<String>,
+}
+
+impl NewKeyArgs {
+    pub(crate) fn source(&self) -> Source {
+        source(
+            self.new_key_file.as_ref(),
+            self.new_key_fd.as_ref(),
+            self.new_credential.as_ref(),
+            self.new_keyfile_offset,
+            self.new_keyfile_size,
+            NEW_CREDENTIALS,
+        )
+    }
+}
+
+fn source(
+    file: Option<&PathBuf>,
+    fd: Option<&InheritedFd>,
+    credential: Option<&String>,
+    offset: Option<u64>,
+    size: Option<u64>,
+    names: &'static [&'static str],
+) -> Source {
+    let offset = offset.unwrap_or(0);
+    if let Some(path) = file {
+        Source::File {
+            path: path.clone(),
+            offset,
+            size,
+        }
+    } else if let Some(fd) = fd {
+        Source::Descriptor {
+            fd: fd.clone(),
+            offset,
+            size,
+        }
+    } else if let Some(name) = credential {
+        Source::Credential(name.clone())
+    } else {
+        Source::Default(names)
+    }
+}
+
+/// Key derivations by cryptsetup's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pbkdf {
+    Argon2id,
+    Argon2i,
+    Pbkdf2,
+}
+
+impl From<Pbkdf> for KdfKind {
+    fn from(kind: Pbkdf) -> Self {
+        match kind {
+            Pbkdf::Argon2id => KdfKind::Argon2id,
+            Pbkdf::Argon2i => KdfKind::Argon2i,
+            Pbkdf::Pbkdf2 => KdfKind::Pbkdf2,
+        }
+    }
+}
+
+/// How a new keyslot's key is derived.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Key derivation")]
+pub(crate) struct KdfArgs {
+    /// Key derivation of the new keyslot [default: argon2id; LUKS1 has pbkdf2 only]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) pbkdf: Option<Pbkdf>,
+    /// Milliseconds that the derivation should take on this machine
+    #[arg(short = 'i', long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) iter_time: u64,
+    /// Fixed cost instead of a benchmark: passes (Argon2) or iterations (PBKDF2)
+    ///
+    /// For Argon2 the memory is then that of --pbkdf-memory, or its default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "iter_time")]
+    pub(crate) pbkdf_force_iterations: Option<u32>,
+    /// Memory for Argon2 in KiB, at most [default: 1048576, less if less is free]
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(32..=4_194_304))]
+    pub(crate) pbkdf_memory: Option<u32>,
+    /// Threads for Argon2, at most [default: 4, less if there are fewer CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
+    pub(crate) pbkdf_parallel: Option<u32>,
+    /// Hash of PBKDF2 (and, when formatting, of the anti-forensic splitter and the digest)
+    #[arg(long, value_name = "HASH", default_value = "sha256")]
+    pub(crate) hash: String,
+}
+
+impl KdfArgs {
+    pub(crate) fn choice(&self) -> KdfChoice {
+        KdfChoice {
+            kind: self.pbkdf.map(KdfKind::from),
+            hash: Some(self.hash.to_ascii_lowercase()),
+            target: Duration::from_millis(self.iter_time),
+            force_iterations: self.pbkdf_force_iterations,
+            memory: self.pbkdf_memory,
+            parallel: self.pbkdf_parallel,
+        }
+    }
+}
+
+/// For commands that ask before they destroy something.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ConfirmArgs {
+    /// Do not ask before overwriting; without a terminal this is required
+    #[arg(short = 'q', long)]
+    pub(crate) batch_mode: bool,
+}

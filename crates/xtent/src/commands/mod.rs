@@ -1,0 +1,13 @@
+//! One module per command: its arguments, its manual and its steps.
+
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod decrypt;
+pub(crate) mod encrypt;
+pub(crate) mod format;
+pub(crate) mod header;
+pub(crate) mod key;
+pub(crate) mod man;
+pub(crate) mod mount;
+pub(crate) mod serve;
+pub(crate) mod umount;

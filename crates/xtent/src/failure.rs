@@ -1,0 +1,285 @@
+//! What a command that failed tells the person and the calling program: one
+//! table from every crate's error kinds to cryptsetup's exit codes.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use xtent_export as export;
+use xtent_luks as luks;
+use xtent_store as store;
+use xtent_volume as volume;
+
+/// Exit codes, with cryptsetup's meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Wrong parameters, or an operation that the options forbid.
+    Parameters = 1,
+    /// No permission, or no keyslot for this passphrase.
+    Permission = 2,
+    /// Out of memory.
+    Memory = 3,
+    /// Wrong device: missing, not LUKS, damaged, too short, or failing.
+    Device = 4,
+    /// It exists already, or somebody else has it.
+    Busy = 5,
+}
+
+/// The table for the help texts and the manual.
+pub(crate) const EXIT_STATUS: &str = "\
+EXIT STATUS:
+  0  success
+  1  wrong parameters, or the options forbid it
+  2  no permission, or no key for this passphrase
+  3  out of memory (Argon2 needs more than is free)
+  4  wrong device: missing, not LUKS, damaged, too short, or I/O error
+  5  it exists already, or somebody else is using it";
+
+type Cause = Box<dyn StdError + Send + Sync>;
+
+/// A failed command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The process's exit code.
+    pub(crate) exit: Exit,
+    /// What went wrong.
+    pub(crate) message: String,
+    /// What to do about it, where the message does not say.
+    pub(crate) advice: Option<String>,
+    /// The cause below.
+    pub(crate) source: Option<Cause>,
+    /// Whether another passphrase could have worked.
+    pub(crate) is_wrong_passphrase: bool,
+}
+
+/// What every command returns.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            advice: None,
+            source: None,
+            is_wrong_passphrase: false,
+        }
+    }
+
+    /// Wrong options or arguments.
+    pub(crate) fn parameters(message: impl Into<String>) -> Self {
+        Self::new(Exit::Parameters, message)
+    }
+
+    /// A system call that failed; the exit code follows from its errno.
+    pub(crate) fn system(message: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
+        let error = error.into();
+        Self::new(exit_of_io(&error), message).because(error)
+    }
+
+    /// Adds what to do next.
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// Adds the cause.
+    pub(crate) fn because(mut self, cause: impl Into<Cause>) -> Self {
+        self.source = Some(cause.into());
+        self
+    }
+
+    /// The causes' texts, outermost first, without those that the text before
+    /// already contains.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        let mut causes: Vec<String> = Vec::new();
+        let mut said = self.message.clone();
+        let mut next: Option<&(dyn StdError + 'static)> =
+            self.source.as_deref().map(|s| s as &(dyn StdError + 'static));
+        while let Some(error) = next {
+            let text = error.to_string();
+            if !said.contains(&text) {
+                said.clone_from(&text);
+                causes.push(text);
+            }
+            next = error.source();
+        }
+        causes
+    }
+
+    /// The error as an object, for `--json`.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({ "error": {
+            "exit": self.exit as u8,
+            "message": self.message,
+            "causes": self.causes(),
+            "advice": self.advice,
+        }})
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.message)?;
+        for cause in self.causes() {
+            write!(f, "\n  because: {cause}")?;
+        }
+        if let Some(advice) = &self.advice {
+            write!(f, "\n  {}", advice.replace('\n', "\n  "))?;
+        }
+        Ok(())
+    }
+}
+
+fn exit_of_io(error: &std::io::Error) -> Exit {
+    use std::io::ErrorKind as K;
+    match error.kind() {
+        K::PermissionDenied | K::ReadOnlyFilesystem => Exit::Permission,
+        K::OutOfMemory => Exit::Memory,
+        K::AlreadyExists | K::AddrInUse | K::ResourceBusy => Exit::Busy,
+        K::InvalidInput => Exit::Parameters,
+        _ => Exit::Device,
+    }
+}
+
+fn exit_of_store(kind: store::ErrorKind) -> Exit {
+    use store::ErrorKind as K;
+    match kind {
+        K::Permission | K::ReadOnly => Exit::Permission,
+        K::Busy => Exit::Busy,
+        _ => Exit::Device,
+    }
+}
+
+fn exit_of_volume(kind: volume::ErrorKind) -> Exit {
+    use volume::ErrorKind as K;
+    match kind {
+        K::ReadOnly => Exit::Permission,
+        K::NoMemory => Exit::Memory,
+        K::OutOfRange => Exit::Parameters,
+        K::Store(kind) => exit_of_store(kind),
+        _ => Exit::Device,
+    }
+}
+
+impl From<luks::Error> for Failure {
+    fn from(error: luks::Error) -> Self {
+        use luks::ErrorKind as K;
+        let exit = match error.kind {
+            K::WrongPassphrase => Exit::Permission,
+            K::NoMemory => Exit::Memory,
+            K::Busy | K::Changed => Exit::Busy,
+            K::Keyslot | K::Full | K::LastKeyslot | K::Options | K::Refused | K::TooCostly => {
+                Exit::Parameters
+            }
+            K::Store(kind) => exit_of_store(kind),
+            _ => Exit::Device,
+        };
+        let advice = match error.kind {
+            K::TooCostly => Some(
+                "To run it all the same, give --allow-expensive-kdf; afterwards `xtent key change` \
+                 makes a keyslot of normal cost.",
+            ),
+            _ => None,
+        };
+        Self {
+            exit,
+            message: error.message,
+            advice: advice.map(str::to_owned),
+            source: error.source.map(|s| s as Cause),
+            is_wrong_passphrase: error.kind == K::WrongPassphrase,
+        }
+    }
+}
+
+impl From<store::Error> for Failure {
+    fn from(error: store::Error) -> Self {
+        let advice = match (error.kind, error.operation) {
+            (store::ErrorKind::Busy, _) => Some(
+                "Another `xtent` is serving or changing it, or it is mounted; stop that one first.",
+            ),
+            _ => None,
+        };
+        let mut failure = Self::new(exit_of_store(error.kind), error.to_string());
+        failure.advice = advice.map(str::to_owned);
+        match error.source {
+            Some(source) => failure.because(source),
+            None => failure,
+        }
+    }
+}
+
+impl From<volume::Error> for Failure {
+    fn from(error: volume::Error) -> Self {
+        let failure = Self::new(exit_of_volume(error.kind), error.message);
+        match error.source {
+            Some(source) => failure.because(source),
+            None => failure,
+        }
+    }
+}
+
+impl From<export::Error> for Failure {
+    fn from(error: export::Error) -> Self {
+        use export::ErrorKind as K;
+        let exit = match error.kind {
+            K::Busy => Exit::Busy,
+            K::Permission => Exit::Permission,
+            K::NotMounted => Exit::Parameters,
+            K::Volume(kind) => exit_of_volume(kind),
+            _ => Exit::Device,
+        };
+        Self {
+            exit,
+            message: error.message,
+            advice: None,
+            source: error.source.map(|s| s as Cause),
+            is_wrong_passphrase: false,
+        }
+    }
+}
+
+impl From<xtent_secret::Error> for Failure {
+    fn from(error: xtent_secret::Error) -> Self {
+        Self::new(Exit::Memory, error.to_string()).because(error.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_message_causes_and_advice_once() {
+        let cause = std::io::Error::other("disk on fire");
+        let failure = Failure::new(Exit::Device, "cannot read header")
+            .because(cause)
+            .advise("Pour water.\nThen try again.");
+        assert_eq!(
+            failure.to_string(),
+            "cannot read header\n  because: disk on fire\n  Pour water.\n  Then try again."
+        );
+        assert_eq!(failure.to_json()["error"]["exit"], 4);
+    }
+
+    #[test]
+    fn leaves_out_a_cause_that_the_message_contains() {
+        let failure = Failure::new(Exit::Device, "read failed: disk on fire")
+            .because(std::io::Error::other("disk on fire"));
+        assert_eq!(failure.to_string(), "read failed: disk on fire");
+    }
+
+    #[test]
+    fn maps_errno_to_exit_codes() {
+        for (errno, exit) in [
+            (rustix::io::Errno::ACCESS, Exit::Permission),
+            (rustix::io::Errno::ROFS, Exit::Permission),
+            (rustix::io::Errno::EXIST, Exit::Busy),
+            (rustix::io::Errno::BUSY, Exit::Busy),
+            (rustix::io::Errno::NOMEM, Exit::Memory),
+            (rustix::io::Errno::NOENT, Exit::Device),
+            (rustix::io::Errno::IO, Exit::Device),
+        ] {
+            assert_eq!(Failure::system("x", errno).exit, exit, "{errno:?}");
+        }
+    }
+}

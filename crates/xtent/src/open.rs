@@ -1,0 +1,248 @@
+//! From a device and a passphrase to an open volume.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
+use xtent_luks::{Device, Header, Segment, Unlocked};
+use xtent_secret::SecretBytes;
+use xtent_store::{Access, FileStore, Store};
+use xtent_volume::{Config, DiscardPolicy, Volume};
+
+use crate::args::{DeviceArgs, UnlockArgs};
+use crate::failure::{Exit, Failure, Result};
+use crate::output::Output;
+use crate::probe;
+
+/// A device whose metadata has been read and found usable.
+pub(crate) struct Container {
+    /// Where the ciphertext is.
+    pub(crate) data: Arc<FileStore>,
+    /// Where the metadata is.
+    pub(crate) metadata: Device,
+    /// The metadata.
+    pub(crate) header: Header,
+}
+
+/// The metadata alone, for key and header commands.
+pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Arc<FileStore>, Device)> {
+    let path = args.detached.header.as_ref().unwrap_or(&args.device);
+    let file = Arc::new(FileStore::open(path, access)?);
+    Ok((file.clone(), Device::new(file)))
+}
+
+/// Reads the metadata; if it is none, says what is there instead.
+pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) -> Result<Header> {
+    let header = device.read().map_err(|e| {
+        let not_luks = e.kind == xtent_luks::ErrorKind::NotLuks;
+        let failure = Failure::from(e);
+        if !not_luks || failure.advice.is_some() {
+            return failure;
+        }
+        match probe::describe(file) {
+            Some(found) => failure.advise(format!(
+                "{} looks like {found}. For a header kept elsewhere give --header FILE.",
+                file.path().display()
+            )),
+            None => failure.advise(
+                "If its header is kept elsewhere give --header FILE; `xtent format` makes a new volume.",
+            ),
+        }
+    })?;
+    if header.is_recovered() {
+        output.warn(format!(
+            "{}: one of the two header copies is damaged; the good one is used. \
+             Run `xtent header repair {0}` to write both anew.",
+            file.path().display()
+        ));
+    }
+    Ok(header)
+}
+
+impl Container {
+    /// Opens device and metadata. With `lock` the device is this process's
+    /// alone (shared among readers if `access` is read-only) until it ends.
+    pub(crate) fn open(
+        args: &DeviceArgs,
+        access: Access,
+        lock: bool,
+        output: &Output,
+    ) -> Result<Self> {
+        let data = Arc::new(FileStore::open(&args.device, access)?);
+        if lock {
+            data.lock_for_serving()?;
+        }
+        let file = match &args.detached.header {
+            Some(path) => Arc::new(FileStore::open(path, Access::ReadOnly)?),
+            None => data.clone(),
+        };
+        let metadata = Device::new(file.clone());
+        let header = read_header(&metadata, &file, output)?;
+        Ok(Self {
+            data,
+            metadata,
+            header,
+        })
+    }
+
+    /// What kind of volume it will be; fails on what this program cannot open,
+    /// before anybody is asked for a passphrase.
+    pub(crate) fn plan(
+        &self,
+        read_only: bool,
+        discard: DiscardPolicy,
+        backend: Option<Backend>,
+    ) -> Result<Config> {
+        let segment = self.header.segment(self.data.size())?;
+        let path = self.data.path();
+        Ok(Config {
+            cipher: cipher_of(&segment, path)?,
+            sector_size: SectorSize::new(segment.sector_size).ok_or_else(|| {
+                Failure::new(
+                    Exit::Device,
+                    format!(
+                        "{}: the header says {} bytes per sector; possible are 512, 1024, 2048 and 4096",
+                        path.display(),
+                        segment.sector_size
+                    ),
+                )
+            })?,
+            sector_count: SectorCount::Units512,
+            offset: segment.offset,
+            length: segment.length,
+            iv_offset: segment.iv_tweak,
+            read_only,
+            discard,
+            backend,
+        })
+    }
+
+    /// The discard policy that the header asks for when no option does.
+    pub(crate) fn stored_discard_policy(&self) -> DiscardPolicy {
+        if self.header.allows_discards() {
+            DiscardPolicy::Allow
+        } else {
+            DiscardPolicy::Never
+        }
+    }
+
+    /// Asks for the passphrase and opens the volume.
+    pub(crate) fn volume(
+        self,
+        unlock: &UnlockArgs,
+        config: &Config,
+        output: &Output,
+    ) -> Result<Volume> {
+        let unlocked = unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
+        let volume = Volume::open(self.data, &unlocked.key, config)?;
+        tracing::info!(
+            keyslot = unlocked.keyslot,
+            cipher = %config.cipher,
+            sector_size = config.sector_size.bytes(),
+            size = volume.size(),
+            "volume open"
+        );
+        Ok(volume)
+    }
+}
+
+fn cipher_of(segment: &Segment, path: &Path) -> Result<CipherSpec> {
+    segment.encryption.parse().map_err(|e| {
+        Failure::new(
+            Exit::Device,
+            format!(
+                "{}: the volume is encrypted with {}, which this version cannot open",
+                path.display(),
+                segment.encryption
+            ),
+        )
+        .because(e)
+    })
+}
+
+/// Asks for the passphrase, again after a wrong one if a person types.
+pub(crate) fn unlock_with_retries(
+    device: &Device,
+    path: &Path,
+    args: &UnlockArgs,
+    output: &Output,
+) -> Result<Unlocked> {
+    Ok(passphrase_and_unlock(device, path, args, output)?.1)
+}
+
+/// As [`unlock_with_retries`], and gives the passphrase too.
+pub(crate) fn passphrase_and_unlock(
+    device: &Device,
+    path: &Path,
+    args: &UnlockArgs,
+    output: &Output,
+) -> Result<(SecretBytes, Unlocked)> {
+    let source = args.key.source();
+    with_retries(args.tries, source.is_interactive(), output, || {
+        let passphrase = source.read(&prompt(path))?;
+        let unlocked = device.unlock(&passphrase, args.key_slot, &args.limits())?;
+        Ok((passphrase, unlocked))
+    })
+}
+
+/// Runs `attempt` up to `tries` times while it fails for a wrong passphrase.
+pub(crate) fn with_retries<T>(
+    tries: u32,
+    interactive: bool,
+    output: &Output,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let tries = if interactive { tries } else { 1 };
+    let mut left = tries;
+    loop {
+        left = left.saturating_sub(1);
+        match attempt() {
+            Err(failure) if failure.is_wrong_passphrase && left > 0 => {
+                output.warn(format!("{}; try again", failure.message));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The question for the passphrase of `path`.
+pub(crate) fn prompt(path: &Path) -> String {
+    format!("Passphrase for {}: ", path.display())
+}
+
+/// Parses `--cpu`.
+pub(crate) fn parse_backend(text: &str) -> std::result::Result<Backend, String> {
+    let names: Vec<String> = Backend::available().iter().map(|&b| backend_name(b)).collect();
+    Backend::available()
+        .iter()
+        .copied()
+        .find(|&b| backend_name(b) == text)
+        .ok_or_else(|| format!("this CPU has {}", names.join(", ")))
+}
+
+/// `portable`, `aes-ni`, …
+pub(crate) fn backend_name(backend: Backend) -> String {
+    let mut name = String::new();
+    for c in format!("{backend:?}").chars() {
+        if c.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_back_ends() {
+        assert_eq!(backend_name(Backend::Portable), "portable");
+        assert_eq!(backend_name(Backend::AesNi), "aes-ni");
+        for &backend in Backend::available() {
+            assert_eq!(parse_backend(&backend_name(backend)), Ok(backend));
+        }
+        assert!(parse_backend("z80").is_err());
+    }
+}

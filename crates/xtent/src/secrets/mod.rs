@@ -1,0 +1,164 @@
+//! Where passphrases come from: terminal, key file, descriptor, standard
+//! input, systemd credential. Never the command line's words nor the
+//! environment's values, which other processes can see.
+
+mod read;
+mod terminal;
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use xtent_secret::SecretBytes;
+
+use crate::failure::{Exit, Failure, Result};
+use crate::fds::InheritedFd;
+use read::{read_line, read_whole};
+pub(crate) use terminal::ask_line;
+
+/// Longest passphrase that is typed or comes as a line, as in cryptsetup.
+pub(crate) const LINE_LIMIT: usize = 512;
+/// Largest key file, as in cryptsetup.
+pub(crate) const FILE_LIMIT: usize = 8 << 20;
+
+/// Where one passphrase comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A file, or standard input for `-`: every byte counts, line ends too.
+    File {
+        path: PathBuf,
+        offset: u64,
+        size: Option<u64>,
+    },
+    /// An inherited descriptor, read as a file.
+    Descriptor {
+        fd: InheritedFd,
+        offset: u64,
+        size: Option<u64>,
+    },
+    /// A file in `$CREDENTIALS_DIRECTORY`.
+    Credential(String),
+    /// Nothing was asked for: a credential of one of these names if there is
+    /// one, else the terminal if standard input is one, else a line of
+    /// standard input.
+    Default(&'static [&'static str]),
+}
+
+/// Names of the credentials that hold the passphrase if nothing else is given.
+pub(crate) const CREDENTIALS: &[&str] = &["xtent.passphrase", "cryptsetup.passphrase"];
+/// Names of the credentials that hold a new passphrase if nothing else is given.
+pub(crate) const NEW_CREDENTIALS: &[&str] = &["xtent.new-passphrase"];
+
+impl Source {
+    /// Whether a person types it and so may try again.
+    pub(crate) fn is_interactive(&self) -> bool {
+        match self {
+            Source::Default(names) => {
+                default_credential(names).is_none() && std::io::stdin().is_terminal()
+            }
+            _ => false,
+        }
+    }
+
+    /// Checks, before anything is opened or written, that the source exists.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Source::File { path, .. } if path != Path::new("-") => open(path).map(drop),
+            Source::Credential(name) => open(&credential_path(name)?).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads an existing passphrase; a terminal is asked with `prompt`.
+    pub(crate) fn read(&self, prompt: &str) -> Result<SecretBytes> {
+        match self {
+            Source::File { path, offset, size } if path == Path::new("-") => {
+                read_whole(std::io::stdin().as_fd(), "standard input", *offset, *size)
+            }
+            Source::File { path, offset, size } => {
+                read_whole(open(path)?.as_fd(), &path.display().to_string(), *offset, *size)
+            }
+            Source::Descriptor { fd, offset, size } => {
+                read_whole(fd.get().as_fd(), "the given descriptor", *offset, *size)
+            }
+            Source::Credential(name) => read_credential(&credential_path(name)?),
+            Source::Default(names) => {
+                if let Some(path) = default_credential(names) {
+                    tracing::info!(path = %path.display(), "passphrase from a credential");
+                    read_credential(&path)
+                } else if std::io::stdin().is_terminal() {
+                    terminal::ask_secret(prompt)
+                } else {
+                    read_line(stdin(), LINE_LIMIT)
+                }
+            }
+        }
+    }
+
+    /// Reads a new passphrase: a terminal is asked twice, an empty one is
+    /// refused.
+    pub(crate) fn read_new(&self, prompt: &str) -> Result<SecretBytes> {
+        let secret = self.read(prompt)?;
+        if secret.is_empty() {
+            return Err(Failure::parameters("the new passphrase is empty; nothing was changed"));
+        }
+        if self.is_interactive() {
+            let again = terminal::ask_secret("Verify passphrase: ")?;
+            if !same(&secret, &again) {
+                return Err(Failure::new(
+                    Exit::Permission,
+                    "the passphrases do not match; nothing was changed",
+                ));
+            }
+        }
+        Ok(secret)
+    }
+}
+
+/// Both were typed by the same person just now, but a habit costs nothing:
+/// compares every byte.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+fn stdin() -> BorrowedFd<'static> {
+    rustix::stdio::stdin()
+}
+
+fn open(path: &Path) -> Result<File> {
+    let file = File::open(path)
+        .map_err(|e| Failure::system(format!("cannot open key file {}", path.display()), e))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(Failure::parameters(format!(
+            "key file {} is a directory",
+            path.display()
+        )));
+    }
+    Ok(file)
+}
+
+fn read_credential(path: &Path) -> Result<SecretBytes> {
+    read_whole(open(path)?.as_fd(), &path.display().to_string(), 0, None)
+}
+
+fn credential_path(name: &str) -> Result<PathBuf> {
+    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+        return Err(Failure::parameters(format!("`{name}` is not a credential's name")));
+    }
+    match std::env::var_os("CREDENTIALS_DIRECTORY") {
+        Some(dir) => Ok(Path::new(&dir).join(name)),
+        None => Err(Failure::parameters(format!(
+            "--credential {name}: $CREDENTIALS_DIRECTORY is not set"
+        ))
+        .advise("systemd sets it for units with LoadCredential=, LoadCredentialEncrypted= or SetCredentialEncrypted=.")),
+    }
+}
+
+fn default_credential(names: &[&str]) -> Option<PathBuf> {
+    let dir = std::env::var_os("CREDENTIALS_DIRECTORY")?;
+    names
+        .iter()
+        .map(|name| Path::new(&dir).join(name))
+        .find(|path| path.is_file())
+}

@@ -1,0 +1,141 @@
+//! Asking on the terminal, without echo for secrets. However the prompt ends
+//! (an answer, Ctrl-C, a signal from elsewhere, Ctrl-Z), the terminal gets its
+//! settings back.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use xtent_secret::SecretBytes;
+
+use super::LINE_LIMIT;
+use super::read::read_some;
+use crate::failure::{Failure, Result};
+
+/// Signals that would end or stop the process in the middle of a prompt.
+const INTERRUPTIONS: [Signal; 5] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGTSTP,
+];
+
+/// Asks for a passphrase; what is typed is not shown.
+pub(super) fn ask_secret(prompt: &str) -> Result<SecretBytes> {
+    ask(prompt, false)
+}
+
+/// Asks a question; what is typed is shown.
+pub(crate) fn ask_line(prompt: &str) -> Result<String> {
+    let answer = ask(prompt, true)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
+    let mut terminal = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/tty")
+        .map_err(|e| Failure::system("cannot open the terminal to ask", e))?;
+    loop {
+        terminal
+            .write_all(prompt.as_bytes())
+            .map_err(|e| Failure::system("cannot write to the terminal", e))?;
+        let held = Held::new(terminal.as_fd(), echo)?;
+        let answer = held.read_line(terminal.as_fd());
+        drop(held);
+        if !echo || matches!(answer, Ok(None)) {
+            // The person's Enter was not shown, or there was none.
+            let _ = terminal.write_all(b"\n");
+        }
+        // A signal that came meanwhile has acted by now (the mask is back);
+        // if the process still lives, it was stopped and goes on: ask again.
+        if let Some(answer) = answer? {
+            return Ok(answer);
+        }
+    }
+}
+
+/// The terminal in the state for a prompt, signals held back; both as before
+/// when dropped.
+struct Held<'a> {
+    terminal: BorrowedFd<'a>,
+    settings: Termios,
+    mask: SigSet,
+    signals: SignalFd,
+}
+
+impl<'a> Held<'a> {
+    fn new(terminal: BorrowedFd<'a>, echo: bool) -> Result<Self> {
+        let no_terminal = |e| Failure::system("cannot set up the terminal to ask", e);
+        let settings = tcgetattr(terminal).map_err(no_terminal)?;
+        let caught: SigSet = INTERRUPTIONS.into_iter().collect();
+        let mask = SigSet::thread_get_mask().map_err(|e| Failure::system("cannot hold signals", e))?;
+        let signals = SignalFd::with_flags(&caught, SfdFlags::SFD_CLOEXEC)
+            .map_err(|e| Failure::system("cannot watch signals", e))?;
+        caught
+            .thread_block()
+            .map_err(|e| Failure::system("cannot hold signals", e))?;
+        let mut quiet = settings.clone();
+        quiet.local_modes |= LocalModes::ICANON | LocalModes::ISIG;
+        if !echo {
+            quiet.local_modes -= LocalModes::ECHO | LocalModes::ECHONL;
+        }
+        let held = Self {
+            terminal,
+            settings,
+            mask,
+            signals,
+        };
+        // Flush: what was typed before the question is no answer to it.
+        tcsetattr(terminal, OptionalActions::Flush, &quiet).map_err(no_terminal)?;
+        Ok(held)
+    }
+
+    /// A line without its end; `None` if a signal is waiting.
+    fn read_line(&self, fd: BorrowedFd<'_>) -> Result<Option<SecretBytes>> {
+        let mut line = SecretBytes::zeroed(LINE_LIMIT + 1)?;
+        let mut filled = 0;
+        loop {
+            let mut ready = [
+                PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::new(&fd, PollFlags::IN),
+            ];
+            match rustix::event::poll(&mut ready, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(Failure::system("cannot wait for the terminal", e)),
+                Ok(_) => {}
+            }
+            if !ready[0].revents().is_empty() {
+                return Ok(None);
+            }
+            if filled > LINE_LIMIT {
+                return Err(Failure::parameters(format!(
+                    "the passphrase is longer than {LINE_LIMIT} bytes; use a key file"
+                )));
+            }
+            match read_some(fd, "the terminal", &mut line[filled..=filled])? {
+                0 if filled == 0 => {
+                    return Err(Failure::parameters("no answer: the terminal was closed"));
+                }
+                0 => break,
+                _ if line[filled] == b'\n' => break,
+                _ => filled += 1,
+            }
+        }
+        line.truncate(filled);
+        Ok(Some(line))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let _ = tcsetattr(self.terminal, OptionalActions::Flush, &self.settings);
+        let _ = self.mask.thread_set_mask();
+    }
+}

@@ -1,0 +1,47 @@
+//! Orderly ends: SIGINT and SIGTERM ask a long-running command to finish.
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::failure::{Failure, Result};
+
+/// Signals that ask for an end.
+fn endings() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
+}
+
+/// Holds the ending signals back from this thread and every thread it starts
+/// from now on. Call it before any thread exists.
+pub(crate) fn hold() -> Result<()> {
+    endings()
+        .thread_block()
+        .map_err(|e| Failure::system("cannot hold signals back", e))
+}
+
+/// Lets the ending signals end the process again, at once.
+pub(crate) fn release() {
+    let _ = endings().thread_unblock();
+}
+
+/// Starts a thread that calls `first` on the first ending signal. A second one
+/// ends the process at once, with the exit code of a program that the signal
+/// has killed. Needs [`hold`] before.
+pub(crate) fn on_ending(first: impl Fn(Signal) + Send + 'static) -> Result<()> {
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            let signals = endings();
+            let mut seen = false;
+            while let Ok(signal) = signals.wait() {
+                if seen {
+                    crate::output::complain(
+                        "xtent: second signal: ending at once, without waiting for the disk",
+                    );
+                    std::process::exit(128 + signal as i32);
+                }
+                seen = true;
+                first(signal);
+            }
+        })
+        .map(drop)
+        .map_err(|e| Failure::system("cannot start the signal thread", e))
+}
