@@ -1,45 +1,16 @@
 //! Where ciphertext lives. A [`Store`] takes byte ranges; it knows neither
 //! ciphers nor LUKS.
 
-use std::path::{Path, PathBuf};
+mod block;
+mod buffer;
+mod error;
+mod file;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-/// What went wrong, for the tables that turn it into errno, NBD errors and
-/// exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// No such file or device.
-    NotFound,
-    /// Not allowed.
-    Permission,
-    /// Somebody else has it (the server lock, or an exclusive open).
-    Busy,
-    /// The range lies outside the store, or the file became shorter.
-    OutOfRange,
-    /// A write to a read-only store.
-    ReadOnly,
-    /// No space left, or over quota.
-    NoSpace,
-    /// The store cannot do this (discard on a file system without holes).
-    Unsupported,
-    /// Any other I/O error.
-    Io,
-}
-
-/// A failed store operation: what, where, why.
-#[derive(Debug)]
-pub struct Error {
-    /// What kind of failure.
-    pub kind: ErrorKind,
-    /// What was being done: "read", "write", "flush", "open", …
-    pub operation: &'static str,
-    /// The file or device.
-    pub path: PathBuf,
-    /// Byte offset, where there is one.
-    pub offset: Option<u64>,
-    /// The system's error, where there is one.
-    pub source: Option<std::io::Error>,
-}
+pub use buffer::AlignedBuffer;
+pub use error::{Error, ErrorKind};
+pub use file::{Access, FileStore};
 
 /// Sizes that matter for alignment and atomicity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +23,8 @@ pub struct Limits {
 }
 
 /// A flat range of bytes with positioned I/O. Every call may come from many
-/// threads at once; overlapping calls are the caller's affair.
+/// threads at once; overlapping calls are the caller's affair. Empty ranges
+/// inside the store succeed.
 pub trait Store: Send + Sync {
     /// Bytes in the store now.
     fn size(&self) -> u64;
@@ -79,83 +51,7 @@ pub trait Store: Send + Sync {
     /// After one failed flush every later one fails: the kernel may have
     /// dropped the dirty pages, and a success would be a lie.
     fn flush(&self) -> Result<(), Error>;
-    /// Deallocates; the range then reads as anything.
+    /// Deallocates; the range then reads as anything. Partial units of
+    /// [`Limits::discard`] at the edges may be left as they are.
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error>;
-}
-
-/// How a file is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reads only.
-    ReadOnly,
-    /// Reads and writes.
-    ReadWrite,
-}
-
-/// A regular file or a block device.
-pub struct FileStore {
-    _todo: (),
-}
-
-impl FileStore {
-    /// Opens an existing file or block device. Refuses directories, character
-    /// devices, FIFOs.
-    pub fn open(_path: &Path, _access: Access) -> Result<Self, Error> {
-        todo!()
-    }
-    /// Makes a new sparse file of `size` bytes, mode 0600; fails if it exists.
-    pub fn create(_path: &Path, _size: u64) -> Result<Self, Error> {
-        todo!()
-    }
-    /// The path it was opened by.
-    pub fn path(&self) -> &Path {
-        todo!()
-    }
-    /// The open file, for cryptsetup's metadata locks.
-    pub fn file(&self) -> &std::fs::File {
-        todo!()
-    }
-    /// Whether it is a block device.
-    pub fn is_block_device(&self) -> bool {
-        todo!()
-    }
-    /// Takes the server lock: an open-file-description lock on a byte range
-    /// far beyond the end, exclusive for read-write access, shared for
-    /// read-only. Held until this value is dropped. [`ErrorKind::Busy`] if
-    /// another process holds it.
-    pub fn lock_for_serving(&self) -> Result<(), Error> {
-        todo!()
-    }
-}
-impl Store for FileStore {
-    fn size(&self) -> u64 {
-        todo!()
-    }
-    fn is_read_only(&self) -> bool {
-        todo!()
-    }
-    fn limits(&self) -> Limits {
-        todo!()
-    }
-    fn read_at(&self, _buf: &mut [u8], _offset: u64) -> Result<(), Error> {
-        todo!()
-    }
-    fn write_at(&self, _data: &[u8], _offset: u64) -> Result<(), Error> {
-        todo!()
-    }
-    fn flush(&self) -> Result<(), Error> {
-        todo!()
-    }
-    fn discard(&self, _offset: u64, _len: u64) -> Result<(), Error> {
-        todo!()
-    }
-}
-
-/// Stores for tests: in memory, with injected faults, and one that records
-/// writes and flushes and presents every legal survivor of a power cut.
-pub mod testing {
-    /// Bytes in memory.
-    pub struct MemStore {
-        _todo: (),
-    }
 }

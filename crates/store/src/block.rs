@@ -1,0 +1,29 @@
+//! What Linux says about block devices: sizes from sysfs, discards by ioctl.
+#![allow(unsafe_code)]
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{major, minor};
+use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+
+/// `BLKDISCARD` of `linux/fs.h`: discards the range given as start and length
+/// in bytes.
+const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+
+/// Discards a range of a block device; both numbers are multiples of its
+/// logical block.
+pub(crate) fn discard(device: impl AsFd, start: u64, len: u64) -> rustix::io::Result<()> {
+    // SAFETY: BLKDISCARD reads two u64 through its argument, which is what
+    // the input is, and writes nothing.
+    unsafe { ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([start, len])) }
+}
+
+/// A number from the request queue of the disk with device number `device`,
+/// or of the disk that holds the partition of that number.
+pub(crate) fn queue_value(device: u64, name: &str) -> Option<u32> {
+    let base = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    ["queue", "../queue"].iter().find_map(|queue| {
+        let text = std::fs::read_to_string(format!("{base}/{queue}/{name}")).ok()?;
+        text.trim().parse().ok()
+    })
+}

@@ -1,0 +1,238 @@
+//! The crate's one error type, and the one table from system errors to kinds
+//! and back to errno.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// What went wrong, for the tables that turn it into errno, NBD errors and
+/// exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No such file or device.
+    NotFound,
+    /// There is a file of that name already.
+    Exists,
+    /// Not allowed.
+    Permission,
+    /// Somebody else has it (the server lock, or an exclusive open).
+    Busy,
+    /// The range lies outside the store, or the file became shorter.
+    OutOfRange,
+    /// A write to a read-only store.
+    ReadOnly,
+    /// No space left, or over quota.
+    NoSpace,
+    /// The store cannot do this (discard on a file system without holes).
+    Unsupported,
+    /// Any other I/O error.
+    Io,
+}
+
+/// System errors and what they mean here; whatever is not listed is
+/// [`ErrorKind::Io`]. The first entry of each kind is the errno reported for
+/// that kind.
+const KINDS: &[(Errno, ErrorKind)] = &[
+    (Errno::NOENT, ErrorKind::NotFound),
+    (Errno::NXIO, ErrorKind::NotFound),
+    (Errno::NODEV, ErrorKind::NotFound),
+    (Errno::NOTDIR, ErrorKind::NotFound),
+    (Errno::EXIST, ErrorKind::Exists),
+    (Errno::ACCESS, ErrorKind::Permission),
+    (Errno::PERM, ErrorKind::Permission),
+    (Errno::BUSY, ErrorKind::Busy),
+    (Errno::TXTBSY, ErrorKind::Busy),
+    (Errno::AGAIN, ErrorKind::Busy),
+    (Errno::INVAL, ErrorKind::OutOfRange),
+    (Errno::ROFS, ErrorKind::ReadOnly),
+    (Errno::NOSPC, ErrorKind::NoSpace),
+    (Errno::DQUOT, ErrorKind::NoSpace),
+    (Errno::FBIG, ErrorKind::NoSpace),
+    (Errno::OPNOTSUPP, ErrorKind::Unsupported),
+    (Errno::NOSYS, ErrorKind::Unsupported),
+    (Errno::NOTTY, ErrorKind::Unsupported),
+    (Errno::IO, ErrorKind::Io),
+];
+
+impl ErrorKind {
+    /// The kind of a system error.
+    pub fn of(error: &io::Error) -> Self {
+        error
+            .raw_os_error()
+            .map(Errno::from_raw_os_error)
+            // EINVAL from the system is a fault of this program or a driver;
+            // its entry in the table is for the way back.
+            .filter(|errno| *errno != Errno::INVAL)
+            .and_then(|errno| KINDS.iter().find(|(e, _)| *e == errno))
+            .map_or(Self::Io, |(_, kind)| *kind)
+    }
+
+    /// The errno that protocols report for it.
+    pub fn errno(self) -> Errno {
+        KINDS
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or(Errno::IO, |(errno, _)| *errno)
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::NotFound => "no such file or device",
+            Self::Exists => "it exists already",
+            Self::Permission => "permission denied",
+            Self::Busy => "in use by another process",
+            Self::OutOfRange => "the range lies outside the file or device",
+            Self::ReadOnly => "opened read-only",
+            Self::NoSpace => "no space left",
+            Self::Unsupported => "not supported here",
+            Self::Io => "input/output error",
+        }
+    }
+
+    fn advice(self, operation: &str) -> &'static str {
+        match (self, operation) {
+            (Self::NotFound, _) => "check the path",
+            (Self::Exists, _) => "choose another name or remove it first",
+            (Self::Permission, "open") => {
+                "check the owner and mode, or run as a user who may; read-only access may suffice"
+            }
+            (Self::Permission, "create") => "check the owner and mode of the directory",
+            (Self::Permission, _) => "check that the device or file is not write-protected",
+            (Self::Busy, "lock") => {
+                "stop the other server or program that uses it, or open it read-only in all of them"
+            }
+            (Self::Busy, "claim") => {
+                "unmount it, or close the mapping, swap area or array that holds it, and try again"
+            }
+            (Self::Busy, _) => "stop the program that uses it and try again",
+            (Self::OutOfRange, _) => {
+                "the file or device is shorter than needed: was it truncated or copied in part?"
+            }
+            (Self::ReadOnly, _) => "open it for reading and writing",
+            (Self::NoSpace, _) => {
+                "free space (or raise the quota or file size limit) on the file system that holds it"
+            }
+            (Self::Unsupported, "open") => "give a regular file or a block device",
+            (Self::Unsupported, _) => "use a file system or device that supports it",
+            (Self::Io, "flush" | "durable write") => {
+                "writes since the last successful flush may be lost; check the system log, \
+                 replace the disk if it fails, then close and open again"
+            }
+            (Self::Io, _) => "check the system log for the disk's error",
+        }
+    }
+}
+
+/// A failed store operation: what, where, why.
+#[derive(Debug)]
+pub struct Error {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What was being done: "read", "write", "flush", "open", …
+    pub operation: &'static str,
+    /// The file or device.
+    pub path: PathBuf,
+    /// Byte offset, where there is one.
+    pub offset: Option<u64>,
+    /// The system's error, where there is one.
+    pub source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error that this program found itself.
+    pub fn new(kind: ErrorKind, operation: &'static str, path: &Path, offset: Option<u64>) -> Self {
+        Self {
+            kind,
+            operation,
+            path: path.to_owned(),
+            offset,
+            source: None,
+        }
+    }
+
+    /// An error that the system reported; the kind follows from it.
+    pub fn from_io(
+        source: impl Into<io::Error>,
+        operation: &'static str,
+        path: &Path,
+        offset: Option<u64>,
+    ) -> Self {
+        let source = source.into();
+        Self {
+            kind: ErrorKind::of(&source),
+            operation,
+            path: path.to_owned(),
+            offset,
+            source: Some(source),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.operation, self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, " failed: ")?;
+        match &self.source {
+            Some(source) => write!(f, "{source}")?,
+            None => write!(f, "{}", self.kind.meaning())?,
+        }
+        write!(f, "; {}", self.kind.advice(self.operation))
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|e| e as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [ErrorKind; 9] = [
+        ErrorKind::NotFound,
+        ErrorKind::Exists,
+        ErrorKind::Permission,
+        ErrorKind::Busy,
+        ErrorKind::OutOfRange,
+        ErrorKind::ReadOnly,
+        ErrorKind::NoSpace,
+        ErrorKind::Unsupported,
+        ErrorKind::Io,
+    ];
+
+    #[test]
+    fn every_kind_has_an_errno_of_its_own() {
+        let mut errnos: Vec<_> = ALL.iter().map(|k| k.errno().raw_os_error()).collect();
+        errnos.sort_unstable();
+        errnos.dedup();
+        assert_eq!(errnos.len(), ALL.len());
+    }
+
+    #[test]
+    fn system_errors_map_to_kinds() {
+        let kind = |e: Errno| ErrorKind::of(&e.into());
+        assert_eq!(kind(Errno::DQUOT), ErrorKind::NoSpace);
+        assert_eq!(kind(Errno::IO), ErrorKind::Io);
+        assert_eq!(kind(Errno::INVAL), ErrorKind::Io);
+        assert_eq!(kind(Errno::MFILE), ErrorKind::Io);
+        assert_eq!(ErrorKind::of(&io::Error::other("x")), ErrorKind::Io);
+    }
+
+    #[test]
+    fn message_names_operation_place_cause_and_remedy() {
+        let e = Error::from_io(Errno::NOSPC, "write", Path::new("/img"), Some(4096));
+        let text = e.to_string();
+        for part in ["write of /img", "byte 4096", "No space left", "free space"] {
+            assert!(text.contains(part), "{text:?} lacks {part:?}");
+        }
+        assert!(std::error::Error::source(&e).is_some());
+    }
+}

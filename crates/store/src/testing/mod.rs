@@ -1,0 +1,18 @@
+//! Stores for tests: in memory ([`MemStore`]), with injected faults
+//! ([`FaultStore`]), and one that records writes and flushes and presents
+//! every legal survivor of a power cut ([`RecordingStore`]).
+//!
+//! Other crates switch this module on for their tests only:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! xtent-store = { workspace = true, features = ["testing"] }
+//! ```
+
+mod fault;
+mod memory;
+mod recording;
+
+pub use fault::{Fault, FaultStore, Operation};
+pub use memory::MemStore;
+pub use recording::{RecordingStore, Sampling, Survivor, Survivors};
