@@ -1,0 +1,121 @@
+//! Which implementations there are, and which of them this CPU can run.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// An implementation of the ciphers for one kind of CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Constant-time Rust for any CPU, on RustCrypto's `aes`: `portable`.
+    Portable,
+    /// x86-64 AES-NI with AVX: `aes-ni`.
+    AesNi,
+}
+
+/// A name that no back-end has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownBackend;
+
+/// All of them, slowest first. Each needs all that the ones before it need, so
+/// that what a CPU has is a head of this list.
+const ALL: &[Backend] = &[Backend::Portable, Backend::AesNi];
+
+impl Backend {
+    /// The back-ends this CPU has, slowest first; never empty.
+    pub fn available() -> &'static [Backend] {
+        let count = ALL
+            .iter()
+            .take_while(|backend| backend.is_supported())
+            .count();
+        &ALL[..count]
+    }
+
+    /// The fastest one this CPU has.
+    pub fn best() -> Backend {
+        Self::available()
+            .last()
+            .copied()
+            .unwrap_or(Backend::Portable)
+    }
+
+    /// Its name on command lines and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Portable => "portable",
+            Backend::AesNi => "aes-ni",
+        }
+    }
+
+    /// Whether this CPU can run it.
+    pub fn is_supported(self) -> bool {
+        match self {
+            Backend::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Backend::AesNi => false,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = UnknownBackend;
+    /// Knows every name, whether or not this CPU has the back-end: see
+    /// [`Backend::is_supported`].
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        ALL.iter()
+            .copied()
+            .find(|backend| backend.name() == name)
+            .ok_or(UnknownBackend)
+    }
+}
+
+impl fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown cipher back-end: known are")?;
+        for (i, backend) in ALL.iter().enumerate() {
+            let separator = match i {
+                0 => " ",
+                _ if i + 1 == ALL.len() => " and ",
+                _ => ", ",
+            };
+            write!(f, "{separator}{backend}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for UnknownBackend {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn names_round_trip() {
+        for backend in ALL {
+            assert_eq!(backend.to_string().parse(), Ok(*backend));
+        }
+        assert_eq!("AES-NI".parse::<Backend>(), Err(UnknownBackend));
+        assert_eq!("".parse::<Backend>(), Err(UnknownBackend));
+    }
+
+    #[test]
+    fn portable_is_always_there_and_best_is_last() {
+        let available = Backend::available();
+        assert_eq!(available[0], Backend::Portable);
+        assert_eq!(*available.last().unwrap(), Backend::best());
+        for backend in ALL {
+            assert_eq!(available.contains(backend), backend.is_supported());
+        }
+    }
+}

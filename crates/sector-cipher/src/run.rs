@@ -1,0 +1,320 @@
+//! What the kernels see of a request: a stream of sectors, from wherever they
+//! come. A run in place, a run from source to destination and a list of
+//! segments all become the same stream, so that there is one kernel for the
+//! three and none of them stops at a segment's end.
+#![allow(unsafe_code)]
+
+use crate::{IvMode, SectorCount, SectorSize, Segment};
+use core::marker::PhantomData;
+use core::{ptr, slice};
+
+/// Bytes in an AES block.
+pub(crate) const BLOCK: usize = 16;
+
+/// Sectors whose IVs are made together.
+pub(crate) const BATCH: usize = 8;
+
+/// One sector: where its bytes come from, where they go, and its IV before any
+/// encryption, as a little-endian integer.
+#[derive(Clone, Copy)]
+pub(crate) struct Sector {
+    src: *const u8,
+    dst: *mut u8,
+    iv: u128,
+}
+
+impl Sector {
+    /// For the unused places of a batch: has no bytes, must not be read.
+    const NONE: Self = Self {
+        src: ptr::null(),
+        dst: ptr::null_mut(),
+        iv: 0,
+    };
+
+    /// Readable for the sector size while the stream lives. The same as
+    /// [`Self::dst`], or not overlapping it.
+    #[inline(always)]
+    pub(crate) fn src(&self) -> *const u8 {
+        self.src
+    }
+
+    /// Writable for the sector size while the stream lives.
+    #[inline(always)]
+    pub(crate) fn dst(&self) -> *mut u8 {
+        self.dst
+    }
+
+    /// The IV or tweak before any encryption, as a little-endian integer.
+    #[inline(always)]
+    pub(crate) fn iv(&self) -> u128 {
+        self.iv
+    }
+}
+
+/// Up to [`BATCH`] following sectors of a stream.
+pub(crate) struct Batch<'a> {
+    sectors: [Sector; BATCH],
+    len: usize,
+    bytes: usize,
+    _borrow: PhantomData<&'a mut [u8]>,
+}
+
+impl Batch<'_> {
+    /// The sectors.
+    #[inline(always)]
+    pub(crate) fn sectors(&self) -> &[Sector] {
+        &self.sectors[..self.len]
+    }
+
+    /// IVs of the sectors, zero behind the last.
+    #[inline(always)]
+    pub(crate) fn ivs(&self) -> [u128; BATCH] {
+        self.sectors.map(|sector| sector.iv)
+    }
+
+    /// How many sectors there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Block `block` of sector `sector`.
+    #[inline(always)]
+    pub(crate) fn load(&self, sector: usize, block: usize) -> [u8; BLOCK] {
+        let offset = block * BLOCK;
+        assert!(offset < self.bytes);
+        // SAFETY: a sector in `sectors()` is readable for `bytes` bytes, a
+        // multiple of the block, and `offset` is one below it.
+        unsafe { ptr::read_unaligned(self.sectors()[sector].src.add(offset).cast()) }
+    }
+
+    /// Writes block `block` of sector `sector`.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, sector: usize, block: usize, bytes: [u8; BLOCK]) {
+        let offset = block * BLOCK;
+        assert!(offset < self.bytes);
+        // SAFETY: as in `load`; the destination is borrowed mutably by the stream.
+        unsafe { ptr::write_unaligned(self.sectors()[sector].dst.add(offset).cast(), bytes) }
+    }
+}
+
+/// How the number of a sector becomes its IV.
+#[derive(Clone, Copy)]
+pub(crate) struct IvRule {
+    mode: IvMode,
+    /// Sectors of 512 bytes in one sector.
+    units: u64,
+    /// From 512-byte units to what the IV counts.
+    shift: u32,
+}
+
+impl IvRule {
+    pub(crate) fn new(mode: IvMode, size: SectorSize, count: SectorCount) -> Self {
+        let units = size.bytes() as u64 / 512;
+        let shift = match count {
+            SectorCount::Units512 => 0,
+            SectorCount::Large => units.trailing_zeros(),
+        };
+        Self { mode, units, shift }
+    }
+
+    /// The IV, or the tweak before its encryption, of the sector whose first
+    /// 512 bytes have number `sector`.
+    #[inline(always)]
+    fn iv(&self, sector: u64) -> u128 {
+        let number = sector >> self.shift;
+        match self.mode {
+            IvMode::Plain => u128::from(number & 0xffff_ffff),
+            IvMode::Plain64 | IvMode::EssivSha256 => u128::from(number),
+            IvMode::Plain64Be => u128::from(number.swap_bytes()) << 64,
+        }
+    }
+}
+
+/// The stream of sectors of one request.
+pub(crate) struct Sectors<'a, 'b> {
+    src: *const u8,
+    dst: *mut u8,
+    /// Bytes left of the present run.
+    left: usize,
+    /// Number of the next sector, in 512-byte units.
+    next: u64,
+    rest: slice::IterMut<'a, Segment<'b>>,
+    bytes: usize,
+    rule: IvRule,
+}
+
+impl<'a, 'b> Sectors<'a, 'b> {
+    /// A run in place.
+    pub(crate) fn in_place(rule: IvRule, first: u64, data: &'a mut [u8]) -> Self {
+        let dst = data.as_mut_ptr();
+        Self::run(rule, first, dst, dst, data.len())
+    }
+
+    /// A run from `source` to `dest`.
+    pub(crate) fn between(rule: IvRule, first: u64, source: &'a [u8], dest: &'a mut [u8]) -> Self {
+        assert_eq!(
+            source.len(),
+            dest.len(),
+            "source and destination of a run must have the same length"
+        );
+        Self::run(
+            rule,
+            first,
+            source.as_ptr(),
+            dest.as_mut_ptr(),
+            source.len(),
+        )
+    }
+
+    /// Several runs in place.
+    pub(crate) fn segments(rule: IvRule, segments: &'a mut [Segment<'b>]) -> Self {
+        // All are checked before the first byte is changed.
+        for segment in segments.iter() {
+            check(rule, segment.first, segment.data.len());
+        }
+        let mut sectors = Self::run(rule, 0, ptr::null(), ptr::null_mut(), 0);
+        sectors.rest = segments.iter_mut();
+        sectors
+    }
+
+    fn run(rule: IvRule, first: u64, src: *const u8, dst: *mut u8, left: usize) -> Self {
+        check(rule, first, left);
+        let bytes = sector_bytes(rule);
+        Self {
+            src,
+            dst,
+            left,
+            next: first,
+            rest: [].iter_mut(),
+            bytes,
+            rule,
+        }
+    }
+
+    /// Bytes of every sector.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The next sectors, as many as there are up to [`BATCH`]; none at the end.
+    #[inline(always)]
+    pub(crate) fn batch(&mut self) -> Batch<'a> {
+        let mut sectors = [Sector::NONE; BATCH];
+        let mut len = 0;
+        while len < BATCH {
+            if self.left == 0 {
+                let Some(segment) = self.rest.next() else {
+                    break;
+                };
+                self.dst = segment.data.as_mut_ptr();
+                self.src = self.dst;
+                self.left = segment.data.len();
+                self.next = segment.first;
+                continue;
+            }
+            sectors[len] = Sector {
+                src: self.src,
+                dst: self.dst,
+                iv: self.rule.iv(self.next),
+            };
+            len += 1;
+            self.src = self.src.wrapping_add(self.bytes);
+            self.dst = self.dst.wrapping_add(self.bytes);
+            self.left -= self.bytes;
+            self.next = self.next.wrapping_add(self.rule.units);
+        }
+        Batch {
+            sectors,
+            len,
+            bytes: self.bytes,
+            _borrow: PhantomData,
+        }
+    }
+}
+
+fn sector_bytes(rule: IvRule) -> usize {
+    // At most 8 units: no loss.
+    rule.units as usize * 512
+}
+
+/// The boundary check: after it `len` is whole sectors.
+fn check(rule: IvRule, first: u64, len: usize) {
+    let bytes = sector_bytes(rule);
+    assert!(
+        len.is_multiple_of(bytes),
+        "a run of {len} bytes is not whole sectors of {bytes} bytes"
+    );
+    assert!(
+        first.is_multiple_of(rule.units),
+        "sector {first} (512-byte units) is not at the start of a sector of {bytes} bytes"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(mode: IvMode, bytes: u32, count: SectorCount) -> IvRule {
+        IvRule::new(mode, SectorSize::new(bytes).unwrap(), count)
+    }
+
+    #[test]
+    fn ivs_as_dm_crypt() {
+        let plain = rule(IvMode::Plain, 512, SectorCount::Units512);
+        assert_eq!(plain.iv(0xffff_ffff), 0xffff_ffff);
+        assert_eq!(plain.iv(0x1_0000_0000), 0);
+        assert_eq!(plain.iv(0x5_0000_0007), 7);
+        let plain64 = rule(IvMode::Plain64, 512, SectorCount::Units512);
+        assert_eq!(plain64.iv(u64::MAX), u128::from(u64::MAX));
+        let be = rule(IvMode::Plain64Be, 512, SectorCount::Units512);
+        assert_eq!(
+            be.iv(0x0102_0304_0506_0708).to_le_bytes(),
+            [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
+        );
+        let large = rule(IvMode::Plain64, 4096, SectorCount::Large);
+        assert_eq!(large.iv(8 * 5), 5);
+        let units = rule(IvMode::Plain64, 4096, SectorCount::Units512);
+        assert_eq!(units.iv(8 * 5), 40);
+        // dm-crypt shifts first and truncates then.
+        let large = rule(IvMode::Plain, 2048, SectorCount::Large);
+        assert_eq!(large.iv(4 << 32), 0);
+        assert_eq!(large.iv(1 << 33), 1 << 31);
+    }
+
+    #[test]
+    fn numbers_wrap_at_two_to_the_64() {
+        let mut data = [0; 4 * 512];
+        let rule = rule(IvMode::Plain64, 512, SectorCount::Units512);
+        let batch = Sectors::in_place(rule, u64::MAX - 1, &mut data).batch();
+        assert_eq!(batch.len(), 4);
+        let max = u128::from(u64::MAX);
+        assert_eq!(batch.ivs()[..4], [max - 1, max, 0, 1]);
+    }
+
+    #[test]
+    fn batches_cross_segments_and_skip_empty_ones() {
+        let (mut a, mut b, mut c) = ([0; 3 * 512], [0; 0], [0; 7 * 512]);
+        let rule = rule(IvMode::Plain64, 512, SectorCount::Units512);
+        let mut segments = [
+            Segment {
+                first: 100,
+                data: &mut b,
+            },
+            Segment {
+                first: 10,
+                data: &mut a,
+            },
+            Segment {
+                first: 20,
+                data: &mut c,
+            },
+        ];
+        let mut sectors = Sectors::segments(rule, &mut segments);
+        assert_eq!(sectors.batch().ivs(), [10, 11, 12, 20, 21, 22, 23, 24]);
+        let batch = sectors.batch();
+        assert_eq!((batch.len(), &batch.ivs()[..2]), (2, &[25, 26][..]));
+        assert_eq!(sectors.batch().len(), 0);
+        assert_eq!(sectors.batch().len(), 0);
+    }
+}
