@@ -52,7 +52,7 @@ impl Backend {
         match self {
             Backend::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Backend::AesNi => false,
+            Backend::AesNi => crate::x86::has_aes_ni(),
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }

@@ -3,10 +3,11 @@
 #![allow(unsafe_code)]
 
 use crate::run::{IvRule, Sectors};
+#[cfg(target_arch = "x86_64")]
+use crate::x86;
 use crate::{Backend, CipherSpec, IvMode, Mode, SectorCount, SectorSize, WrongKeyLength, portable};
 use core::fmt;
 use core::mem::size_of;
-use core::ptr;
 use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -44,10 +45,18 @@ pub struct Cipher {
 const _: () = assert!(size_of::<Cipher>() <= 2048 + 128);
 
 /// The key schedule, in the form that the kernel of a mode and back-end wants.
-/// None of them owns anything or has a destructor: `wipe` depends on that.
+/// None of them owns anything or has a destructor. All bytes zero is `Unset`:
+/// `wipe` depends on that.
+#[repr(u8)]
 enum Keys {
+    /// Before a key is set.
+    Unset = 0,
     PortableXts(portable::Xts),
     PortableCbc(portable::Cbc),
+    #[cfg(target_arch = "x86_64")]
+    X86Xts(x86::Level, x86::Keys),
+    #[cfg(target_arch = "x86_64")]
+    X86Cbc(x86::Keys),
 }
 
 const _: () = assert!(!core::mem::needs_drop::<Keys>());
@@ -68,13 +77,16 @@ impl Cipher {
             "this CPU cannot run the cipher back-end {backend}"
         );
         check_key(spec, key)?;
-        Ok(Self {
-            keys: Keys::new(spec, key, backend),
+        let mut cipher = Self {
+            keys: Keys::Unset,
             rule: IvRule::new(spec.iv, sector_size, count),
             spec,
             sector_size,
             backend,
-        })
+        };
+        cipher.keys.set(spec, key, backend);
+        burn_stack();
+        Ok(cipher)
     }
 
     /// Replaces the key, in place: same length or another that the cipher
@@ -82,8 +94,8 @@ impl Cipher {
     pub fn rekey(&mut self, key: &[u8]) -> Result<(), WrongKeyLength> {
         check_key(self.spec, key)?;
         self.keys.wipe();
-        // SAFETY: a place that may be written; the old value needs no drop.
-        unsafe { ptr::write(&mut self.keys, Keys::new(self.spec, key, self.backend)) };
+        self.keys.set(self.spec, key, self.backend);
+        burn_stack();
         Ok(())
     }
 
@@ -104,35 +116,39 @@ impl Cipher {
 
     /// Encrypts a run in place.
     pub fn encrypt(&self, first: u64, data: &mut [u8]) {
-        self.keys.encrypt(Sectors::in_place(self.rule, first, data));
+        self.keys
+            .crypt::<true>(Sectors::in_place(self.rule, first, data));
     }
 
     /// Decrypts a run in place.
     pub fn decrypt(&self, first: u64, data: &mut [u8]) {
-        self.keys.decrypt(Sectors::in_place(self.rule, first, data));
+        self.keys
+            .crypt::<false>(Sectors::in_place(self.rule, first, data));
     }
 
     /// Encrypts a run from `source` to `dest`, of equal length; reads each byte of `source` once.
     pub fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
         self.keys
-            .encrypt(Sectors::between(self.rule, first, source, dest));
+            .crypt::<true>(Sectors::between(self.rule, first, source, dest));
     }
 
     /// Decrypts a run from `source` to `dest`, of equal length; reads each byte of `source` once.
     pub fn decrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
         self.keys
-            .decrypt(Sectors::between(self.rule, first, source, dest));
+            .crypt::<false>(Sectors::between(self.rule, first, source, dest));
     }
 
     /// Encrypts several runs together, in place: scattered single sectors fill
     /// the pipelines as one long run does.
     pub fn encrypt_segments(&self, segments: &mut [Segment<'_>]) {
-        self.keys.encrypt(Sectors::segments(self.rule, segments));
+        self.keys
+            .crypt::<true>(Sectors::segments(self.rule, segments));
     }
 
     /// Decrypts several runs together, in place.
     pub fn decrypt_segments(&self, segments: &mut [Segment<'_>]) {
-        self.keys.decrypt(Sectors::segments(self.rule, segments));
+        self.keys
+            .crypt::<false>(Sectors::segments(self.rule, segments));
     }
 }
 
@@ -156,37 +172,67 @@ impl fmt::Debug for Cipher {
 }
 
 impl Keys {
-    /// `key` has been checked.
-    fn new(spec: CipherSpec, key: &[u8], backend: Backend) -> Self {
+    /// Makes the key schedule in place. `key` and `backend` have been checked.
+    #[inline(never)]
+    fn set(&mut self, spec: CipherSpec, key: &[u8], backend: Backend) {
+        let essiv = essiv_key(spec, key);
+        let essiv = essiv.as_deref();
         match (spec.mode, backend) {
-            (Mode::AesXts, _) => Self::PortableXts(portable::Xts::new(key)),
-            (Mode::AesCbc, _) => {
-                Self::PortableCbc(portable::Cbc::new(key, essiv_key(spec, key).as_deref()))
+            (Mode::AesXts, Backend::Portable) => {
+                *self = Self::PortableXts(portable::Xts::new(key));
             }
+            (Mode::AesCbc, Backend::Portable) => {
+                *self = Self::PortableCbc(portable::Cbc::new(key, essiv));
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Mode::AesXts, Backend::AesNi) => {
+                let (data, tweak) = key.split_at(key.len() / 2);
+                *self = Self::X86Xts(x86::Level::AesNi, x86::Keys::UNSET);
+                if let Self::X86Xts(_, keys) = self {
+                    // SAFETY: the CPU has the back-end.
+                    unsafe { keys.set(data, Some(tweak)) };
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Mode::AesCbc, Backend::AesNi) => {
+                *self = Self::X86Cbc(x86::Keys::UNSET);
+                if let Self::X86Cbc(keys) = self {
+                    // SAFETY: the CPU has the back-end.
+                    unsafe { keys.set(key, essiv.map(|key| &key[..])) };
+                }
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            (_, Backend::AesNi) => unreachable!("the back-end was checked"),
         }
     }
 
-    fn encrypt(&self, sectors: Sectors<'_, '_>) {
+    fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
         match self {
-            Self::PortableXts(xts) => xts.crypt::<true>(sectors),
-            Self::PortableCbc(cbc) => cbc.encrypt(sectors),
-        }
-    }
-
-    fn decrypt(&self, sectors: Sectors<'_, '_>) {
-        match self {
-            Self::PortableXts(xts) => xts.crypt::<false>(sectors),
+            Self::Unset => unreachable!("a cipher has a key from the start"),
+            Self::PortableXts(xts) => xts.crypt::<ENCRYPT>(sectors),
+            Self::PortableCbc(cbc) if ENCRYPT => cbc.encrypt(sectors),
             Self::PortableCbc(cbc) => cbc.decrypt(sectors),
+            #[cfg(target_arch = "x86_64")]
+            Self::X86Xts(level, keys) => x86::xts::<ENCRYPT>(*level, keys, sectors),
+            #[cfg(target_arch = "x86_64")]
+            Self::X86Cbc(keys) => x86::cbc::<ENCRYPT>(keys, sectors),
         }
     }
 
-    /// Overwrites it with zeros. It may be no value of the type after that:
-    /// only dropping or overwriting it may follow.
+    /// Overwrites it with zeros.
     fn wipe(&mut self) {
         // SAFETY: the type has no destructor and refers to nothing outside
-        // itself; callers do not use the value again.
+        // itself; all bytes zero is its value `Unset`.
         unsafe { zeroize::zeroize_flat_type(self) }
     }
+}
+
+/// Overwrites the stack below the caller, where the making of a key schedule
+/// has left pieces of it: the portable one is returned by value several times.
+#[inline(never)]
+fn burn_stack() {
+    let mut stack = [0_u64; 1024];
+    stack.zeroize();
 }
 
 /// The IV key of ESSIV: the hash of the data key.

@@ -8,6 +8,8 @@ mod cipher;
 mod portable;
 mod run;
 mod spec;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use backend::{Backend, UnknownBackend};
 pub use cipher::{Cipher, Segment};
