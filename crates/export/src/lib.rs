@@ -32,3 +32,53 @@ pub struct Error {
     /// The cause.
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
+
+impl Error {
+    /// A system call that failed on behalf of `message`; the kind follows from
+    /// the cause.
+    pub(crate) fn io(message: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        use std::io::ErrorKind as Io;
+        let source = source.into();
+        let kind = match source.kind() {
+            Io::AddrInUse | Io::ResourceBusy => ErrorKind::Busy,
+            Io::PermissionDenied => ErrorKind::Permission,
+            Io::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        Self {
+            kind,
+            message: message.into(),
+            source: Some(source.into()),
+        }
+    }
+}
+
+/// The message, then the cause after a colon.
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.source {
+            Some(source) => Some(&**source),
+            None => None,
+        }
+    }
+}
+
+impl From<xtent_volume::Error> for Error {
+    fn from(error: xtent_volume::Error) -> Self {
+        Self {
+            kind: ErrorKind::Volume(error.kind),
+            message: error.message,
+            source: None,
+        }
+    }
+}
