@@ -1,6 +1,8 @@
 //! The NBD server: fixed newstyle, structured replies, multi-conn, deep
 //! pipelining.
 
+pub mod proto;
+
 use std::sync::Arc;
 use xtent_volume::Volume;
 
