@@ -1,0 +1,205 @@
+//! Locks on ranges of sectors: shared for readers, exclusive for writers.
+//!
+//! First come, first served among those that conflict, so nobody starves. A
+//! request holds one range at a time, so nobody deadlocks. Ranges in use are
+//! few (requests in flight), hence a plain list.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Who may use a range at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Anyone else who shares.
+    Shared,
+    /// Nobody else.
+    Exclusive,
+}
+
+/// The ranges in use.
+#[derive(Default)]
+pub(crate) struct RangeLock {
+    queue: Mutex<Queue>,
+    released: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Held and waited for, in order of arrival. An entry is held if no
+    /// earlier one conflicts.
+    entries: Vec<Entry>,
+    next_id: u64,
+    waiting: usize,
+}
+
+struct Entry {
+    id: u64,
+    range: Range<u64>,
+    mode: Mode,
+}
+
+impl Entry {
+    fn conflicts(&self, range: &Range<u64>, mode: Mode) -> bool {
+        (self.mode == Mode::Exclusive || mode == Mode::Exclusive)
+            && self.range.start < range.end
+            && range.start < self.range.end
+    }
+}
+
+/// A held range; released when dropped.
+pub(crate) struct Guard<'a> {
+    lock: &'a RangeLock,
+    id: u64,
+}
+
+impl RangeLock {
+    /// Waits until the range is free, and for those that came before.
+    pub(crate) fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {
+        let mut queue = self.queue();
+        let id = queue.push(range, mode);
+        if !queue.is_held(id) {
+            queue.waiting += 1;
+            while !queue.is_held(id) {
+                queue = self
+                    .released
+                    .wait(queue)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            queue.waiting -= 1;
+        }
+        Guard { lock: self, id }
+    }
+
+    /// The range, if nobody holds it or waits for it.
+    pub(crate) fn try_lock(&self, range: Range<u64>, mode: Mode) -> Option<Guard<'_>> {
+        let mut queue = self.queue();
+        if queue.entries.iter().any(|e| e.conflicts(&range, mode)) {
+            return None;
+        }
+        let id = queue.push(range, mode);
+        Some(Guard { lock: self, id })
+    }
+
+    /// The list stays whole even if a holder panics: nothing in here does
+    /// while it is changed.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn push(&mut self, range: Range<u64>, mode: Mode) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.entries.push(Entry { id, range, mode });
+        id
+    }
+
+    fn is_held(&self, id: u64) -> bool {
+        let position = self.position(id);
+        let Entry { range, mode, .. } = &self.entries[position];
+        !self.entries[..position]
+            .iter()
+            .any(|e| e.conflicts(range, *mode))
+    }
+
+    /// Identifiers ascend along the list.
+    fn position(&self, id: u64) -> usize {
+        self.entries.partition_point(|e| e.id < id)
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.lock.queue();
+        let position = queue.position(self.id);
+        queue.entries.remove(position);
+        let is_awaited = queue.waiting > 0;
+        drop(queue);
+        if is_awaited {
+            self.lock.released.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    #[test]
+    fn conflicts_are_overlaps_with_a_writer() {
+        let lock = RangeLock::default();
+        let reader = lock.lock(10..20, Mode::Shared);
+        assert!(lock.try_lock(15..25, Mode::Shared).is_some());
+        assert!(lock.try_lock(15..25, Mode::Exclusive).is_none());
+        assert!(lock.try_lock(20..25, Mode::Exclusive).is_some());
+        assert!(lock.try_lock(0..10, Mode::Exclusive).is_some());
+        drop(reader);
+        let writer = lock.lock(10..20, Mode::Exclusive);
+        assert!(lock.try_lock(19..20, Mode::Shared).is_none());
+        drop(writer);
+        assert!(lock.try_lock(10..20, Mode::Exclusive).is_some());
+        assert!(lock.queue().entries.is_empty());
+    }
+
+    #[test]
+    fn a_waiting_writer_is_not_overtaken() {
+        let lock = RangeLock::default();
+        let written = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = lock.lock(0..4, Mode::Shared);
+            scope.spawn(|| {
+                let _writer = lock.lock(2..6, Mode::Exclusive);
+                written.store(true, Ordering::SeqCst);
+            });
+            while lock.queue().waiting == 0 {
+                std::thread::yield_now();
+            }
+            // New readers of the writer's range queue up behind it.
+            assert!(lock.try_lock(3..4, Mode::Shared).is_none());
+            assert!(lock.try_lock(0..2, Mode::Shared).is_some());
+            let late = scope.spawn(|| {
+                let _reader = lock.lock(3..4, Mode::Shared);
+                assert!(written.load(Ordering::SeqCst));
+            });
+            while lock.queue().waiting < 2 {
+                std::thread::yield_now();
+            }
+            drop(reader);
+            late.join().unwrap();
+        });
+        assert!(lock.queue().entries.is_empty());
+    }
+
+    #[test]
+    fn exclusive_means_exclusive() {
+        let lock = RangeLock::default();
+        let cells: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (lock, cells) = (&lock, &cells);
+                scope.spawn(move || {
+                    for round in 0..2000u64 {
+                        let start = (round * 7 + thread * 3) % 8;
+                        let end = (start + 1 + round % 3).min(8);
+                        let _guard = lock.lock(start..end, Mode::Exclusive);
+                        for cell in start..end {
+                            // A lost update unless exclusive.
+                            let cell = &cells[usize::try_from(cell).unwrap()];
+                            let value = cell.load(Ordering::Relaxed);
+                            std::hint::spin_loop();
+                            cell.store(value + 1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let expected: u64 = (0..4u64)
+            .flat_map(|t| (0..2000u64).map(move |r| (r, (r * 7 + t * 3) % 8)))
+            .map(|(r, start)| (start + 1 + r % 3).min(8) - start)
+            .sum();
+        let total: u64 = cells.iter().map(|c| c.load(Ordering::Relaxed)).sum();
+        assert_eq!(total, expected);
+    }
+}

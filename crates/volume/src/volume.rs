@@ -1,0 +1,267 @@
+//! The volume: opening, what it is, reads and flushes.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sector_cipher::{Cipher, SectorSize};
+use xtent_secret::{SecretBox, SecretBytes};
+use xtent_store::Store;
+
+use crate::config::UNIT;
+use crate::piece::PIECE;
+use crate::range_lock::{Guard, Mode, RangeLock};
+use crate::{Config, DiscardPolicy, Error};
+
+/// Bytes in the largest sector.
+pub(crate) const MAX_SECTOR: usize = 4096;
+
+/// An open volume. All calls take `&self` and may come from many threads.
+/// Ranges are in bytes of plaintext and need no alignment. Empty ranges inside
+/// the volume succeed.
+///
+/// A request that fails may have been carried out in part, but never touches
+/// bytes outside its range, and leaves the volume fit for others.
+pub struct Volume {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cipher: SecretBox<Cipher>,
+    /// Of the sectors, by number.
+    pub(crate) locks: RangeLock,
+    pub(crate) sector_size: SectorSize,
+    /// Of the first sector in the store.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    iv_offset: u64,
+    pub(crate) read_only: bool,
+    pub(crate) discard: DiscardPolicy,
+    /// The store has been found unable to discard, and the log says so.
+    pub(crate) cannot_discard: AtomicBool,
+}
+
+/// Whether a call may wait for a disk or for another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Allowed,
+    Never,
+}
+
+impl Volume {
+    /// Opens a volume; the key is copied into the cipher's schedule and may be dropped.
+    pub fn open(store: Arc<dyn Store>, key: &SecretBytes, config: &Config) -> Result<Self, Error> {
+        config.check(&*store, key.len())?;
+        // The cipher gets its key where keys may live, and nowhere else.
+        let no_key = vec![0; key.len()];
+        let wrong_key = |e: sector_cipher::WrongKeyLength| {
+            Error::config(format!(
+                "the key has {} bytes, but the cipher takes one of {:?}",
+                e.given, e.takes
+            ))
+        };
+        let cipher = Cipher::new(
+            config.cipher,
+            config.sector_size,
+            config.sector_count,
+            &no_key,
+            config.backend,
+        )
+        .map_err(wrong_key)?;
+        let mut cipher =
+            SecretBox::new(cipher).map_err(|_| Error::no_memory("the key schedule"))?;
+        cipher.rekey(key).map_err(wrong_key)?;
+        tracing::debug!(
+            cipher = %config.cipher,
+            backend = ?cipher.backend(),
+            sector_size = config.sector_size.bytes(),
+            offset = config.offset,
+            length = config.length,
+            "volume open"
+        );
+        Ok(Self {
+            store,
+            cipher,
+            locks: RangeLock::default(),
+            sector_size: config.sector_size,
+            offset: config.offset,
+            length: config.length,
+            iv_offset: config.iv_offset,
+            read_only: config.read_only,
+            discard: config.discard,
+            cannot_discard: AtomicBool::new(false),
+        })
+    }
+
+    /// Bytes of plaintext.
+    pub fn size(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes per sector: the granularity that needs no read-modify-write.
+    pub fn sector_size(&self) -> SectorSize {
+        self.sector_size
+    }
+
+    /// Whether writes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The discard policy in force.
+    pub fn discard_policy(&self) -> DiscardPolicy {
+        self.discard
+    }
+
+    /// Bytes that are worth handling at a time: a piece that stays in the L2
+    /// cache between store, cipher and socket. A multiple of the sector size.
+    pub fn preferred_piece(&self) -> usize {
+        PIECE
+    }
+
+    /// Reads and decrypts into `buf`.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        let sectors = self.check_range(offset, buf.len() as u64)?;
+        let _guard = self.locks.lock(sectors, Mode::Shared);
+        self.read_locked(buf, offset, Wait::Allowed).map(|_| ())
+    }
+
+    /// As [`Volume::read_at`] if that needs to wait neither for a disk nor for
+    /// another request; `Ok(false)` otherwise, with the contents of `buf` undefined.
+    pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
+        let sectors = self.check_range(offset, buf.len() as u64)?;
+        let Some(_guard) = self.locks.try_lock(sectors, Mode::Shared) else {
+            return Ok(false);
+        };
+        self.read_locked(buf, offset, Wait::Never)
+    }
+
+    /// Everything that completed before is durable on return. After one
+    /// failed flush every later one fails (see [`Store::flush`]).
+    pub fn flush(&self) -> Result<(), Error> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.store.flush().map_err(|e| Error::store(e, None))
+    }
+
+    /// The sectors that a range touches, if it lies inside.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<Range<u64>, Error> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.length => {
+                let sector = self.sector_size.bytes() as u64;
+                Ok(offset / sector..end.div_ceil(sector))
+            }
+            _ => Err(Error::out_of_range(offset, len, self.length)),
+        }
+    }
+
+    /// The range of sectors, locked for a writer.
+    pub(crate) fn lock_for_writing(&self, sectors: Range<u64>, wait: Wait) -> Option<Guard<'_>> {
+        match wait {
+            Wait::Allowed => Some(self.locks.lock(sectors, Mode::Exclusive)),
+            Wait::Never => self.locks.try_lock(sectors, Mode::Exclusive),
+        }
+    }
+
+    /// The cipher's number for the sector that begins at `position`.
+    pub(crate) fn first(&self, position: u64) -> u64 {
+        self.iv_offset + position / UNIT
+    }
+
+    /// Reads any range under the caller's lock.
+    fn read_locked(&self, buf: &mut [u8], offset: u64, wait: Wait) -> Result<bool, Error> {
+        let parts = Parts::of(offset, buf.len(), self.sector_size);
+        let (head, rest) = buf.split_at_mut(parts.head);
+        let (middle, tail) = rest.split_at_mut(parts.middle);
+        let middle_offset = offset + head.len() as u64;
+        let tail_offset = middle_offset + middle.len() as u64;
+        Ok(self.read_partial(head, offset, wait)?
+            && self.read_run(middle, middle_offset, wait)?
+            && self.read_partial(tail, tail_offset, wait)?)
+    }
+
+    /// Reads whole sectors, in pieces, each decrypted where it lies.
+    pub(crate) fn read_run(
+        &self,
+        run: &mut [u8],
+        position: u64,
+        wait: Wait,
+    ) -> Result<bool, Error> {
+        let mut position = position;
+        for piece in run.chunks_mut(PIECE) {
+            let at = self.offset + position;
+            let is_read = match wait {
+                Wait::Allowed => self.store.read_at(piece, at).map(|()| true),
+                Wait::Never => self.store.try_read_at(piece, at),
+            }
+            .map_err(|e| Error::store(e, Some(position)))?;
+            if !is_read {
+                return Ok(false);
+            }
+            self.cipher.decrypt(self.first(position), piece);
+            position += piece.len() as u64;
+        }
+        Ok(true)
+    }
+
+    /// Reads a part of one sector.
+    fn read_partial(&self, part: &mut [u8], offset: u64, wait: Wait) -> Result<bool, Error> {
+        if part.is_empty() {
+            return Ok(true);
+        }
+        let mut sector = [0; MAX_SECTOR];
+        let sector = &mut sector[..self.sector_size.bytes()];
+        let (start, skip) = self.sector_start(offset);
+        let is_read = self.read_run(sector, start, wait)?;
+        part.copy_from_slice(&sector[skip..skip + part.len()]);
+        Ok(is_read)
+    }
+
+    /// Where the sector of this byte begins, and the bytes from there.
+    pub(crate) fn sector_start(&self, offset: u64) -> (u64, usize) {
+        let skip = offset % self.sector_size.bytes() as u64;
+        // Below the sector size.
+        (offset - skip, usize::try_from(skip).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume")
+            .field("cipher", &self.cipher.spec())
+            .field("sector_size", &self.sector_size)
+            .field("offset", &self.offset)
+            .field("length", &self.length)
+            .field("read_only", &self.read_only)
+            .field("discard", &self.discard)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A range as bytes of a partial sector, whole sectors, and bytes of another
+/// partial sector.
+pub(crate) struct Parts {
+    /// Bytes up to the first sector boundary inside; a range within one
+    /// sector that does not begin it is all head.
+    pub(crate) head: usize,
+    pub(crate) middle: usize,
+    pub(crate) tail: usize,
+}
+
+impl Parts {
+    pub(crate) fn of(offset: u64, len: usize, sector_size: SectorSize) -> Self {
+        let sector = sector_size.bytes();
+        let skip = offset % sector as u64;
+        let to_boundary = if skip == 0 {
+            0
+        } else {
+            sector - usize::try_from(skip).unwrap_or_default()
+        };
+        let head = to_boundary.min(len);
+        let tail = (len - head) % sector;
+        Self {
+            head,
+            middle: len - head - tail,
+            tail,
+        }
+    }
+}
