@@ -3,6 +3,7 @@
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::failure::{Failure, Result};
+use crate::output::complain;
 
 /// Signals that ask for an end.
 fn endings() -> SigSet {
@@ -26,22 +27,32 @@ pub(crate) fn release() {
 /// ends the process at once, with the exit code of a program that the signal
 /// has killed. Needs [`hold`] before.
 pub(crate) fn on_ending(first: impl Fn(Signal) + Send + 'static) -> Result<()> {
+    let mut seen = false;
+    spawn(move |signal| {
+        if seen {
+            complain("xtent: second signal: ending at once, without waiting for the disk");
+            std::process::exit(128 + signal as i32);
+        }
+        seen = true;
+        first(signal);
+    })
+}
+
+fn spawn(mut each: impl FnMut(Signal) + Send + 'static) -> Result<()> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             let signals = endings();
-            let mut seen = false;
             while let Ok(signal) = signals.wait() {
-                if seen {
-                    crate::output::complain(
-                        "xtent: second signal: ending at once, without waiting for the disk",
-                    );
-                    std::process::exit(128 + signal as i32);
-                }
-                seen = true;
-                first(signal);
+                each(signal);
             }
         })
         .map(drop)
         .map_err(|e| Failure::system("cannot start the signal thread", e))
+}
+
+/// As [`on_ending`], calling `each` on every ending signal: for what decides
+/// itself when to use force.
+pub(crate) fn on_ending_repeated(each: impl Fn() + Send + 'static) -> Result<()> {
+    spawn(move |_| each())
 }

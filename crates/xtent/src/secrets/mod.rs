@@ -61,6 +61,11 @@ impl Source {
         }
     }
 
+    /// Whether no option named it.
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self, Source::Default(_))
+    }
+
     /// Checks, before anything is opened or written, that the source exists.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
@@ -105,7 +110,7 @@ impl Source {
         }
         if self.is_interactive() {
             let again = terminal::ask_secret("Verify passphrase: ")?;
-            if !same(&secret, &again) {
+            if secret != again {
                 return Err(Failure::new(
                     Exit::Permission,
                     "the passphrases do not match; nothing was changed",
@@ -114,12 +119,6 @@ impl Source {
         }
         Ok(secret)
     }
-}
-
-/// Both were typed by the same person just now, but a habit costs nothing:
-/// compares every byte.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }
 
 fn stdin() -> BorrowedFd<'static> {

@@ -1,0 +1,386 @@
+//! `xtent format`: makes a volume.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use sector_cipher::{CipherSpec, SectorSize};
+use xtent_luks::{Device, FormatOptions, Header, Version};
+use xtent_store::{Access, FileStore, Store};
+
+use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
+use crate::cli::Global;
+use crate::confirm::confirm;
+use crate::failure::{Exit, Failure, Result};
+use crate::output::Output;
+use crate::probe;
+use crate::size::{parse_size, show_size};
+
+const MANUAL: &str = "\
+EXAMPLES:
+  A volume of 10 GiB in a new image file:
+    xtent format --size 10G disk.img
+  On a disk, with a label; asks before anything is lost:
+    xtent format --label backup /dev/sdX
+  For scripts: no questions, the passphrase from a file:
+    xtent format --batch-mode --key-file key --size 1G disk.img
+  LUKS1, for old systems:
+    xtent format --type luks1 --size 1G disk.img
+  The header in a file of its own, kept elsewhere:
+    xtent format --header disk.header /dev/sdX
+
+DEFAULTS:
+  LUKS2, aes-xts-plain64 with a key of 512 bits, argon2id at 2 seconds with at
+  most 1 GiB of memory, sha256, data from 16 MiB on (LUKS1: pbkdf2, from 2 MiB on).
+  The sector size is 4096 if the target is an image file, or a disk whose
+  physical blocks are that large, and its size is a multiple; else 512. Do not
+  choose it above what the disk writes atomically: a sector torn by a power
+  failure loses the 16-byte blocks at the tear.
+
+NOTES:
+  Nothing is written before everything has been checked and the passphrase is
+  known. Of an existing device only the header is written: what else was on it
+  stays readable until it is overwritten. To hide which sectors are in use,
+  fill the volume with zeros once.
+  Save the header: without it the data is lost for good. `xtent header backup`.";
+
+/// LUKS versions by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Type {
+    Luks2,
+    Luks1,
+}
+
+/// Make a new volume
+///
+/// Writes a LUKS header with one keyslot. What is on an existing DEVICE is lost:
+/// the command says what it finds there, and asks. An image file that does not
+/// exist is made with --size. Refused while a server has the device open.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = MANUAL)]
+pub(crate) struct Args {
+    /// Block device or image file
+    device: PathBuf,
+    #[command(flatten)]
+    detached: HeaderArgs,
+    /// Make a new image file that holds this much plaintext (K, M, G, T: powers of 1024)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Format of the metadata
+    #[arg(long = "type", value_name = "TYPE", default_value = "luks2")]
+    version: Type,
+    /// Cipher, mode and IV by dm-crypt's names
+    #[arg(short, long, value_name = "SPEC", default_value = "aes-xts-plain64")]
+    cipher: String,
+    /// Bits of key: XTS takes 256 (AES-128) or 512 (AES-256) [default: the longest]
+    #[arg(short = 's', long, value_name = "BITS")]
+    key_size: Option<u32>,
+    /// Bytes per sector: 512, 1024, 2048 or 4096 [default: see DEFAULTS]
+    #[arg(long, value_name = "BYTES", value_parser = parse_sector_size)]
+    sector_size: Option<SectorSize>,
+    /// Label (LUKS2)
+    #[arg(long)]
+    label: Option<String>,
+    /// Subsystem label (LUKS2)
+    #[arg(long)]
+    subsystem: Option<String>,
+    /// UUID [default: random]
+    #[arg(long)]
+    uuid: Option<String>,
+    /// Start of the data in 512-byte sectors
+    #[arg(short, long, value_name = "SECTORS", conflicts_with = "align_payload")]
+    offset: Option<u64>,
+    /// Start the data at a multiple of so many 512-byte sectors
+    #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
+    align_payload: Option<u64>,
+    #[command(flatten)]
+    kdf: KdfArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+}
+
+fn parse_sector_size(text: &str) -> std::result::Result<SectorSize, String> {
+    text.parse()
+        .ok()
+        .and_then(SectorSize::new)
+        .ok_or_else(|| "possible are 512, 1024, 2048 and 4096".to_owned())
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let output = global.output();
+    let mut options = options(args)?;
+    args.key.source().check()?;
+
+    let data = Target::look(&args.device, args.size.is_some())?;
+    let header = args.detached.header.as_deref().map(|p| Target::look(p, true)).transpose()?;
+    let size = data_size(args, &data, &options)?;
+    options.sector_size = sector_size(args, &data, size, &options)?;
+    warn_about(&data, &options, &output);
+
+    let overwritten: Vec<String> = [Some(&data), header.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(Target::loss)
+        .collect();
+    if !overwritten.is_empty() {
+        confirm(args.confirm, &overwritten.join("\n"))?;
+    }
+    let passphrase = args
+        .key
+        .source()
+        .read_new(&format!("New passphrase for {}: ", args.device.display()))?;
+
+    let mut new_files = NewFiles::default();
+    let data = data.ready(size + options.data_offset.unwrap_or(0), &mut new_files)?;
+    let metadata = match header {
+        Some(header) => header.ready(default_offset(options.version), &mut new_files)?,
+        None => data.clone(),
+    };
+    let header = Device::new(metadata).format(&options, &passphrase)?;
+    new_files.keep();
+    report(args, &data, &header, &options, &output)
+}
+
+/// Where something will be written: it exists and is locked, or will be made.
+enum Target<'a> {
+    Existing(Arc<FileStore>),
+    New(&'a Path),
+}
+
+impl<'a> Target<'a> {
+    fn look(path: &'a Path, may_be_new: bool) -> Result<Self> {
+        let exists = path
+            .try_exists()
+            .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?;
+        if !exists {
+            if may_be_new {
+                return Ok(Self::New(path));
+            }
+            return Err(Failure::new(Exit::Device, format!("{} does not exist", path.display()))
+                .advise("Give --size to make a new image file."));
+        }
+        let store = FileStore::open(path, Access::ReadWrite)?;
+        store.lock_for_serving()?;
+        Ok(Self::Existing(Arc::new(store)))
+    }
+
+    /// What would be lost, as a sentence.
+    fn loss(&self) -> Option<String> {
+        match self {
+            Target::New(_) => None,
+            Target::Existing(store) if store.size() == 0 => None,
+            Target::Existing(store) => Some(format!(
+                "This will overwrite data on {} irrevocably.{}",
+                store.path().display(),
+                probe::describe(&**store)
+                    .map_or(String::new(), |found| format!(" It holds {found} now."))
+            )),
+        }
+    }
+
+    /// Makes a new file of `size` bytes if it is to be new.
+    fn ready(self, size: u64, new_files: &mut NewFiles) -> Result<Arc<FileStore>> {
+        match self {
+            Target::Existing(store) => Ok(store),
+            Target::New(path) => {
+                let store = FileStore::create(path, size)?;
+                new_files.0.push(path.to_owned());
+                store.lock_for_serving()?;
+                Ok(Arc::new(store))
+            }
+        }
+    }
+}
+
+/// Files made by a format that may still fail; removed unless it succeeds.
+#[derive(Default)]
+struct NewFiles(Vec<PathBuf>);
+
+impl NewFiles {
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// First byte of data after an attached header.
+fn default_offset(version: Version) -> u64 {
+    match version {
+        Version::Luks1 => 2 << 20,
+        Version::Luks2 => 16 << 20,
+    }
+}
+
+/// Everything that follows from the options alone.
+fn options(args: &Args) -> Result<FormatOptions> {
+    let version = match args.version {
+        Type::Luks1 => Version::Luks1,
+        Type::Luks2 => Version::Luks2,
+    };
+    if version == Version::Luks1 {
+        refuse_in_luks1(args)?;
+    }
+    let cipher: CipherSpec = args.cipher.parse().map_err(|_| {
+        Failure::parameters(format!("unknown cipher {}", args.cipher))
+            .advise("Usual are aes-xts-plain64 and, for old systems, aes-cbc-essiv:sha256.")
+    })?;
+    let detached = args.detached.header.is_some();
+    let default = if detached { 0 } else { default_offset(version) };
+    let data_offset = match (args.offset, args.align_payload) {
+        (Some(sectors), _) => sectors.checked_mul(512),
+        (None, Some(sectors)) => sectors
+            .checked_mul(512)
+            .and_then(|unit| default.checked_next_multiple_of(unit)),
+        (None, None) => Some(default),
+    }
+    .filter(|&offset| i64::try_from(offset).is_ok())
+    .ok_or_else(|| Failure::parameters("the data would start beyond the end of any device"))?;
+    Ok(FormatOptions {
+        version,
+        encryption: cipher.to_string(),
+        key_length: key_length(args, &cipher)?,
+        sector_size: 512,
+        kdf: args.kdf.choice(),
+        hash: args.kdf.hash.to_ascii_lowercase(),
+        uuid: args.uuid.clone(),
+        label: args.label.clone(),
+        subsystem: args.subsystem.clone(),
+        data_offset: Some(data_offset),
+        detached,
+    })
+}
+
+fn refuse_in_luks1(args: &Args) -> Result<()> {
+    let needs_luks2 = if args.label.is_some() {
+        "--label"
+    } else if args.subsystem.is_some() {
+        "--subsystem"
+    } else if args.sector_size.is_some_and(|s| s.bytes() != 512) {
+        "--sector-size above 512"
+    } else if args.kdf.pbkdf.is_some_and(|kind| kind != Pbkdf::Pbkdf2) {
+        "--pbkdf argon2"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::parameters(format!("{needs_luks2} needs LUKS2; LUKS1 has no place for it")))
+}
+
+fn key_length(args: &Args, cipher: &CipherSpec) -> Result<usize> {
+    let lengths = cipher.key_lengths();
+    let length = match args.key_size {
+        None => lengths.last().copied(),
+        Some(bits) => lengths
+            .iter()
+            .copied()
+            .find(|&length| u32::try_from(length * 8) == Ok(bits)),
+    };
+    length.ok_or_else(|| {
+        let bits: Vec<String> = lengths.iter().map(|l| (l * 8).to_string()).collect();
+        Failure::parameters(format!(
+            "{cipher} takes keys of {} bits, not {}",
+            bits.join(", "),
+            args.key_size.unwrap_or_default()
+        ))
+    })
+}
+
+/// Bytes of plaintext that there will be room for.
+fn data_size(args: &Args, data: &Target<'_>, options: &FormatOptions) -> Result<u64> {
+    let offset = options.data_offset.unwrap_or(0);
+    let size = match (data, args.size) {
+        (Target::New(_), Some(size)) => size,
+        (Target::New(_), None) => 0,
+        (Target::Existing(store), Some(_)) => {
+            return Err(Failure::new(
+                Exit::Busy,
+                format!("{} exists already; --size is for new image files", store.path().display()),
+            )
+            .advise("Leave --size out to overwrite it, or give another name."));
+        }
+        (Target::Existing(store), None) => store.size().saturating_sub(offset),
+    };
+    if size < 4096 {
+        return Err(Failure::new(
+            Exit::Device,
+            format!(
+                "{} is too small: header and data start need {}, and at least 4096 bytes must be left",
+                args.device.display(),
+                show_size(offset)
+            ),
+        ));
+    }
+    Ok(size)
+}
+
+fn sector_size(args: &Args, data: &Target<'_>, size: u64, options: &FormatOptions) -> Result<u32> {
+    let offset = options.data_offset.unwrap_or(0);
+    let fits = |bytes: u64| size.is_multiple_of(bytes) && offset.is_multiple_of(bytes);
+    let chosen: u32 = match args.sector_size {
+        Some(size) => u32::try_from(size.bytes()).unwrap_or(512),
+        None if options.version == Version::Luks1 || !fits(4096) => 512,
+        None => match data {
+            Target::Existing(store) if store.is_block_device() && store.limits().atomic < 4096 => 512,
+            _ => 4096,
+        },
+    };
+    if !fits(u64::from(chosen)) {
+        return Err(Failure::parameters(format!(
+            "{} has room for {size} bytes of data from byte {offset} on: not whole sectors of {chosen}",
+            args.device.display()
+        ))
+        .advise("Give a smaller --sector-size, or a --size or --offset that is a multiple of it."));
+    }
+    Ok(chosen)
+}
+
+fn warn_about(data: &Target<'_>, options: &FormatOptions, output: &Output) {
+    if let Target::Existing(store) = data
+        && store.is_block_device()
+        && options.sector_size > store.limits().atomic
+    {
+        output.warn(format!(
+            "sectors of {} bytes on a disk that writes {} atomically: one torn by a power failure is damaged",
+            options.sector_size,
+            store.limits().atomic
+        ));
+    }
+}
+
+fn report(
+    args: &Args,
+    data: &FileStore,
+    header: &Header,
+    options: &FormatOptions,
+    output: &Output,
+) -> Result<()> {
+    let segment = header.segment(data.size())?;
+    output.result(
+        &serde_json::json!({
+            "device": args.device,
+            "header": args.detached.header,
+            "uuid": header.uuid(),
+            "version": match header.version() { Version::Luks1 => 1, Version::Luks2 => 2 },
+            "cipher": segment.encryption,
+            "key_bits": options.key_length * 8,
+            "sector_size": segment.sector_size,
+            "data_offset": segment.offset,
+            "size": segment.length,
+        }),
+        format!(
+            "{}: {} of {}, UUID {}",
+            args.device.display(),
+            show_size(segment.length),
+            segment.encryption,
+            header.uuid()
+        ),
+    )
+}

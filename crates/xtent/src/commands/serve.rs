@@ -1,0 +1,253 @@
+//! `xtent serve`: the volume over NBD.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use nix::unistd::User;
+use xtent_export::nbd::{self, Export, Shutdown};
+use xtent_store::Access;
+use xtent_volume::{DiscardPolicy, Volume};
+
+use crate::args::{DeviceArgs, UnlockArgs};
+use crate::cli::Global;
+use crate::failure::{Failure, Result};
+use crate::listen::{self, Bound, Place, SocketFile, Spec};
+use crate::notify::Notifier;
+use crate::open::Container;
+use crate::output::Output;
+use crate::size::show_size;
+use crate::{sandbox, signals};
+
+const MANUAL: &str = "\
+EXAMPLES:
+  Serve on the default socket; the URI to give to clients is printed:
+    xtent serve disk.img
+  Serve read-only on a TCP port of this machine, with a key file:
+    xtent serve --read-only --nbd tcp:localhost:10809 --key-file key disk.img
+  Use it, with libnbd, QEMU or the kernel's client (as root):
+    nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'
+    qemu-img convert -p 'nbd+unix:///?socket=/tmp/disk.sock' copy.raw
+    nbd-client -unix /tmp/disk.sock /dev/nbd0 && mount /dev/nbd0 /mnt
+  As a systemd service with socket activation, the passphrase a credential:
+    [Service]
+    Type=notify
+    LoadCredentialEncrypted=xtent.passphrase:/etc/xtent/disk.cred
+    ExecStart=/usr/bin/xtent serve /var/lib/disk.img
+
+NOTES:
+  It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
+  under way, flushes, and ends with exit code 0 if everything is on the disk. A
+  second signal ends it at once.
+  Once the volume is open it gives up all capabilities and confines itself
+  (Landlock, seccomp) to the open volume and its clients; with -v it says what
+  the kernel had to offer.
+  Keys can be changed with `xtent key` or cryptsetup while it serves.
+  With --discard allow, holes in the image show which sectors are in use, and
+  discarded sectors read back as noise. LUKS2's persistent flag allow-discards
+  counts as --discard allow, unless the option says otherwise.
+
+FILES:
+  /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock
+      The default socket, for root and for users. Whoever can connect can read
+      and write the plaintext; sockets are made for their owner only.";
+
+/// What discards do, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Discard {
+    /// Accepted and ignored
+    Never,
+    /// Passed down to the file or device
+    Allow,
+    /// Written as encrypted zeros
+    Zero,
+}
+
+/// Serve a volume over NBD
+///
+/// Asks for the passphrase, opens the volume, prints the URI of the export on
+/// standard output, and serves it until told to end. A second server for the
+/// same device is refused; several read-only ones are allowed.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = MANUAL)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Listen here: unix:PATH, tcp:HOST:PORT or tcp:[IPv6]:PORT (repeatable)
+    ///
+    /// The port can be left out (10809) or be 0 (any free one). Without this
+    /// option it listens on the sockets that systemd passes, if it passes any,
+    /// else on a default socket (see FILES).
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<Spec>,
+    /// Name of the export that clients ask for [default: the empty name]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    export: String,
+    /// Refuse writes, and open the device read-only
+    #[arg(short = 'r', long)]
+    read_only: bool,
+    /// What a client's discards (trim) do [default: never, or as the header says]
+    #[arg(long, value_name = "POLICY")]
+    discard: Option<Discard>,
+    /// Listen on addresses that other machines can reach, without encryption
+    #[arg(long)]
+    allow_remote: bool,
+    /// Clients connected at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+    /// Become this user once the volume is open (needs root)
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Keep privileges and system calls, to find out what the sandbox forbids
+    #[arg(long, hide_short_help = true)]
+    no_sandbox: bool,
+    #[command(flatten)]
+    unlock: UnlockArgs,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let output = global.output();
+    args.unlock.key.source().check()?;
+    let user = args.user.as_deref().map(look_up).transpose()?;
+    let mut bound = listen::activated(args.allow_remote)?;
+    let volume = open(args, global, &output)?;
+
+    let (more, sockets) = bind_all(args, bound.is_empty())?;
+    bound.extend(more);
+    if let Some(user) = &user {
+        hand_over(&bound, user)?;
+    }
+    let notifier = Notifier::from_env();
+    let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
+    let volume = Arc::new(volume);
+    signals::hold()?;
+    let in_force = if args.no_sandbox {
+        output.warn("serving without a sandbox (--no-sandbox)");
+        Vec::new()
+    } else {
+        sandbox::enter(&sandbox::Needs {
+            remove_in: sockets.iter().filter_map(SocketFile::folder).collect(),
+            user,
+        })?
+    };
+    on_ending(&shutdown)?;
+
+    announce(args, &bound, &volume, &in_force, &output)?;
+    notifier.tell("READY=1");
+    let exports = vec![Export {
+        name: args.export.clone(),
+        description: String::new(),
+        volume,
+    }];
+    let listeners = bound.into_iter().map(|b| b.listener).collect();
+    let options = nbd::Options {
+        connections: usize::from(args.connections),
+        ..nbd::Options::default()
+    };
+    let result = nbd::serve(listeners, exports, options, &shutdown);
+    notifier.tell("STOPPING=1");
+    drop(sockets);
+    result?;
+    tracing::info!("everything is on the disk");
+    Ok(())
+}
+
+/// The open volume; this process's alone unless read-only.
+fn open(args: &Args, global: &Global, output: &Output) -> Result<Volume> {
+    let access = if args.read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
+    };
+    let container = Container::open(&args.device, access, true, output)?;
+    let discard = match args.discard {
+        None => container.stored_discard_policy(),
+        Some(Discard::Never) => DiscardPolicy::Never,
+        Some(Discard::Allow) => DiscardPolicy::Allow,
+        Some(Discard::Zero) => DiscardPolicy::Zero,
+    };
+    let config = container.plan(args.read_only, discard, global.cpu)?;
+    container.volume(&args.unlock, &config, output)
+}
+
+fn look_up(name: &str) -> Result<User> {
+    User::from_name(name)
+        .map_err(|e| Failure::system(format!("cannot look up user {name}"), e))?
+        .ok_or_else(|| Failure::parameters(format!("there is no user {name}")))
+}
+
+fn bind_all(args: &Args, use_default: bool) -> Result<(Vec<Bound>, Vec<SocketFile>)> {
+    let default = if args.nbd.is_empty() && use_default {
+        let path = listen::default_socket(&args.device.device)?;
+        if let Some(dir) = path.parent() {
+            listen::make_private_dir(dir)?;
+        }
+        Some(Spec::Unix(path))
+    } else {
+        None
+    };
+    let mut bound = Vec::new();
+    let mut sockets = Vec::new();
+    for spec in args.nbd.iter().chain(&default) {
+        let (b, socket) = listen::bind(spec, args.allow_remote)?;
+        bound.push(b);
+        sockets.extend(socket);
+    }
+    Ok((bound, sockets))
+}
+
+/// Lets the user that the server becomes own its sockets.
+fn hand_over(bound: &[Bound], user: &User) -> Result<()> {
+    for b in bound {
+        if let Place::Unix(path) = &b.place
+            && !path.as_os_str().is_empty()
+        {
+            std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+                .map_err(|e| Failure::system(format!("cannot give {} to {}", path.display(), user.name), e))?;
+        }
+    }
+    Ok(())
+}
+
+fn on_ending(shutdown: &Shutdown) -> Result<()> {
+    let shutdown = shutdown.clone();
+    signals::on_ending(move |signal| {
+        tracing::info!(%signal, "ending: finishing requests and flushing");
+        shutdown.trigger();
+    })
+}
+
+/// Prints the URIs, ready to paste, and for people how to use them.
+fn announce(
+    args: &Args,
+    bound: &[Bound],
+    volume: &Volume,
+    in_force: &[&str],
+    output: &Output,
+) -> Result<()> {
+    let uris: Vec<String> = bound.iter().map(|b| b.place.uri(&args.export)).collect();
+    output.result(
+        &serde_json::json!({
+            "uris": uris,
+            "export": args.export,
+            "size": volume.size(),
+            "sector_size": volume.sector_size().bytes(),
+            "read_only": volume.is_read_only(),
+            "discard": format!("{:?}", volume.discard_policy()).to_lowercase(),
+            "sandbox": in_force,
+            "pid": std::process::id(),
+        }),
+        uris.join("\n"),
+    )?;
+    if output.has_viewer()
+        && let Some(uri) = uris.first()
+    {
+        output.note(format!(
+            "Serving {} ({}{}). Try:\n  nbdinfo '{uri}'\n  nbdcopy -p '{uri}' copy.raw\n\
+             Ctrl-C ends it, after a flush.",
+            args.device.device.display(),
+            show_size(volume.size()),
+            if volume.is_read_only() { ", read-only" } else { "" },
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! The file system and the network, by Landlock.
+
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+use super::Missing;
+
+/// The newest interface whose rights are named here; older kernels enforce
+/// those that they know.
+const NEWEST: ABI = ABI::V6;
+
+/// Forbids to open, make, rename and remove anything, to bind and connect TCP
+/// sockets, to reach abstract Unix sockets and to signal processes outside.
+/// Only sockets in `remove_in` can be removed. What is open stays usable.
+pub(super) fn close(remove_in: &[PathBuf]) -> Result<&'static str, Missing> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    for dir in remove_in {
+        ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(dir)?, AccessFs::RemoveFile))?;
+    }
+    match ruleset.restrict_self()?.ruleset {
+        RulesetStatus::FullyEnforced => Ok("landlock"),
+        RulesetStatus::PartiallyEnforced => Ok("landlock (what this kernel has of it)"),
+        RulesetStatus::NotEnforced => Err("landlock is not enabled in this kernel".into()),
+    }
+}

@@ -1,0 +1,53 @@
+//! Users, groups and capabilities.
+
+use nix::unistd::{User, setgid, setgroups, setuid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::failure::{Exit, Failure, Result};
+
+/// Becomes `user`, if there is one, and gives up every capability.
+pub(super) fn drop_all(user: Option<&User>) -> Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    match user {
+        Some(user) if is_root => {
+            let fail = |e| Failure::system(format!("cannot become user {}", user.name), e);
+            setgroups(&[user.gid]).map_err(fail)?;
+            setgid(user.gid).map_err(fail)?;
+            setuid(user.uid).map_err(fail)?;
+        }
+        Some(user) if user.uid.as_raw() != rustix::process::geteuid().as_raw() => {
+            return Err(Failure::new(
+                Exit::Permission,
+                format!("only root can become user {}", user.name),
+            ));
+        }
+        _ if is_root => {
+            // A container may forbid it; the capabilities go all the same.
+            if let Err(error) = setgroups(&[]) {
+                tracing::info!(%error, "supplementary groups kept");
+            }
+        }
+        _ => {}
+    }
+    // First the bounding set, which needs a capability to shrink.
+    for number in 0..CapabilitySet::all().bits().count_ones().max(64) {
+        let Some(bit) = 1_u64.checked_shl(number) else {
+            break;
+        };
+        let one = CapabilitySet::from_bits_retain(bit);
+        if rustix::thread::capability_is_in_bounding_set(one).unwrap_or(false) {
+            // Without CAP_SETPCAP it stays, and is of no use: no new privileges.
+            let _ = rustix::thread::remove_capability_from_bounding_set(one);
+        }
+    }
+    let _ = rustix::thread::clear_ambient_capability_set();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        },
+    )
+    .map_err(|e| Failure::system("cannot give up capabilities", e))
+}
