@@ -1,9 +1,25 @@
 //! cryptsetup's metadata locks: `flock` on image files, a lock file in
 //! `/run/cryptsetup` for block devices. Held only while metadata is read or
 //! written; held longer they hang cryptsetup.
+//!
+//! cryptsetup itself takes them for LUKS2 only. We take them for both
+//! formats, so that two of ours never meet on a LUKS1 header either.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use xtent_store::FileStore;
+
+use crate::{Error, ErrorKind};
+
+/// Where cryptsetup has its lock files for block devices.
+const DIRECTORY: &str = "/run/cryptsetup";
 
 /// What a lock is taken on.
 #[derive(Clone)]
@@ -14,18 +30,412 @@ pub enum Target {
     File(Arc<FileStore>),
 }
 
-/// A held lock; released when dropped.
+/// A held lock; released when dropped. Stays on its thread: a thread that
+/// holds a lock and asks again must be recognised, or it would wait for itself.
 pub struct Guard {
-    _todo: (),
+    _held: Option<Rc<Held>>,
+    _stays_on_its_thread: PhantomData<*const ()>,
 }
 
 impl Target {
     /// Waits for a shared lock, to read metadata.
-    pub fn shared(&self) -> Result<Guard, crate::Error> {
-        todo!()
+    ///
+    /// A thread that already holds a lock on the same file or device gets
+    /// another guard of that one at once.
+    pub fn shared(&self) -> Result<Guard, Error> {
+        self.lock(Kind::Shared)
     }
+
     /// Waits for the exclusive lock, to write metadata.
-    pub fn exclusive(&self) -> Result<Guard, crate::Error> {
-        todo!()
+    ///
+    /// A thread that already holds the exclusive lock on the same file or
+    /// device gets another guard of it at once; one that holds the shared lock
+    /// waits for the others to leave, and somebody else may have written
+    /// meanwhile: read again.
+    pub fn exclusive(&self) -> Result<Guard, Error> {
+        self.lock(Kind::Exclusive)
+    }
+
+    fn lock(&self, kind: Kind) -> Result<Guard, Error> {
+        let held = match self {
+            Self::None => None,
+            Self::File(store) => Some(lock_store(store, kind)?),
+        };
+        Ok(Guard {
+            _held: held,
+            _stays_on_its_thread: PhantomData,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Shared,
+    Exclusive,
+}
+
+impl Kind {
+    fn waiting(self) -> FlockOperation {
+        match self {
+            Self::Shared => FlockOperation::LockShared,
+            Self::Exclusive => FlockOperation::LockExclusive,
+        }
+    }
+
+    fn trying(self) -> FlockOperation {
+        match self {
+            Self::Shared => FlockOperation::NonBlockingLockShared,
+            Self::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        }
+    }
+}
+
+/// A file or device, whatever path leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    File { device: u64, inode: u64 },
+    BlockDevice { number: u64 },
+}
+
+/// One `flock` that this thread holds.
+struct Held {
+    fd: OwnedFd,
+    identity: Identity,
+    kind: std::cell::Cell<Kind>,
+    lock_file: Option<LockFile>,
+}
+
+thread_local! {
+    static HELD: RefCell<Vec<Weak<Held>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn lock_store(store: &FileStore, kind: Kind) -> Result<Rc<Held>, Error> {
+    let path = store.path();
+    let stat = rustix::fs::fstat(store.file()).map_err(|errno| failed(path, "look at", errno))?;
+    let identity = if store.is_block_device() {
+        Identity::BlockDevice {
+            number: stat.st_rdev,
+        }
+    } else {
+        Identity::File {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    };
+
+    let known = HELD.with_borrow_mut(|held| {
+        held.retain(|held| held.strong_count() > 0);
+        held.iter()
+            .filter_map(Weak::upgrade)
+            .find(|held| held.identity == identity)
+    });
+    if let Some(held) = known {
+        if kind == Kind::Exclusive && held.kind.get() == Kind::Shared {
+            wait(&held.fd, kind, path)?;
+            held.kind.set(kind);
+        }
+        return Ok(held);
+    }
+
+    let (fd, lock_file) = match identity {
+        Identity::File { .. } => {
+            let fd = reopen(store)?;
+            wait(&fd, kind, path)?;
+            (fd, None)
+        }
+        Identity::BlockDevice { number } => {
+            let lock_file = LockFile {
+                directory: DIRECTORY.into(),
+                name: lock_file_name(number),
+            };
+            (lock_file.lock(kind, path)?, Some(lock_file))
+        }
+    };
+    let held = Rc::new(Held {
+        fd,
+        identity,
+        kind: std::cell::Cell::new(kind),
+        lock_file,
+    });
+    HELD.with_borrow_mut(|all| all.push(Rc::downgrade(&held)));
+    Ok(held)
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Closing the file releases the lock; only a lock file needs care.
+        if let Some(lock_file) = &self.lock_file {
+            lock_file.remove_if_unused(&self.fd);
+        }
+    }
+}
+
+/// A new open file description of the store's own file: `flock` belongs to
+/// those, and one that others use as well would be shared with them.
+fn reopen(store: &FileStore) -> Result<OwnedFd, Error> {
+    // The path may lead elsewhere by now; the descriptor does not.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", store.file().as_raw_fd()));
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // Writable where possible: network file systems want it for an exclusive
+    // lock. Nothing is written.
+    rustix::fs::open(&path, flags | OFlags::RDWR, Mode::empty())
+        .or_else(|_| rustix::fs::open(&path, flags | OFlags::RDONLY, Mode::empty()))
+        .map_err(|errno| failed(store.path(), "open, to lock it,", errno))
+}
+
+/// A lock file in a directory of them, by cryptsetup's protocol: whoever
+/// leaves last removes it, so a lock counts only while the name still leads
+/// to the locked file.
+#[derive(Debug)]
+struct LockFile {
+    directory: PathBuf,
+    name: String,
+}
+
+/// `L_8:1` for /dev/sda1.
+fn lock_file_name(device: u64) -> String {
+    format!(
+        "L_{}:{}",
+        rustix::fs::major(device),
+        rustix::fs::minor(device)
+    )
+}
+
+impl LockFile {
+    /// Waits for the lock; `device` is for messages.
+    fn lock(&self, kind: Kind, device: &Path) -> Result<OwnedFd, Error> {
+        let directory = self.open_directory()?;
+        loop {
+            let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+            let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+            let fd = rustix::fs::openat(&directory, &self.name, flags, mode)
+                .map_err(|errno| failed(&self.path(), "open the lock file", errno))?;
+            wait(&fd, kind, device)?;
+            if self.is_still(&fd) {
+                return Ok(fd);
+            }
+            // Removed by the one who held it before: start over.
+        }
+    }
+
+    /// Removes the file if nobody else has or wants it, by taking the
+    /// exclusive lock first. Whoever waits meanwhile finds the name gone.
+    fn remove_if_unused(&self, fd: &OwnedFd) {
+        let alone = rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if alone && self.is_still(fd) {
+            // A file left behind does no harm.
+            let _ = rustix::fs::unlink(self.path());
+        }
+    }
+
+    /// Whether the name still leads to the open file.
+    fn is_still(&self, fd: impl AsFd) -> bool {
+        let same = |a: Stat, b: Stat| a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+        let named = rustix::fs::statat(rustix::fs::CWD, self.path(), AtFlags::SYMLINK_NOFOLLOW);
+        match (rustix::fs::fstat(fd), named) {
+            (Ok(open), Ok(named)) => same(open, named),
+            _ => false,
+        }
+    }
+
+    /// The directory, made if it is not there.
+    fn open_directory(&self) -> Result<OwnedFd, Error> {
+        let open = || {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::open(&self.directory, flags, Mode::empty())
+        };
+        let opened = match open() {
+            Err(Errno::NOENT) => match rustix::fs::mkdir(&self.directory, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => open(),
+                Err(errno) => Err(errno),
+            },
+            opened => opened,
+        };
+        opened.map_err(|errno| {
+            Error::new(
+                store_kind(errno),
+                format!(
+                    "cannot lock the metadata of a block device: {}: {}; \
+                     cryptsetup's lock directory must be a directory (mode 0700) that this user can write to: \
+                     run this as root",
+                    self.directory.display(),
+                    std::io::Error::from(errno)
+                ),
+            )
+            .caused_by(std::io::Error::from(errno))
+        })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+}
+
+/// Takes the lock on `fd`, waiting for as long as it takes, and says so.
+fn wait(fd: &OwnedFd, kind: Kind, path: &Path) -> Result<(), Error> {
+    let mut operation = kind.trying();
+    loop {
+        match rustix::fs::flock(fd, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => {
+                tracing::info!(
+                    "waiting for another program to finish with the metadata of {}",
+                    path.display()
+                );
+                operation = kind.waiting();
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(path, "lock the metadata of", errno)),
+        }
+    }
+}
+
+fn failed(path: &Path, what: &str, errno: Errno) -> Error {
+    let cause = std::io::Error::from(errno);
+    Error::new(
+        store_kind(errno),
+        format!("cannot {what} {}: {cause}", path.display()),
+    )
+    .caused_by(cause)
+}
+
+fn store_kind(errno: Errno) -> ErrorKind {
+    ErrorKind::Store(match errno {
+        Errno::ACCESS | Errno::PERM => xtent_store::ErrorKind::Permission,
+        Errno::ROFS => xtent_store::ErrorKind::ReadOnly,
+        Errno::NOSPC => xtent_store::ErrorKind::NoSpace,
+        Errno::NOENT => xtent_store::ErrorKind::NotFound,
+        Errno::NOSYS | Errno::OPNOTSUPP => xtent_store::ErrorKind::Unsupported,
+        _ => xtent_store::ErrorKind::Io,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xtent_store::Access;
+
+    fn image() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        std::fs::write(&path, [0; 512]).unwrap();
+        (directory, path)
+    }
+
+    fn target(path: &Path) -> Target {
+        Target::File(Arc::new(FileStore::open(path, Access::ReadWrite).unwrap()))
+    }
+
+    /// Whether somebody with an open file of his own could lock it now.
+    fn free(path: &Path, kind: Kind) -> bool {
+        let file = std::fs::File::open(path).unwrap();
+        rustix::fs::flock(&file, kind.trying()).is_ok()
+    }
+
+    #[test]
+    fn others_see_the_lock_and_its_release() {
+        let (_directory, path) = image();
+        let target = target(&path);
+        let guard = target.shared().unwrap();
+        assert!(free(&path, Kind::Shared));
+        assert!(!free(&path, Kind::Exclusive));
+        drop(guard);
+        let guard = target.exclusive().unwrap();
+        assert!(!free(&path, Kind::Shared));
+        drop(guard);
+        assert!(free(&path, Kind::Exclusive));
+    }
+
+    #[test]
+    fn a_thread_never_waits_for_itself() {
+        let (_directory, path) = image();
+        // Two stores on one file, as with two operations on one image.
+        let (one, other) = (target(&path), target(&path));
+        let shared = one.shared().unwrap();
+        let exclusive = other.exclusive().unwrap();
+        let again = one.shared().unwrap();
+        assert!(!free(&path, Kind::Shared));
+        drop(shared);
+        drop(exclusive);
+        assert!(!free(&path, Kind::Shared));
+        drop(again);
+        assert!(free(&path, Kind::Exclusive));
+    }
+
+    #[test]
+    fn another_thread_waits() {
+        let (_directory, path) = image();
+        let guard = target(&path).exclusive().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _guard = target(&path).shared().unwrap();
+                sender.send("reader").unwrap();
+            });
+            // Once the kernel lists the waiter, it is known to wait.
+            let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
+            loop {
+                let locks = std::fs::read_to_string("/proc/locks").unwrap();
+                let waits =
+                    |line: &str| line.contains("-> FLOCK") && line.contains(&format!(":{inode} "));
+                if locks.lines().any(waits) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            sender.send("writer").unwrap();
+            drop(guard);
+        });
+        assert_eq!(
+            receiver.iter().take(2).collect::<Vec<_>>(),
+            ["writer", "reader"]
+        );
+    }
+
+    #[test]
+    fn lock_files_follow_the_name_and_are_removed_by_the_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let make = || LockFile {
+            directory: directory.path().join("cryptsetup"),
+            name: "L_8:1".into(),
+        };
+        let (one, other) = (make(), make());
+        let device = Path::new("/dev/sda1");
+        let first = one.lock(Kind::Shared, device).unwrap();
+        let second = other.lock(Kind::Shared, device).unwrap();
+        one.remove_if_unused(&first);
+        drop(first);
+        assert!(one.path().exists());
+        other.remove_if_unused(&second);
+        assert!(!other.path().exists());
+        assert!(!other.is_still(&second));
+        // The old file is still locked; a newcomer gets a new one.
+        let third = one.lock(Kind::Exclusive, device).unwrap();
+        assert!(one.is_still(&third));
+        other.remove_if_unused(&second);
+        assert!(one.path().exists());
+    }
+
+    #[test]
+    fn names_are_those_of_cryptsetup() {
+        assert_eq!(lock_file_name(rustix::fs::makedev(8, 1)), "L_8:1");
+        assert_eq!(
+            lock_file_name(rustix::fs::makedev(259, 1_000_000)),
+            "L_259:1000000"
+        );
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_directory_is_an_error_that_names_it() {
+        let directory = tempfile::NamedTempFile::new().unwrap();
+        let lock_file = LockFile {
+            directory: directory.path().into(),
+            name: "L_8:1".into(),
+        };
+        let error = lock_file
+            .lock(Kind::Shared, Path::new("/dev/sda1"))
+            .unwrap_err();
+        assert!(error.message.contains(directory.path().to_str().unwrap()));
+        assert!(error.message.contains("run this as root"));
     }
 }
