@@ -15,6 +15,7 @@ pub mod af;
 pub mod error;
 pub mod kdf;
 pub mod lock;
+mod luks1;
 
 pub use error::{Error, ErrorKind};
 pub use kdf::{Kdf, KdfChoice, KdfLimits};

@@ -1,0 +1,320 @@
+//! Changes to an existing header, each safe to interrupt at any instant.
+//!
+//! A keyslot comes to life in two steps with a flush between: key material,
+//! salt and iterations while it is still disabled, then its flag, which lies
+//! in one sector. It dies by one write as well: flag, iterations and salt go
+//! together (for keyslot 6, whose salt spans both sectors, three quarters of
+//! it are in the second one; whichever sector is lost, too much salt is gone
+//! to derive the key again). Without the salt the key material is noise; it
+//! is overwritten next. So a keyslot that a dump shows as disabled can never
+//! be revived from what is left, even when the power failed in between.
+
+use std::ops::RangeInclusive;
+
+use xtent_secret::SecretBytes;
+
+use super::header::{HEADER, Header, SECTOR, SLOTS, Slot, sector_of_flag, sectors_of_slot};
+use super::keyslot::{self, NewKeyslot, slot_number};
+use super::{read, read_locked, snapshot};
+use crate::{ChangeOptions, Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
+
+/// See [`Device::add_key`].
+pub(crate) fn add_key(
+    device: &Device,
+    unlocked: &Unlocked,
+    new: &SecretBytes,
+    keyslot: Option<u32>,
+    kdf: &KdfChoice,
+) -> Result<u32, Error> {
+    let before = read(device)?;
+    // Fail before the key derivation, not after it.
+    free_slot(&before, keyslot)?;
+    if !keyslot::is_volume_key(&before, &unlocked.key, &KdfLimits { longest: None })? {
+        return Err(Error::new(
+            ErrorKind::Changed,
+            "the volume key is not that of this header; the header was replaced, unlock it again",
+        ));
+    }
+    let sealed = seal(&before, &unlocked.key, new, kdf)?;
+
+    let _lock = device.lock.exclusive()?;
+    let mut header = reread(device, &before)?;
+    let number = free_slot(&header, keyslot)?;
+    activate(device, &mut header, number, &sealed)?;
+    Ok(to_keyslot(number))
+}
+
+/// See [`Device::change_key`].
+pub(crate) fn change_key(
+    device: &Device,
+    old: &SecretBytes,
+    keyslot: Option<u32>,
+    new: &SecretBytes,
+    kdf: &KdfChoice,
+    options: ChangeOptions,
+    limits: &KdfLimits,
+) -> Result<u32, Error> {
+    let before = snapshot(device)?;
+    let refuse_full = |header: &Header| {
+        if free_slot(header, None).is_err() && !options.allow_unsafe_in_place {
+            return Err(Error::new(
+                ErrorKind::Full,
+                "all eight keyslots are in use, so the new key can only overwrite the old one: \
+                 if that is interrupted, neither opens. Kill a keyslot first, or make a header \
+                 backup and insist with --unsafe-in-place (ChangeOptions::allow_unsafe_in_place)",
+            ));
+        }
+        Ok(())
+    };
+    refuse_full(&before.header)?;
+    let unlocked = before.unlock(old, keyslot, limits)?;
+    let before = before.header;
+    let sealed = seal(&before, &unlocked.key, new, kdf)?;
+
+    let _lock = device.lock.exclusive()?;
+    let mut header = reread(device, &before)?;
+    let old_number = slot_number(unlocked.keyslot)?;
+    if header.slot(old_number) != before.slot(old_number) {
+        return Err(changed());
+    }
+    refuse_full(&header)?;
+    match free_slot(&header, None) {
+        Ok(number) => {
+            activate(device, &mut header, number, &sealed)?;
+            destroy(device, &mut header, old_number)?;
+            Ok(to_keyslot(number))
+        }
+        Err(_) => {
+            overwrite(device, &mut header, old_number, &sealed)?;
+            Ok(unlocked.keyslot)
+        }
+    }
+}
+
+/// See [`Device::kill_slot`].
+pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
+    let number = slot_number(keyslot)?;
+    let _lock = device.lock.exclusive()?;
+    let mut header = read_locked(device)?;
+    if !header.slot(number).active {
+        return Err(Error::new(
+            ErrorKind::Keyslot,
+            format!("keyslot {keyslot} is not in use"),
+        ));
+    }
+    if header.keyslots() == [keyslot] && !even_last {
+        return Err(Error::new(
+            ErrorKind::LastKeyslot,
+            format!(
+                "keyslot {keyslot} is the last one: without it the data is lost for good. \
+                 Add another key first, or insist"
+            ),
+        ));
+    }
+    destroy(device, &mut header, number)
+}
+
+/// See [`Device::erase`].
+pub(crate) fn erase(device: &Device) -> Result<(), Error> {
+    let _lock = device.lock.exclusive()?;
+    let mut header = read_locked(device)?;
+    for number in 0..SLOTS {
+        let offset = header.slot(number).offset;
+        header.set_slot(number, Slot::empty(offset));
+    }
+    write_sectors(device, &header, 0..=1)?;
+    device.store.flush()?;
+    // Those of disabled keyslots too: they may hold what is left of a write
+    // that was interrupted.
+    for number in 0..SLOTS {
+        wipe_area(device, &header, number)?;
+    }
+    device.store.flush()?;
+    Ok(())
+}
+
+/// Writes a backup, `image`, back: keyslot areas first, the header last, so
+/// that an interrupted restore leaves the header that was there, or this one.
+/// (The keys of the one that was there are gone all the same; start over.)
+pub(crate) fn restore(device: &Device, image: &[u8]) -> Result<(), Error> {
+    let header = Header::parse_backup(image)?;
+    let _lock = device.lock.exclusive()?;
+    let store = &device.store;
+    if store.size() < header.header_size() {
+        return Err(Error::new(
+            ErrorKind::TooShort,
+            format!(
+                "the device has {} bytes, the backup needs {}",
+                store.size(),
+                header.header_size()
+            ),
+        ));
+    }
+    let end = usize::try_from(header.header_size()).unwrap_or(image.len());
+    store.write_at(&image[HEADER..end], HEADER as u64)?;
+    // Up to the data, which a restore never touches.
+    super::format::wipe_luks2_copies(device, header.header_size()..header.payload_offset())?;
+    store.flush()?;
+    write_sectors(device, &header, 0..=1)?;
+    store.flush()?;
+    Ok(())
+}
+
+/// Derives and encrypts for the header's cipher and hash.
+fn seal(
+    header: &Header,
+    key: &SecretBytes,
+    passphrase: &SecretBytes,
+    kdf: &KdfChoice,
+) -> Result<NewKeyslot, Error> {
+    let kdf = keyslot::settle(kdf, &header.hash, header.key_length())?;
+    keyslot::seal(&header.encryption(), &header.hash, key, passphrase, &kdf)
+}
+
+/// The header as it is now, if it still is one of the same volume.
+fn reread(device: &Device, before: &Header) -> Result<Header, Error> {
+    let header = read_locked(device)?;
+    if header.same_volume(before) {
+        Ok(header)
+    } else {
+        Err(changed())
+    }
+}
+
+fn changed() -> Error {
+    Error::new(
+        ErrorKind::Changed,
+        "another program changed the header meanwhile; nothing was written, try again",
+    )
+}
+
+/// `keyslot` if it is free, or the first one that is.
+fn free_slot(header: &Header, keyslot: Option<u32>) -> Result<usize, Error> {
+    match keyslot {
+        Some(keyslot) => {
+            let number = slot_number(keyslot)?;
+            if header.slot(number).active {
+                return Err(Error::new(
+                    ErrorKind::Keyslot,
+                    format!("keyslot {keyslot} is in use; kill it first, or choose another"),
+                ));
+            }
+            Ok(number)
+        }
+        None => (0..SLOTS)
+            .find(|&number| !header.slot(number).active)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Full,
+                    "all eight keyslots are in use; kill one first",
+                )
+            }),
+    }
+}
+
+/// Brings a free keyslot to life.
+fn activate(
+    device: &Device,
+    header: &mut Header,
+    number: usize,
+    sealed: &NewKeyslot,
+) -> Result<(), Error> {
+    let slot = Slot {
+        active: false,
+        iterations: sealed.iterations,
+        salt: sealed.salt,
+        offset: header.slot(number).offset,
+    };
+    device
+        .store
+        .write_at(&sealed.area, header.area(number).start)?;
+    header.set_slot(number, slot);
+    write_sectors(device, header, sectors_of_slot(number))?;
+    device.store.flush()?;
+    header.set_slot(
+        number,
+        Slot {
+            active: true,
+            ..slot
+        },
+    );
+    let sector = sector_of_flag(number);
+    write_sectors(device, header, sector..=sector)?;
+    device.store.flush()?;
+    Ok(())
+}
+
+/// Disables a keyslot and wipes what it held.
+fn destroy(device: &Device, header: &mut Header, number: usize) -> Result<(), Error> {
+    let offset = header.slot(number).offset;
+    header.set_slot(number, Slot::empty(offset));
+    write_sectors(device, header, sectors_of_slot(number))?;
+    device.store.flush()?;
+    wipe_area(device, header, number)?;
+    device.store.flush()?;
+    Ok(())
+}
+
+/// Replaces an active keyslot's contents. Interrupted, its key is lost.
+fn overwrite(
+    device: &Device,
+    header: &mut Header,
+    number: usize,
+    sealed: &NewKeyslot,
+) -> Result<(), Error> {
+    header.set_slot(
+        number,
+        Slot {
+            active: true,
+            iterations: sealed.iterations,
+            salt: sealed.salt,
+            offset: header.slot(number).offset,
+        },
+    );
+    device
+        .store
+        .write_at(&sealed.area, header.area(number).start)?;
+    write_sectors(device, header, sectors_of_slot(number))?;
+    device.store.flush()?;
+    Ok(())
+}
+
+/// Writes some of the header's two sectors, each on its own: the other one is
+/// not touched.
+pub(super) fn write_sectors(
+    device: &Device,
+    header: &Header,
+    sectors: RangeInclusive<usize>,
+) -> Result<(), Error> {
+    const LENGTH: usize = SECTOR as usize;
+    for sector in sectors {
+        let bytes = &header.sectors()[sector * LENGTH..][..LENGTH];
+        device.store.write_at(bytes, (sector * LENGTH) as u64)?;
+    }
+    Ok(())
+}
+
+/// Overwrites a keyslot's area with random bytes.
+fn wipe_area(device: &Device, header: &Header, number: usize) -> Result<(), Error> {
+    let area = header.area(number);
+    overwrite_randomly(device, area.start, area.end)
+}
+
+/// Overwrites a range with random bytes.
+pub(super) fn overwrite_randomly(device: &Device, start: u64, end: u64) -> Result<(), Error> {
+    let mut noise = vec![0; 1 << 16];
+    let mut at = start;
+    while at < end {
+        let length = usize::try_from(end - at)
+            .unwrap_or(usize::MAX)
+            .min(noise.len());
+        xtent_secret::fill_random(&mut noise[..length])?;
+        device.store.write_at(&noise[..length], at)?;
+        at += length as u64;
+    }
+    Ok(())
+}
+
+fn to_keyslot(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,363 @@
+//! The LUKS1 partition header (LUKS1 On-Disk Format Specification 1.2.3,
+//! section 2.1): one structure of 592 bytes at the start of the device, all
+//! numbers big endian.
+//!
+//! It lies in the first two sectors. Every keyslot entry is within one of
+//! them, except that of keyslot 6: its flag, its iterations and a quarter of
+//! its salt are in the first sector, the rest in the second. Each keyslot's
+//! flag is within one sector, so that activating one is a single sector write.
+
+use std::ops::Range;
+
+use crate::af::STRIPES;
+use crate::{Error, ErrorKind};
+
+/// Bytes per sector, the unit of every offset in the header.
+pub(super) const SECTOR: u64 = 512;
+/// Bytes that the header's two sectors have; what follows its 592 bytes is
+/// padding.
+pub(super) const HEADER: usize = 1024;
+/// Keyslots.
+pub(super) const SLOTS: usize = 8;
+/// Bytes of salt, for the digest and for each keyslot.
+pub(super) const SALT: usize = 32;
+/// Bytes of the volume key's digest.
+pub(super) const DIGEST: usize = 20;
+
+const MAGIC: &[u8; 6] = b"LUKS\xba\xbe";
+const ENABLED: u32 = 0x00AC_71F3;
+const DISABLED: u32 = 0x0000_DEAD;
+/// Far above any cipher's key; bounds what a hostile header can make us read.
+const LONGEST_KEY: u32 = 4096;
+
+// Where the fields are.
+const VERSION: usize = 6;
+const CIPHER_NAME: Range<usize> = 8..40;
+const CIPHER_MODE: Range<usize> = 40..72;
+const HASH: Range<usize> = 72..104;
+const PAYLOAD_OFFSET: usize = 104;
+const KEY_BYTES: usize = 108;
+const MK_DIGEST: Range<usize> = 112..132;
+const MK_SALT: Range<usize> = 132..164;
+const MK_ITERATIONS: usize = 164;
+const UUID: Range<usize> = 168..208;
+const KEYSLOTS: usize = 208;
+const KEYSLOT: usize = 48;
+// Within a keyslot entry.
+const SLOT_FLAG: usize = 0;
+const SLOT_ITERATIONS: usize = 4;
+const SLOT_SALT: Range<usize> = 8..40;
+const SLOT_OFFSET: usize = 40;
+const SLOT_STRIPES: usize = 44;
+
+/// A parsed and validated header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Both sectors as they are on disk, kept in step with the keyslots below.
+    sectors: [u8; HEADER],
+    pub(super) cipher_name: String,
+    pub(super) cipher_mode: String,
+    pub(super) hash: String,
+    /// In sectors; 0 on a detached header.
+    pub(super) payload_offset: u32,
+    pub(super) key_bytes: u32,
+    pub(super) mk_digest: [u8; DIGEST],
+    pub(super) mk_salt: [u8; SALT],
+    pub(super) mk_iterations: u32,
+    pub(super) uuid: String,
+    slots: [Slot; SLOTS],
+}
+
+/// A keyslot's entry in the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) active: bool,
+    pub(super) iterations: u32,
+    pub(super) salt: [u8; SALT],
+    /// Where its area begins, in sectors.
+    pub(super) offset: u32,
+}
+
+/// What a new header is made of.
+pub(super) struct Fields {
+    pub(super) cipher_name: String,
+    pub(super) cipher_mode: String,
+    pub(super) hash: String,
+    pub(super) payload_offset: u32,
+    pub(super) key_bytes: u32,
+    pub(super) mk_digest: [u8; DIGEST],
+    pub(super) mk_salt: [u8; SALT],
+    pub(super) mk_iterations: u32,
+    pub(super) uuid: String,
+    pub(super) slots: [Slot; SLOTS],
+}
+
+impl Header {
+    /// Parses the first two sectors of a device. Whatever is outside the
+    /// specification is an error; an unknown cipher or hash is none here, but
+    /// when it is needed.
+    pub(super) fn parse(sectors: &[u8; HEADER]) -> Result<Self, Error> {
+        if sectors[..MAGIC.len()] != *MAGIC {
+            return Err(Error::new(ErrorKind::NotLuks, "no LUKS header here"));
+        }
+        let version = u16::from_be_bytes(array(sectors, VERSION));
+        if version != 1 {
+            return Err(Error::unsupported(format!(
+                "LUKS version {version}; this is a parser of version 1"
+            )));
+        }
+        let mut slots = [Slot::EMPTY; SLOTS];
+        for (number, slot) in slots.iter_mut().enumerate() {
+            *slot = parse_slot(sectors, number)?;
+        }
+        let header = Self {
+            sectors: *sectors,
+            cipher_name: text(sectors, CIPHER_NAME, "cipher name")?,
+            cipher_mode: text(sectors, CIPHER_MODE, "cipher mode")?,
+            hash: text(sectors, HASH, "hash")?,
+            payload_offset: number(sectors, PAYLOAD_OFFSET),
+            key_bytes: number(sectors, KEY_BYTES),
+            mk_digest: array(sectors, MK_DIGEST.start),
+            mk_salt: array(sectors, MK_SALT.start),
+            mk_iterations: number(sectors, MK_ITERATIONS),
+            uuid: text(sectors, UUID, "UUID")?,
+            slots,
+        };
+        header.validate()?;
+        Ok(header)
+    }
+
+    /// A new header.
+    pub(super) fn make(fields: Fields) -> Result<Self, Error> {
+        let mut sectors = [0; HEADER];
+        sectors[..MAGIC.len()].copy_from_slice(MAGIC);
+        sectors[VERSION..VERSION + 2].copy_from_slice(&1_u16.to_be_bytes());
+        for (range, text, what) in [
+            (CIPHER_NAME, &fields.cipher_name, "cipher name"),
+            (CIPHER_MODE, &fields.cipher_mode, "cipher mode"),
+            (HASH, &fields.hash, "hash"),
+            (UUID, &fields.uuid, "UUID"),
+        ] {
+            if text.is_empty() || text.len() >= range.len() {
+                return Err(Error::options(format!(
+                    "'{text}' does not fit LUKS1's field for the {what}"
+                )));
+            }
+            sectors[range.start..range.start + text.len()].copy_from_slice(text.as_bytes());
+        }
+        put(&mut sectors, PAYLOAD_OFFSET, fields.payload_offset);
+        put(&mut sectors, KEY_BYTES, fields.key_bytes);
+        sectors[MK_DIGEST].copy_from_slice(&fields.mk_digest);
+        sectors[MK_SALT].copy_from_slice(&fields.mk_salt);
+        put(&mut sectors, MK_ITERATIONS, fields.mk_iterations);
+        for (number, slot) in fields.slots.iter().enumerate() {
+            write_slot(&mut sectors, number, slot);
+        }
+        // What we write, we must be able to read.
+        Self::parse(&sectors)
+    }
+
+    /// The rules that hold between fields.
+    fn validate(&self) -> Result<(), Error> {
+        let corrupt = |what: String| Err(Error::corrupt(format!("damaged LUKS1 header: {what}")));
+        if !(1..=LONGEST_KEY).contains(&self.key_bytes) {
+            return corrupt(format!("a volume key of {} bytes", self.key_bytes));
+        }
+        if self.mk_iterations == 0 {
+            return corrupt("no iterations for the volume key's digest".into());
+        }
+        let mut order: [usize; SLOTS] = std::array::from_fn(|number| number);
+        order.sort_by_key(|&number| self.slots[number].offset);
+        let mut end = HEADER as u64;
+        let mut before = None;
+        for number in order {
+            let area = self.area(number);
+            if area.start < end {
+                let other = before.map_or("the header".into(), |n| format!("that of keyslot {n}"));
+                return corrupt(format!("keyslot {number}'s area overlaps {other}"));
+            }
+            end = area.end;
+            before = Some(number);
+        }
+        let payload = u64::from(self.payload_offset) * SECTOR;
+        if payload != 0 && payload < end {
+            return corrupt(format!(
+                "the data begins at byte {payload}, inside the keyslot areas, which end at {end}"
+            ));
+        }
+        for (number, slot) in self.slots.iter().enumerate() {
+            if slot.active && slot.iterations == 0 {
+                return corrupt(format!("no iterations for active keyslot {number}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Both sectors, to write them.
+    pub(super) fn sectors(&self) -> &[u8; HEADER] {
+        &self.sectors
+    }
+
+    pub(super) fn slot(&self, number: usize) -> &Slot {
+        &self.slots[number]
+    }
+
+    /// Replaces a keyslot's entry, here only.
+    pub(super) fn set_slot(&mut self, number: usize, slot: Slot) {
+        self.slots[number] = slot;
+        write_slot(&mut self.sectors, number, &slot);
+    }
+
+    /// The bytes on the device that a keyslot's key material takes, whole sectors.
+    pub(super) fn area(&self, number: usize) -> Range<u64> {
+        let start = u64::from(self.slots[number].offset) * SECTOR;
+        start..start + area_length(self.key_bytes)
+    }
+
+    /// Whether `other` is the same header apart from its keyslots' contents:
+    /// the volume key of one is that of the other.
+    pub(super) fn same_volume(&self, other: &Self) -> bool {
+        let rest = |header: &Self| {
+            let mut sectors = header.sectors;
+            for number in 0..SLOTS {
+                let entry = KEYSLOTS + number * KEYSLOT;
+                sectors[entry..entry + SLOT_OFFSET].fill(0);
+            }
+            sectors[..KEYSLOTS + SLOTS * KEYSLOT].to_vec()
+        };
+        rest(self) == rest(other)
+    }
+
+    /// dm-crypt's name of the cipher.
+    pub(crate) fn encryption(&self) -> String {
+        format!("{}-{}", self.cipher_name, self.cipher_mode)
+    }
+
+    /// The UUID as text.
+    pub(crate) fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// Bytes of volume key.
+    pub(crate) fn key_length(&self) -> usize {
+        self.key_bytes as usize
+    }
+
+    /// First byte of data on the data device; 0 on a detached header.
+    pub(crate) fn payload_offset(&self) -> u64 {
+        u64::from(self.payload_offset) * SECTOR
+    }
+
+    /// Keyslots in use, ascending.
+    pub(crate) fn keyslots(&self) -> Vec<u32> {
+        (0_u32..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.active)
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Bytes from the start of the device to the end of the last keyslot
+    /// area: what a header backup holds.
+    pub(crate) fn header_size(&self) -> u64 {
+        (0..SLOTS)
+            .map(|number| self.area(number).end)
+            .fold(HEADER as u64, u64::max)
+    }
+}
+
+/// Bytes of one keyslot's area: the split key in whole sectors.
+pub(super) fn area_length(key_bytes: u32) -> u64 {
+    (u64::from(key_bytes) * u64::from(STRIPES)).next_multiple_of(SECTOR)
+}
+
+/// The sectors (0, 1 or both) that a keyslot's entry lies in.
+pub(super) fn sectors_of_slot(number: usize) -> std::ops::RangeInclusive<usize> {
+    let entry = KEYSLOTS + number * KEYSLOT;
+    entry / SECTOR as usize..=(entry + KEYSLOT - 1) / SECTOR as usize
+}
+
+/// The sector that a keyslot's flag lies in.
+pub(super) fn sector_of_flag(number: usize) -> usize {
+    (KEYSLOTS + number * KEYSLOT + SLOT_FLAG) / SECTOR as usize
+}
+
+impl Slot {
+    const EMPTY: Self = Self {
+        active: false,
+        iterations: 0,
+        salt: [0; SALT],
+        offset: 0,
+    };
+
+    /// An unused slot whose area is at `offset`.
+    pub(super) fn empty(offset: u32) -> Self {
+        Self {
+            offset,
+            ..Self::EMPTY
+        }
+    }
+}
+
+fn parse_slot(sectors: &[u8; HEADER], slot: usize) -> Result<Slot, Error> {
+    let entry = KEYSLOTS + slot * KEYSLOT;
+    let active = match number(sectors, entry + SLOT_FLAG) {
+        ENABLED => true,
+        DISABLED => false,
+        flag => {
+            return Err(Error::corrupt(format!(
+                "damaged LUKS1 header: keyslot {slot} is neither enabled nor disabled ({flag:#010x})"
+            )));
+        }
+    };
+    let stripes = number(sectors, entry + SLOT_STRIPES);
+    if stripes != STRIPES {
+        return Err(Error::corrupt(format!(
+            "damaged LUKS1 header: keyslot {slot} has {stripes} stripes, not {STRIPES}"
+        )));
+    }
+    Ok(Slot {
+        active,
+        iterations: number(sectors, entry + SLOT_ITERATIONS),
+        salt: array(sectors, entry + SLOT_SALT.start),
+        offset: number(sectors, entry + SLOT_OFFSET),
+    })
+}
+
+fn write_slot(sectors: &mut [u8; HEADER], number: usize, slot: &Slot) {
+    let entry = KEYSLOTS + number * KEYSLOT;
+    let flag = if slot.active { ENABLED } else { DISABLED };
+    put(sectors, entry + SLOT_FLAG, flag);
+    put(sectors, entry + SLOT_ITERATIONS, slot.iterations);
+    sectors[entry + SLOT_SALT.start..entry + SLOT_SALT.end].copy_from_slice(&slot.salt);
+    put(sectors, entry + SLOT_OFFSET, slot.offset);
+    put(sectors, entry + SLOT_STRIPES, STRIPES);
+}
+
+fn array<const N: usize>(sectors: &[u8; HEADER], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&sectors[at..at + N]);
+    bytes
+}
+
+fn number(sectors: &[u8; HEADER], at: usize) -> u32 {
+    u32::from_be_bytes(array(sectors, at))
+}
+
+fn put(sectors: &mut [u8; HEADER], at: usize, value: u32) {
+    sectors[at..at + 4].copy_from_slice(&value.to_be_bytes());
+}
+
+/// A string field: printable ASCII that ends with a zero byte inside the field.
+fn text(sectors: &[u8; HEADER], field: Range<usize>, what: &str) -> Result<String, Error> {
+    let bytes = &sectors[field];
+    let end = bytes.iter().position(|&byte| byte == 0);
+    match end.map(|end| &bytes[..end]) {
+        Some(bytes) if !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic) => {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
+        _ => Err(Error::corrupt(format!(
+            "damaged LUKS1 header: the {what} is no text that ends within its field"
+        ))),
+    }
+}
