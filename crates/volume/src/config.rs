@@ -97,7 +97,7 @@ impl Config {
             )));
         }
         if let Some(backend) = self.backend
-            && !Backend::available().contains(&backend)
+            && !backend.is_supported()
         {
             return Err(Error::config(format!(
                 "this CPU lacks the cipher back-end {backend:?}; it has {:?}",

@@ -1,0 +1,156 @@
+//! What was acknowledged as durable survives a power cut at any point.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use xtent_store::testing::{RecordingStore, Sampling};
+
+use crate::support::{CBC, XTS, config, open, pattern, plaintext, store_len};
+
+const LENGTH: usize = 300 << 10;
+
+const SAMPLING: Sampling = Sampling {
+    exhaustive: 32,
+    random: 4,
+    single_sectors: 4,
+    seed: 1,
+};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { fua: bool },
+    WriteInPlace { fua: bool },
+    Zeroes { fua: bool },
+    Flush,
+}
+
+fn step() -> impl Strategy<Value = (Step, usize, usize)> {
+    let step = prop_oneof![
+        2 => any::<bool>().prop_map(|fua| Step::Write { fua }),
+        2 => any::<bool>().prop_map(|fua| Step::WriteInPlace { fua }),
+        1 => any::<bool>().prop_map(|fua| Step::Zeroes { fua }),
+        2 => Just(Step::Flush),
+    ];
+    let len = prop_oneof![4 => 1..3000usize, 1 => 1..LENGTH];
+    (step, 0..LENGTH, len).prop_map(|(step, offset, len)| (step, offset, len.min(LENGTH - offset)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn acknowledged_data_survives(
+        cipher in prop_oneof![Just(XTS), Just(CBC)],
+        steps in prop::collection::vec(step(), 1..6),
+    ) {
+        // Sectors of 512 bytes, which a disk does not tear.
+        let config = config(cipher, 512, LENGTH as u64);
+        let store = Arc::new(RecordingStore::new(vec![0; store_len(LENGTH as u64)]));
+        let volume = open(store.clone(), &config);
+        volume.write_zeroes(0, LENGTH as u64, true).unwrap();
+        store.restart();
+        // Snapshots: (position of the record, plaintext, is each byte promised by then).
+        let mut current = vec![0u8; LENGTH];
+        let mut is_durable = vec![true; LENGTH];
+        let mut snapshots = vec![(0, current.clone(), is_durable.clone())];
+        for (seed, (step, offset, len)) in steps.iter().enumerate() {
+            let (offset, len) = (*offset, *len);
+            let range = offset..offset + len;
+            let at = offset as u64;
+            let mut data = pattern(len, seed as u64 + 1);
+            if !matches!(step, Step::Flush) {
+                // Until it is acknowledged, it may be there or not. The rest
+                // of its partial sectors stays promised.
+                is_durable[range.clone()].fill(false);
+                snapshots.push((store.position(), current.clone(), is_durable.clone()));
+            }
+            let fua = match *step {
+                Step::Flush => {
+                    volume.flush().unwrap();
+                    is_durable.fill(true);
+                    snapshots.push((store.position(), current.clone(), is_durable.clone()));
+                    continue;
+                }
+                Step::Write { fua } => {
+                    volume.write_at(&data, at, fua).unwrap();
+                    fua
+                }
+                Step::WriteInPlace { fua } => {
+                    volume.write_at_in_place(&mut data.clone(), at, fua).unwrap();
+                    fua
+                }
+                Step::Zeroes { fua } => {
+                    volume.write_zeroes(at, len as u64, fua).unwrap();
+                    data.fill(0);
+                    fua
+                }
+            };
+            current[range.clone()].copy_from_slice(&data);
+            if fua {
+                is_durable[range].fill(true);
+            }
+            snapshots.push((store.position(), current.clone(), is_durable.clone()));
+        }
+        for survivor in store.survivors(SAMPLING) {
+            // The last promise that was made before the cut and not revoked by
+            // a request that began before it.
+            let (_, expected, promised) = snapshots
+                .iter()
+                .rev()
+                .find(|(position, ..)| *position <= survivor.cut)
+                .unwrap();
+            let found = plaintext(&survivor.image, &config);
+            for byte in 0..LENGTH {
+                if promised[byte] && found[byte] != expected[byte] {
+                    prop_assert!(false, "byte {} lost: {}", byte, survivor);
+                }
+            }
+        }
+    }
+}
+
+/// Requests of several pieces, with partial sectors at both ends, in every
+/// form: all of it is durable, not just the last piece.
+#[test]
+fn large_durable_requests_survive_whole() {
+    let length = 600 << 10;
+    let (offset, len) = (1000u64, 590_000);
+    let mut config = config(XTS, 512, length);
+    config.discard = xtent_volume::DiscardPolicy::Zero;
+    for form in 0..4 {
+        let store = Arc::new(RecordingStore::new(vec![0xFF; store_len(length)]));
+        let volume = open(store.clone(), &config);
+        let mut data = pattern(len, 5);
+        let expected = if form < 2 { data.clone() } else { vec![0; len] };
+        match form {
+            0 => volume.write_at(&data, offset, true),
+            1 => volume.write_at_in_place(&mut data, offset, true),
+            2 => volume.write_zeroes(offset, len as u64, true),
+            _ => volume.discard(offset, len as u64, true),
+        }
+        .unwrap();
+        let acknowledged = store.position();
+        let mut seen = 0;
+        for survivor in store.survivors(SAMPLING) {
+            if survivor.cut >= acknowledged {
+                let found = plaintext(&survivor.image, &config);
+                assert!(found[1000..1000 + len] == expected, "{survivor}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 0);
+    }
+    // Aligned, in place: without the buffer.
+    let store = Arc::new(RecordingStore::new(vec![0xFF; store_len(length)]));
+    let volume = open(store.clone(), &config);
+    let mut data = pattern(600 << 10, 6);
+    volume.write_at_in_place(&mut data, 0, true).unwrap();
+    let acknowledged = store.position();
+    for survivor in store.survivors(SAMPLING) {
+        let found = plaintext(&survivor.image, &config);
+        assert!(
+            survivor.cut < acknowledged || found == pattern(600 << 10, 6),
+            "{survivor}"
+        );
+    }
+}

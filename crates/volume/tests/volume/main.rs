@@ -1,0 +1,10 @@
+//! The volume as its users see it.
+
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+mod concurrency;
+mod durability;
+mod faults;
+mod model;
+mod open;
+mod support;
