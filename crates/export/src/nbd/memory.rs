@@ -1,0 +1,172 @@
+//! Buffers for request payload: page-aligned, reused, and bounded over all
+//! connections.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Alignment of every buffer, so that stores can bypass the page cache.
+pub(super) const PAGE: usize = 4096;
+/// Smallest buffer that is worth sharing.
+const SMALLEST: usize = 16 << 10;
+
+/// Page-aligned bytes.
+pub(super) struct Aligned {
+    storage: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// `len` zero bytes.
+    pub(super) fn new(len: usize) -> Self {
+        let storage = vec![0; Self::footprint(len)];
+        let start = storage.as_ptr().align_offset(PAGE);
+        Self {
+            storage,
+            start,
+            len,
+        }
+    }
+
+    /// Bytes of memory behind `len` aligned ones.
+    pub(super) const fn footprint(len: usize) -> usize {
+        len + PAGE
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.storage[self.start..self.start + self.len]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.start..self.start + self.len]
+    }
+}
+
+/// Buffers for requests that outlive their turn on the connection's thread.
+/// Never waits: a request that gets no buffer is served by the connection's
+/// thread in the connection's own memory, so nobody can starve anybody.
+pub(super) struct Pool {
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes in use and idle.
+    allocated: usize,
+    /// Bytes idle; by size, ascending.
+    idle: Vec<Aligned>,
+}
+
+impl Pool {
+    /// At most `limit` bytes, idle buffers included.
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            state: Mutex::default(),
+        })
+    }
+
+    /// A buffer of `len` bytes with any contents, if the limit allows.
+    pub(super) fn take(self: &Arc<Self>, len: usize) -> Option<Buffer> {
+        let class = len.max(SMALLEST).next_power_of_two();
+        let footprint = Aligned::footprint(class);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = state.idle.partition_point(|idle| idle.len < class);
+        let bytes = match state.idle.get(fits) {
+            Some(idle) if idle.len == class => Some(state.idle.remove(fits)),
+            _ => {
+                // Idle buffers of other sizes give way.
+                while state.allocated + footprint > self.limit {
+                    let gone = state.idle.pop()?;
+                    state.allocated -= Aligned::footprint(gone.len);
+                }
+                state.allocated += footprint;
+                None
+            }
+        };
+        drop(state);
+        Some(Buffer {
+            bytes: Some(bytes.unwrap_or_else(|| Aligned::new(class))),
+            len,
+            pool: Arc::clone(self),
+        })
+    }
+
+    /// Bytes allocated now.
+    #[cfg(test)]
+    pub(super) fn allocated(&self) -> usize {
+        self.state.lock().unwrap().allocated
+    }
+}
+
+/// A buffer that goes back to its pool when dropped.
+pub(super) struct Buffer {
+    /// Present until dropped.
+    bytes: Option<Aligned>,
+    len: usize,
+    pool: Arc<Pool>,
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.bytes.as_deref().map_or(&[], |bytes| &bytes[..self.len])
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        self.bytes.as_deref_mut().map_or(&mut [], |bytes| &mut bytes[..len])
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            let mut state = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = state.idle.partition_point(|idle| idle.len < bytes.len);
+            state.idle.insert(at, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_as_long_as_asked() {
+        let pool = Pool::new(1 << 20);
+        for len in [0, 1, 512, 4096, 70_000] {
+            let mut buffer = pool.take(len).unwrap();
+            assert_eq!(buffer.len(), len);
+            assert_eq!(buffer.as_ptr().align_offset(PAGE), 0);
+            buffer.fill(7);
+        }
+    }
+
+    #[test]
+    fn the_limit_holds_and_idle_buffers_give_way() {
+        let limit = 4 * Aligned::footprint(1 << 16);
+        let pool = Pool::new(limit);
+        let mut held: Vec<_> = std::iter::from_fn(|| pool.take(1 << 16)).collect();
+        assert_eq!(held.len(), 4);
+        assert!(pool.take(1).is_none());
+        held.pop();
+        assert!(pool.take(1 << 16).is_some(), "reused");
+        assert!(pool.take(1 << 17).is_none());
+        held.clear();
+        assert_eq!(pool.allocated(), limit);
+        let large = pool.take(1 << 17).unwrap();
+        assert!(pool.allocated() <= limit);
+        drop(large);
+        assert!(pool.take(1 << 20).is_none());
+    }
+}

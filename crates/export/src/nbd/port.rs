@@ -1,0 +1,288 @@
+//! The connection thread's own side of the socket: receiving, and every wait,
+//! each of which ends when the server stops or a deadline passes.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::link::{Gone, Link};
+use super::proto::Head;
+use super::shutdown::Shutdown;
+
+/// From the first byte to the chosen export; a client that takes longer has
+/// to connect again.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a stopping server waits for a client to take its replies, or to
+/// complete the request it is sending.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long a closed connection is read on, so that replies on their way are
+/// not lost to a reset.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(super) enum Closed {
+    /// The client closed its side at this point.
+    EndOfStream(&'static str),
+    /// The client said goodbye.
+    Disconnect,
+    /// The handshake ended without an export, for this reason.
+    Handshake(&'static str),
+    /// The stream cannot be followed any longer.
+    Protocol(super::proto::RequestError),
+    /// A read failed after its simple reply had begun.
+    ReadFailed,
+    /// Neither requests nor room for replies in time.
+    TimedOut(&'static str),
+    /// The server stops.
+    Stopping,
+    /// The socket failed.
+    Socket(Errno),
+    /// A worker found the socket broken.
+    Broken,
+}
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::EndOfStream(place) => write!(f, "client closed the connection {place}"),
+            Self::Disconnect => f.write_str("client disconnected"),
+            Self::Handshake(reason) => f.write_str(reason),
+            Self::Protocol(error) => error.fmt(f),
+            Self::ReadFailed => f.write_str("a read failed after its reply had begun"),
+            Self::TimedOut(what) => write!(f, "timed out: {what}"),
+            Self::Stopping => f.write_str("server stops"),
+            Self::Socket(error) => write!(f, "socket: {error}"),
+            Self::Broken => f.write_str("client is gone"),
+        }
+    }
+}
+
+/// What the thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// Bytes from the client.
+    Input,
+    /// Room for replies.
+    Room,
+    /// Fewer requests in flight.
+    Jobs,
+    /// The end of all jobs, whether the client is still there or not.
+    End,
+}
+
+/// The connection thread's side.
+pub(super) struct Port {
+    pub(super) link: Arc<Link>,
+    shutdown: Shutdown,
+    /// When waiting for the client ends; none in undisturbed transmission.
+    deadline: Option<Instant>,
+    stopping: bool,
+}
+
+impl Port {
+    pub(super) fn new(link: Arc<Link>, shutdown: Shutdown) -> Self {
+        Self {
+            link,
+            shutdown,
+            deadline: Some(Instant::now() + HANDSHAKE_TIMEOUT),
+            stopping: false,
+        }
+    }
+
+    /// The handshake is over; from now on the client has all the time it wants.
+    pub(super) fn begin_transmission(&mut self) {
+        if !self.stopping {
+            self.deadline = None;
+        }
+    }
+
+    /// Whether the server stops; from the first time on, waits have a deadline.
+    pub(super) fn check_stop(&mut self) -> bool {
+        if !self.stopping && self.shutdown.is_triggered() {
+            self.stopping = true;
+            self.set_deadline(STOP_GRACE);
+        }
+        self.stopping
+    }
+
+    fn set_deadline(&mut self, from_now: Duration) {
+        let new = Instant::now() + from_now;
+        self.deadline = Some(self.deadline.map_or(new, |old| old.min(new)));
+    }
+
+    /// Waits for the client or for a wake-up, whichever is first; spurious
+    /// returns are possible. Queued replies go out meanwhile.
+    pub(super) fn wait(&mut self, what: For) -> Result<(), Closed> {
+        self.check_stop();
+        let room = what == For::Room || {
+            let outbox = self.link.outbox();
+            if outbox.is_broken() && what != For::End {
+                return Err(Closed::Broken);
+            }
+            outbox.has_output()
+        };
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, what == For::Input);
+        events.set(PollFlags::OUT, room);
+        let mut fds = [
+            PollFd::new(&self.link.event, PollFlags::IN),
+            PollFd::new(&self.link.socket, events),
+        ];
+        // A socket without events of interest still reports a hang-up, which
+        // would turn a wait for jobs into a spin.
+        let count = if events.is_empty() { 1 } else { 2 };
+        // Jobs end by themselves: only the client is given a deadline.
+        let deadline = if count == 1 { None } else { self.deadline };
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds[..count], timeout.as_ref()) {
+            Ok(0) => {
+                return Err(Closed::TimedOut(match what {
+                    For::Input => "waiting for the client",
+                    _ => "the client does not take its replies",
+                }));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Closed::Socket(error)),
+        }
+        let woken = !fds[0].revents().is_empty();
+        let ready = fds[1].revents();
+        if woken {
+            let _ = rustix::io::read(&self.link.event, &mut [0_u8; 8]);
+        }
+        if what != For::Room && ready.contains(PollFlags::OUT) {
+            self.link.try_send_queue();
+        }
+        Ok(())
+    }
+
+    /// Receives into `space` what has come; nothing if that would mean waiting.
+    pub(super) fn try_receive(&mut self, space: &mut [u8]) -> Result<Option<usize>, Closed> {
+        let socket = &self.link.socket;
+        match rustix::io::retry_on_intr(|| recv(socket, &mut *space, RecvFlags::DONTWAIT)) {
+            Ok((0, _)) => Err(Closed::EndOfStream("")),
+            Ok((received, _)) => Ok(Some(received)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(error) => Err(Closed::Socket(error)),
+        }
+    }
+
+    /// Receives into `space`, waiting for the client if need be; `place` says
+    /// where a client that goes away has stopped.
+    pub(super) fn receive(&mut self, space: &mut [u8], place: &'static str) -> Result<usize, Closed> {
+        loop {
+            match self.try_receive(space) {
+                Ok(Some(received)) => return Ok(received),
+                Ok(None) => self.wait(For::Input)?,
+                Err(Closed::EndOfStream(_)) => return Err(Closed::EndOfStream(place)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Fills `space`.
+    pub(super) fn receive_all(&mut self, mut space: &mut [u8], place: &'static str) -> Result<(), Closed> {
+        while !space.is_empty() {
+            let received = self.receive(space, place)?;
+            space = &mut space[received..];
+        }
+        Ok(())
+    }
+
+    /// Bytes that wait in the socket.
+    pub(super) fn pending_input(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.link.socket).unwrap_or(0)
+    }
+
+    /// Takes the turn to send, after everything queued. `at_turn` runs when
+    /// nothing is before it any more, and no worker can answer until it ends.
+    pub(super) fn take_turn<R>(&mut self, at_turn: impl FnOnce() -> R) -> Result<(Turn, R), Closed> {
+        let link = Arc::clone(&self.link);
+        loop {
+            match link.try_take_turn() {
+                Ok(Some(outbox)) => {
+                    let result = at_turn();
+                    drop(outbox);
+                    return Ok((Turn { link }, result));
+                }
+                Ok(None) => self.wait(For::Room)?,
+                Err(Gone) => return Err(Closed::Broken),
+            }
+        }
+    }
+
+    /// Takes a turn for one reply without data.
+    pub(super) fn send_head(&mut self, head: &Head) -> Result<(), Closed> {
+        let (mut turn, ()) = self.take_turn(|| ())?;
+        turn.send(self, &mut [IoSlice::new(head.as_bytes())])
+    }
+
+    /// Waits until the workers are done and the client has taken all replies,
+    /// then closes this side and reads on a little, so that no reply is lost.
+    pub(super) fn finish(&mut self) {
+        loop {
+            let what = {
+                let mut outbox = self.link.outbox();
+                outbox.set_notify(true);
+                match (outbox.jobs(), outbox.is_broken() || !outbox.has_output()) {
+                    (0, true) => break,
+                    (_, true) => For::End,
+                    (_, false) => For::Room,
+                }
+            };
+            self.set_deadline(STOP_GRACE);
+            if what == For::Room {
+                self.link.try_send_queue();
+            }
+            if self.wait(what).is_err() {
+                self.link.break_off();
+            }
+        }
+        let socket = Arc::clone(&self.link);
+        if rustix::net::shutdown(&socket.socket, rustix::net::Shutdown::Write).is_ok() {
+            self.deadline = None;
+            self.set_deadline(LINGER);
+            let end = Instant::now() + LINGER;
+            while self.receive(&mut [0; 4096], "").is_ok() && Instant::now() < end {}
+        }
+    }
+}
+
+/// The right to send; ends when dropped.
+pub(super) struct Turn {
+    link: Arc<Link>,
+}
+
+impl Turn {
+    /// Sends all of `slices`, waiting for the client if need be. After a
+    /// failure nothing more goes out on this connection: the client could not
+    /// tell where the next reply begins.
+    pub(super) fn send(&mut self, port: &mut Port, mut slices: &mut [IoSlice<'_>]) -> Result<(), Closed> {
+        while !slices.is_empty() {
+            let step = match self.link.try_send(slices) {
+                Ok(sent) => {
+                    IoSlice::advance_slices(&mut slices, sent);
+                    Ok(())
+                }
+                Err(Errno::AGAIN) => port.wait(For::Room),
+                Err(error) => Err(Closed::Socket(error)),
+            };
+            if step.is_err() {
+                self.link.break_off();
+                return step;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.link.end_turn();
+    }
+}

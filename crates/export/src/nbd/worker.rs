@@ -1,0 +1,265 @@
+//! Requests that have to wait for a disk, and the threads that wait.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use xtent_volume::{DiscardPolicy, Volume};
+
+use super::errno;
+use super::link::{Link, Message, PiecesLeft};
+use super::memory::Buffer;
+use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
+use super::shutdown::Shutdown;
+
+/// Bytes of zeros that one worker writes before the other requests get their
+/// turn; a multiple of every sector size.
+const ZEROES_AT_A_TIME: u64 = 16 << 20;
+
+/// How a request is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Reply {
+    pub(super) cookie: u64,
+    /// Whether errors go as chunks with a message.
+    pub(super) structured: bool,
+}
+
+impl Reply {
+    /// Success, of a command other than read.
+    pub(super) fn success(self) -> Head {
+        proto::simple_reply(self.cookie, None)
+    }
+
+    /// Failure.
+    pub(super) fn failure(self, error: NbdError, message: &str) -> Head {
+        match self.structured {
+            true => proto::error_chunk(self.cookie, error, message),
+            false => proto::simple_reply(self.cookie, Some(error)),
+        }
+    }
+
+    /// The volume's failure, which is also logged.
+    pub(super) fn volume_failure(self, operation: &str, error: &xtent_volume::Error) -> Head {
+        let error = report(operation, error);
+        self.failure(error, errno::message(error))
+    }
+
+    /// The head of all the data of a read.
+    pub(super) fn whole_read(self, offset: u64, data: &[u8]) -> Head {
+        match self.structured {
+            true => proto::offset_data(self.cookie, offset, payload_len(data.len()), true),
+            false => proto::simple_reply(self.cookie, None),
+        }
+    }
+}
+
+/// Payload lengths came from 32-bit fields and fit.
+pub(super) fn payload_len(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(MAX_PAYLOAD)
+}
+
+/// Logs a failed request; its error for the client.
+pub(super) fn report(operation: &str, error: &xtent_volume::Error) -> NbdError {
+    tracing::warn!(operation, %error, "request failed");
+    errno::from_errno(error.errno())
+}
+
+/// What a worker does.
+pub(super) enum Task {
+    /// A piece of a read that is answered in chunks.
+    ReadPiece { offset: u64, buffer: Buffer, left: Arc<PiecesLeft> },
+    /// A read that is answered at once; `done` bytes are there already.
+    Read { offset: u64, buffer: Buffer, done: usize },
+    /// A write, encrypted in its buffer.
+    Write { offset: u64, buffer: Buffer, fua: bool },
+    /// A flush.
+    Flush,
+    /// A discard by the volume's policy.
+    Trim { offset: u64, len: u64, fua: bool },
+    /// Zeros.
+    WriteZeroes { offset: u64, len: u64, fua: bool },
+    /// Reading ahead, through this buffer.
+    Cache { offset: u64, len: u64, buffer: Buffer },
+}
+
+/// A request on its way through the workers. Counted by its link until dropped.
+pub(super) struct Job {
+    link: Arc<Link>,
+    volume: Arc<Volume>,
+    reply: Reply,
+    task: Option<Task>,
+}
+
+impl Job {
+    pub(super) fn new(link: &Arc<Link>, volume: &Arc<Volume>, reply: Reply, task: Task) -> Self {
+        link.add_job();
+        Self {
+            link: Arc::clone(link),
+            volume: Arc::clone(volume),
+            reply,
+            task: Some(task),
+        }
+    }
+
+    fn send(&self, head: Head) {
+        self.link.reply(|| Message::head(head));
+    }
+
+    fn send_result(&self, operation: &str, result: Result<(), xtent_volume::Error>) {
+        self.send(match result {
+            Ok(()) => self.reply.success(),
+            Err(error) => self.reply.volume_failure(operation, &error),
+        });
+    }
+
+    /// Does the task, or the first part of it; what is left.
+    fn run(&self, task: Task, shutdown: &Shutdown) -> Option<Task> {
+        let volume = &*self.volume;
+        let reply = self.reply;
+        match task {
+            Task::ReadPiece { offset, mut buffer, left } => {
+                match volume.read_at(&mut buffer, offset) {
+                    Ok(()) => self.link.reply(|| {
+                        let len = payload_len(buffer.len());
+                        let last = left.answer_one();
+                        let head = proto::offset_data(reply.cookie, offset, len, last);
+                        Message::with_data(head, buffer)
+                    }),
+                    Err(error) => {
+                        let offset = error_offset(&error, offset, buffer.len());
+                        let error = report("read", &error);
+                        self.link.reply(|| {
+                            let text = errno::message(error);
+                            let last = left.answer_one();
+                            Message::head(proto::error_at(reply.cookie, error, offset, text, last))
+                        });
+                    }
+                }
+            }
+            Task::Read { offset, mut buffer, done } => {
+                match volume.read_at(&mut buffer[done..], offset + done as u64) {
+                    Ok(()) => {
+                        let head = reply.whole_read(offset, &buffer);
+                        self.link.reply(|| Message::with_data(head, buffer));
+                    }
+                    Err(error) => self.send(reply.volume_failure("read", &error)),
+                }
+            }
+            Task::Write { offset, mut buffer, fua } => {
+                let result = volume.write_at_in_place(&mut buffer, offset, fua);
+                // The memory is free before the client sends the next request.
+                drop(buffer);
+                self.send_result("write", result);
+            }
+            Task::Flush => self.send_result("flush", volume.flush()),
+            Task::Trim { offset, len, fua } if volume.discard_policy() == DiscardPolicy::Zero => {
+                return self.run(Task::WriteZeroes { offset, len, fua }, shutdown);
+            }
+            Task::Trim { offset, len, fua } => {
+                self.send_result("discard", volume.discard(offset, len, fua));
+            }
+            Task::WriteZeroes { offset, len, fua } => {
+                if shutdown.is_triggered() && len > ZEROES_AT_A_TIME {
+                    let text = errno::message(NbdError::Shutdown);
+                    self.send(reply.failure(NbdError::Shutdown, text));
+                    return None;
+                }
+                let here = len.min(ZEROES_AT_A_TIME - offset % ZEROES_AT_A_TIME);
+                let rest = len - here;
+                match volume.write_zeroes(offset, here, fua) {
+                    Ok(()) if rest > 0 => {
+                        let offset = offset + here;
+                        return Some(Task::WriteZeroes { offset, len: rest, fua });
+                    }
+                    result => self.send_result("write zeroes", result),
+                }
+            }
+            Task::Cache { offset, len, mut buffer } => {
+                let here = len.min(buffer.len() as u64);
+                let rest = len - here;
+                let now = usize::try_from(here).unwrap_or(buffer.len());
+                match volume.read_at(&mut buffer[..now], offset) {
+                    Ok(()) if rest > 0 && !shutdown.is_triggered() => {
+                        return Some(Task::Cache { offset: offset + here, len: rest, buffer });
+                    }
+                    result => self.send_result("read ahead", result),
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Where in the piece an error lies, as far as the volume says.
+pub(super) fn error_offset(error: &xtent_volume::Error, offset: u64, len: usize) -> u64 {
+    let piece = offset..offset + len as u64;
+    error.offset.filter(|at| piece.contains(at)).unwrap_or(offset)
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.link.end_job();
+    }
+}
+
+/// The jobs of all connections, first come first served.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<QueueState>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn push(&self, job: Job) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.jobs.push_back(job);
+        drop(state);
+        self.more.notify_one();
+    }
+
+    /// Lets the workers end once the queue is empty.
+    pub(super) fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.more.notify_all();
+    }
+
+    /// A worker's life.
+    pub(super) fn work(&self, shutdown: &Shutdown) {
+        while let Some(mut job) = self.next() {
+            let Some(task) = job.task.take() else { continue };
+            // Should the volume panic, this client loses its connection and
+            // the others their worker not.
+            match catch_unwind(AssertUnwindSafe(|| job.run(task, shutdown))) {
+                Ok(None) => {}
+                Ok(Some(rest)) => {
+                    job.task = Some(rest);
+                    self.push(job);
+                }
+                Err(_) => {
+                    tracing::error!("a request panicked; its connection is closed");
+                    job.link.break_off();
+                    job.link.wake();
+                }
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
