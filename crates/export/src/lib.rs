@@ -16,6 +16,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Nothing is mounted there.
     NotMounted,
+    /// The options contradict each other or the system's limits.
+    Invalid,
     /// The volume failed.
     Volume(xtent_volume::ErrorKind),
     /// Any other I/O error.

@@ -235,7 +235,12 @@ impl Link {
     pub(super) fn try_send(&self, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         rustix::io::retry_on_intr(|| {
-            sendmsg(&self.socket, slices, &mut SendAncillaryBuffer::default(), flags)
+            sendmsg(
+                &self.socket,
+                slices,
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            )
         })
     }
 
@@ -243,7 +248,10 @@ impl Link {
     pub(super) fn try_send_queue(&self) {
         let mut outbox = self.outbox();
         while outbox.sending {
-            outbox = self.turn.wait(outbox).unwrap_or_else(PoisonError::into_inner);
+            outbox = self
+                .turn
+                .wait(outbox)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         if !outbox.queue.is_empty() {
             drop(self.send_queue(outbox));
@@ -260,7 +268,10 @@ impl Link {
                 return Err(Gone);
             }
             if outbox.sending {
-                outbox = self.turn.wait(outbox).unwrap_or_else(PoisonError::into_inner);
+                outbox = self
+                    .turn
+                    .wait(outbox)
+                    .unwrap_or_else(PoisonError::into_inner);
             } else if outbox.queue.is_empty() {
                 outbox.sending = true;
                 outbox.blocked = false;

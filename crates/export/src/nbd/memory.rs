@@ -116,21 +116,29 @@ pub(super) struct Buffer {
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.bytes.as_deref().map_or(&[], |bytes| &bytes[..self.len])
+        self.bytes
+            .as_deref()
+            .map_or(&[], |bytes| &bytes[..self.len])
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.len;
-        self.bytes.as_deref_mut().map_or(&mut [], |bytes| &mut bytes[..len])
+        self.bytes
+            .as_deref_mut()
+            .map_or(&mut [], |bytes| &mut bytes[..len])
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(bytes) = self.bytes.take() {
-            let mut state = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self
+                .pool
+                .state
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let at = state.idle.partition_point(|idle| idle.len < bytes.len);
             state.idle.insert(at, bytes);
         }

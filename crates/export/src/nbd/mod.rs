@@ -1,7 +1,36 @@
 //! The NBD server: fixed newstyle, structured replies, multi-conn, deep
 //! pipelining.
+//!
+//! Each connection has a thread that receives many requests at a time and
+//! serves at once what need not wait for a disk; the rest goes to a few
+//! workers that all connections share, and is answered out of order. No worker
+//! ever waits for a client, and no client for another one.
+//!
+//! Payload in memory is bounded by [`Options::memory`]: every connection owns
+//! [`Options::memory_per_connection`] bytes, and what remains is shared by
+//! requests with the workers. Where that is used up, a connection serves its
+//! requests one after the other in its own memory and reads no further ones
+//! meanwhile. The kernel's socket buffers are not counted.
 
+mod activation;
+mod connection;
+mod errno;
+mod input;
+mod link;
+mod listen;
+mod memory;
+mod port;
 pub mod proto;
+mod server;
+mod shutdown;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use activation::activated_listeners;
+pub use listen::{Listener, SocketFile, bind_tcp, bind_unix};
+pub use server::serve;
+pub use shutdown::Shutdown;
 
 use std::sync::Arc;
 use xtent_volume::Volume;
@@ -16,18 +45,11 @@ pub struct Export {
     pub volume: Arc<Volume>,
 }
 
-/// Where to listen.
-pub enum Listener {
-    /// A Unix socket.
-    Unix(std::os::unix::net::UnixListener),
-    /// A TCP socket; the caller has made sure it is on loopback or insisted.
-    Tcp(std::net::TcpListener),
-}
-
 /// Limits of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Connections at a time; more are closed at once.
+    /// Connections at a time; more are closed at once. Fewer are accepted
+    /// where half of `memory` does not suffice for that many.
     pub connections: usize,
     /// Threads for requests that must wait for a disk.
     pub workers: usize,
@@ -35,30 +57,21 @@ pub struct Options {
     pub memory: usize,
 }
 
-/// Asks a running server to stop: no new connections, requests in flight are
-/// finished, volumes flushed. Safe to trigger from a signal thread.
-#[derive(Clone)]
-pub struct Shutdown {
-    _todo: (),
-}
-
-impl Shutdown {
-    /// Not yet triggered.
-    pub fn new() -> std::io::Result<Self> {
-        todo!()
-    }
-    /// Triggers; idempotent.
-    pub fn trigger(&self) {
-        todo!()
+impl Default for Options {
+    /// 64 connections, 8 workers, 128 MiB.
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            workers: 8,
+            memory: 128 << 20,
+        }
     }
 }
 
-/// Serves until `shutdown`; returns after the flush, with its error if it failed.
-pub fn serve(
-    _listeners: Vec<Listener>,
-    _exports: Vec<Export>,
-    _options: Options,
-    _shutdown: &Shutdown,
-) -> Result<(), crate::Error> {
-    todo!()
+impl Options {
+    /// Bytes that every connection owns, with volumes whose
+    /// [`Volume::preferred_piece`] is `piece`.
+    pub const fn memory_per_connection(piece: usize) -> usize {
+        connection::footprint(piece)
+    }
 }

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::link::{Gone, Link};
-use super::proto::Head;
 use super::shutdown::Shutdown;
 
 /// From the first byte to the chosen export; a client that takes longer has
@@ -110,6 +109,11 @@ impl Port {
         self.stopping
     }
 
+    /// Whether the deadline has passed, for clients that never let us wait.
+    pub(super) fn expired(&self) -> bool {
+        self.deadline.is_some_and(|at| Instant::now() >= at)
+    }
+
     fn set_deadline(&mut self, from_now: Duration) {
         let new = Instant::now() + from_now;
         self.deadline = Some(self.deadline.map_or(new, |old| old.min(new)));
@@ -162,31 +166,41 @@ impl Port {
     }
 
     /// Receives into `space` what has come; nothing if that would mean waiting.
-    pub(super) fn try_receive(&mut self, space: &mut [u8]) -> Result<Option<usize>, Closed> {
+    /// `place` says where a client that goes away has stopped.
+    pub(super) fn try_receive(
+        &mut self,
+        space: &mut [u8],
+        place: &'static str,
+    ) -> Result<Option<usize>, Closed> {
         let socket = &self.link.socket;
         match rustix::io::retry_on_intr(|| recv(socket, &mut *space, RecvFlags::DONTWAIT)) {
-            Ok((0, _)) => Err(Closed::EndOfStream("")),
+            Ok((0, _)) => Err(Closed::EndOfStream(place)),
             Ok((received, _)) => Ok(Some(received)),
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(Closed::Socket(error)),
         }
     }
 
-    /// Receives into `space`, waiting for the client if need be; `place` says
-    /// where a client that goes away has stopped.
-    pub(super) fn receive(&mut self, space: &mut [u8], place: &'static str) -> Result<usize, Closed> {
+    /// Receives into `space`, waiting for the client if need be.
+    pub(super) fn receive(
+        &mut self,
+        space: &mut [u8],
+        place: &'static str,
+    ) -> Result<usize, Closed> {
         loop {
-            match self.try_receive(space) {
-                Ok(Some(received)) => return Ok(received),
-                Ok(None) => self.wait(For::Input)?,
-                Err(Closed::EndOfStream(_)) => return Err(Closed::EndOfStream(place)),
-                Err(error) => return Err(error),
+            match self.try_receive(space, place)? {
+                Some(received) => return Ok(received),
+                None => self.wait(For::Input)?,
             }
         }
     }
 
     /// Fills `space`.
-    pub(super) fn receive_all(&mut self, mut space: &mut [u8], place: &'static str) -> Result<(), Closed> {
+    pub(super) fn receive_all(
+        &mut self,
+        mut space: &mut [u8],
+        place: &'static str,
+    ) -> Result<(), Closed> {
         while !space.is_empty() {
             let received = self.receive(space, place)?;
             space = &mut space[received..];
@@ -201,25 +215,23 @@ impl Port {
 
     /// Takes the turn to send, after everything queued. `at_turn` runs when
     /// nothing is before it any more, and no worker can answer until it ends.
-    pub(super) fn take_turn<R>(&mut self, at_turn: impl FnOnce() -> R) -> Result<(Turn, R), Closed> {
+    pub(super) fn take_turn<R>(
+        &mut self,
+        at_turn: impl FnOnce() -> R,
+    ) -> Result<(Turn, R), Closed> {
         let link = Arc::clone(&self.link);
         loop {
             match link.try_take_turn() {
                 Ok(Some(outbox)) => {
                     let result = at_turn();
                     drop(outbox);
+                    let link = Arc::clone(&link);
                     return Ok((Turn { link }, result));
                 }
                 Ok(None) => self.wait(For::Room)?,
                 Err(Gone) => return Err(Closed::Broken),
             }
         }
-    }
-
-    /// Takes a turn for one reply without data.
-    pub(super) fn send_head(&mut self, head: &Head) -> Result<(), Closed> {
-        let (mut turn, ()) = self.take_turn(|| ())?;
-        turn.send(self, &mut [IoSlice::new(head.as_bytes())])
     }
 
     /// Waits until the workers are done and the client has taken all replies,
@@ -247,8 +259,7 @@ impl Port {
         if rustix::net::shutdown(&socket.socket, rustix::net::Shutdown::Write).is_ok() {
             self.deadline = None;
             self.set_deadline(LINGER);
-            let end = Instant::now() + LINGER;
-            while self.receive(&mut [0; 4096], "").is_ok() && Instant::now() < end {}
+            while !self.expired() && self.receive(&mut [0; 4096], "").is_ok() {}
         }
     }
 }
@@ -262,7 +273,11 @@ impl Turn {
     /// Sends all of `slices`, waiting for the client if need be. After a
     /// failure nothing more goes out on this connection: the client could not
     /// tell where the next reply begins.
-    pub(super) fn send(&mut self, port: &mut Port, mut slices: &mut [IoSlice<'_>]) -> Result<(), Closed> {
+    pub(super) fn send(
+        &mut self,
+        port: &mut Port,
+        mut slices: &mut [IoSlice<'_>],
+    ) -> Result<(), Closed> {
         while !slices.is_empty() {
             let step = match self.link.try_send(slices) {
                 Ok(sent) => {

@@ -67,11 +67,23 @@ pub(super) fn report(operation: &str, error: &xtent_volume::Error) -> NbdError {
 /// What a worker does.
 pub(super) enum Task {
     /// A piece of a read that is answered in chunks.
-    ReadPiece { offset: u64, buffer: Buffer, left: Arc<PiecesLeft> },
+    ReadPiece {
+        offset: u64,
+        buffer: Buffer,
+        left: Arc<PiecesLeft>,
+    },
     /// A read that is answered at once; `done` bytes are there already.
-    Read { offset: u64, buffer: Buffer, done: usize },
+    Read {
+        offset: u64,
+        buffer: Buffer,
+        done: usize,
+    },
     /// A write, encrypted in its buffer.
-    Write { offset: u64, buffer: Buffer, fua: bool },
+    Write {
+        offset: u64,
+        buffer: Buffer,
+        fua: bool,
+    },
     /// A flush.
     Flush,
     /// A discard by the volume's policy.
@@ -79,7 +91,11 @@ pub(super) enum Task {
     /// Zeros.
     WriteZeroes { offset: u64, len: u64, fua: bool },
     /// Reading ahead, through this buffer.
-    Cache { offset: u64, len: u64, buffer: Buffer },
+    Cache {
+        offset: u64,
+        len: u64,
+        buffer: Buffer,
+    },
 }
 
 /// A request on its way through the workers. Counted by its link until dropped.
@@ -117,35 +133,43 @@ impl Job {
         let volume = &*self.volume;
         let reply = self.reply;
         match task {
-            Task::ReadPiece { offset, mut buffer, left } => {
-                match volume.read_at(&mut buffer, offset) {
-                    Ok(()) => self.link.reply(|| {
-                        let len = payload_len(buffer.len());
+            Task::ReadPiece {
+                offset,
+                mut buffer,
+                left,
+            } => match volume.read_at(&mut buffer, offset) {
+                Ok(()) => self.link.reply(|| {
+                    let len = payload_len(buffer.len());
+                    let last = left.answer_one();
+                    let head = proto::offset_data(reply.cookie, offset, len, last);
+                    Message::with_data(head, buffer)
+                }),
+                Err(error) => {
+                    let offset = error_offset(&error, offset, buffer.len());
+                    let error = report("read", &error);
+                    self.link.reply(|| {
+                        let text = errno::message(error);
                         let last = left.answer_one();
-                        let head = proto::offset_data(reply.cookie, offset, len, last);
-                        Message::with_data(head, buffer)
-                    }),
-                    Err(error) => {
-                        let offset = error_offset(&error, offset, buffer.len());
-                        let error = report("read", &error);
-                        self.link.reply(|| {
-                            let text = errno::message(error);
-                            let last = left.answer_one();
-                            Message::head(proto::error_at(reply.cookie, error, offset, text, last))
-                        });
-                    }
+                        Message::head(proto::error_at(reply.cookie, error, offset, text, last))
+                    });
                 }
-            }
-            Task::Read { offset, mut buffer, done } => {
-                match volume.read_at(&mut buffer[done..], offset + done as u64) {
-                    Ok(()) => {
-                        let head = reply.whole_read(offset, &buffer);
-                        self.link.reply(|| Message::with_data(head, buffer));
-                    }
-                    Err(error) => self.send(reply.volume_failure("read", &error)),
+            },
+            Task::Read {
+                offset,
+                mut buffer,
+                done,
+            } => match volume.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(()) => {
+                    let head = reply.whole_read(offset, &buffer);
+                    self.link.reply(|| Message::with_data(head, buffer));
                 }
-            }
-            Task::Write { offset, mut buffer, fua } => {
+                Err(error) => self.send(reply.volume_failure("read", &error)),
+            },
+            Task::Write {
+                offset,
+                mut buffer,
+                fua,
+            } => {
                 let result = volume.write_at_in_place(&mut buffer, offset, fua);
                 // The memory is free before the client sends the next request.
                 drop(buffer);
@@ -169,18 +193,30 @@ impl Job {
                 match volume.write_zeroes(offset, here, fua) {
                     Ok(()) if rest > 0 => {
                         let offset = offset + here;
-                        return Some(Task::WriteZeroes { offset, len: rest, fua });
+                        return Some(Task::WriteZeroes {
+                            offset,
+                            len: rest,
+                            fua,
+                        });
                     }
                     result => self.send_result("write zeroes", result),
                 }
             }
-            Task::Cache { offset, len, mut buffer } => {
+            Task::Cache {
+                offset,
+                len,
+                mut buffer,
+            } => {
                 let here = len.min(buffer.len() as u64);
                 let rest = len - here;
                 let now = usize::try_from(here).unwrap_or(buffer.len());
                 match volume.read_at(&mut buffer[..now], offset) {
                     Ok(()) if rest > 0 && !shutdown.is_triggered() => {
-                        return Some(Task::Cache { offset: offset + here, len: rest, buffer });
+                        return Some(Task::Cache {
+                            offset: offset + here,
+                            len: rest,
+                            buffer,
+                        });
                     }
                     result => self.send_result("read ahead", result),
                 }
@@ -193,7 +229,10 @@ impl Job {
 /// Where in the piece an error lies, as far as the volume says.
 pub(super) fn error_offset(error: &xtent_volume::Error, offset: u64, len: usize) -> u64 {
     let piece = offset..offset + len as u64;
-    error.offset.filter(|at| piece.contains(at)).unwrap_or(offset)
+    error
+        .offset
+        .filter(|at| piece.contains(at))
+        .unwrap_or(offset)
 }
 
 impl Drop for Job {
@@ -225,14 +264,19 @@ impl Queue {
 
     /// Lets the workers end once the queue is empty.
     pub(super) fn close(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .closed = true;
         self.more.notify_all();
     }
 
     /// A worker's life.
     pub(super) fn work(&self, shutdown: &Shutdown) {
         while let Some(mut job) = self.next() {
-            let Some(task) = job.task.take() else { continue };
+            let Some(task) = job.task.take() else {
+                continue;
+            };
             // Should the volume panic, this client loses its connection and
             // the others their worker not.
             match catch_unwind(AssertUnwindSafe(|| job.run(task, shutdown))) {
@@ -259,7 +303,10 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .more
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

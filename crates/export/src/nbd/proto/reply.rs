@@ -15,7 +15,8 @@ pub struct Head {
 }
 
 impl Head {
-    fn new() -> Self {
+    /// No bytes.
+    pub fn empty() -> Self {
         Self {
             bytes: [0; HEAD_CAPACITY],
             len: 0,
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Head {
 }
 
 fn chunk(flags: u16, kind: u16, cookie: u64, payload: u32) -> Head {
-    Head::new()
+    Head::empty()
         .put(&STRUCTURED_REPLY_MAGIC.to_be_bytes())
         .put(&flags.to_be_bytes())
         .put(&kind.to_be_bytes())
@@ -62,7 +63,7 @@ fn done(last: bool) -> u16 {
 
 /// A simple reply; data follows a successful read.
 pub fn simple_reply(cookie: u64, error: Option<NbdError>) -> Head {
-    Head::new()
+    Head::empty()
         .put(&SIMPLE_REPLY_MAGIC.to_be_bytes())
         .put(&error.map_or(0, NbdError::code).to_be_bytes())
         .put(&cookie.to_be_bytes())

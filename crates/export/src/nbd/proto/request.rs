@@ -90,6 +90,14 @@ impl Request {
         })
     }
 
+    /// Bytes of payload that follow the header.
+    pub fn payload_len(&self) -> usize {
+        match self.kind {
+            CMD_WRITE => self.length as usize,
+            _ => 0,
+        }
+    }
+
     /// Checks the request against what was negotiated. The outer error means
     /// that the connection cannot go on, the inner one is a reply.
     pub fn check(&self, session: &Session) -> Result<Result<Command, Refusal>, RequestError> {

@@ -1,0 +1,281 @@
+//! Accepting connections, and stopping.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use xtent_volume::Volume;
+
+use super::connection::{self, Shared};
+use super::link::Link;
+use super::memory::Pool;
+use super::proto::ExportInfo;
+use super::proto::constants::MAX_STRING;
+use super::worker::Queue;
+use super::{Export, Listener, Options, Shutdown};
+use crate::{Error, ErrorKind};
+
+/// What is asked of the kernel for a Unix socket's buffers, in bytes: a few
+/// large requests per context switch.
+const UNIX_BUFFER: usize = 1 << 20;
+/// Pause after an accept that failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Bounds on the pieces in which large reads are sent.
+const PIECE: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
+
+/// Serves until `shutdown`; returns after the flush, with its error if it failed.
+///
+/// Stopping: nothing more is accepted; requests that had arrived are finished
+/// and answered; a client that does not take its answers, or does not complete
+/// the request it is sending, is given a few seconds. Then all volumes are
+/// flushed.
+pub fn serve(
+    listeners: Vec<Listener>,
+    exports: Vec<Export>,
+    options: Options,
+    shutdown: &Shutdown,
+) -> Result<(), Error> {
+    check(&exports)?;
+    let piece = exports
+        .iter()
+        .map(|export| export.volume.preferred_piece())
+        .max();
+    let piece = piece.unwrap_or(0).clamp(*PIECE.start(), *PIECE.end());
+    let per_connection = connection::footprint(piece);
+    if options.memory < per_connection {
+        return Err(invalid(format!(
+            "the memory limit is too small for one connection; at least {per_connection} bytes are needed"
+        )));
+    }
+    let connections = (options.memory / 2 / per_connection).clamp(1, options.connections.max(1));
+    for listener in &listeners {
+        listener
+            .set_nonblocking()
+            .map_err(|error| Error::io("cannot set up the listening socket", error))?;
+    }
+
+    let shared = Shared {
+        exports: exports.iter().map(info).collect(),
+        pool: Pool::new(options.memory - connections * per_connection),
+        queue: Queue::default(),
+        shutdown: shutdown.clone(),
+        piece,
+        volumes: exports.into_iter().map(|export| export.volume).collect(),
+    };
+    let server = Server {
+        shared: &shared,
+        limit: connections,
+        links: Mutex::default(),
+    };
+    thread::scope(|scope| {
+        let connections = thread::scope(|inner| {
+            for index in 0..options.workers.max(1) {
+                thread::Builder::new()
+                    .name(format!("nbd-worker-{index}"))
+                    .spawn_scoped(scope, || shared.queue.work(shutdown))
+                    .map_err(|error| Error::io("cannot start a worker thread", error))?;
+            }
+            let accepted = server.accept_all(inner, &listeners);
+            // Whatever ended it, nobody is left behind: connections wait with
+            // an eye on the shutdown only.
+            shutdown.trigger();
+            drop(listeners);
+            server.wake_all();
+            accepted
+        });
+        shared.queue.close();
+        connections
+    })?;
+    flush(&shared.volumes)
+}
+
+fn invalid(message: String) -> Error {
+    Error {
+        kind: ErrorKind::Invalid,
+        message,
+        source: None,
+    }
+}
+
+fn check(exports: &[Export]) -> Result<(), Error> {
+    if exports.is_empty() {
+        return Err(invalid("no export to serve".into()));
+    }
+    for (index, export) in exports.iter().enumerate() {
+        if export.name.len() > MAX_STRING || export.description.len() > MAX_STRING {
+            return Err(invalid(format!(
+                "names and descriptions of exports have at most {MAX_STRING} bytes"
+            )));
+        }
+        if export.name.contains('\0') || export.description.contains('\0') {
+            return Err(invalid(
+                "an export's name or description contains a NUL".into(),
+            ));
+        }
+        if exports[..index]
+            .iter()
+            .any(|other| other.name == export.name)
+        {
+            return Err(invalid(format!(
+                "two exports are named {:?}; give each its own name",
+                export.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn info(export: &Export) -> ExportInfo {
+    let volume = &export.volume;
+    ExportInfo {
+        name: export.name.clone(),
+        description: export.description.clone(),
+        size: volume.size(),
+        read_only: volume.is_read_only(),
+        minimum_block: u32::try_from(volume.sector_size().bytes()).unwrap_or(4096),
+    }
+}
+
+fn flush(volumes: &[Arc<Volume>]) -> Result<(), Error> {
+    let mut result = Ok(());
+    for volume in volumes.iter().filter(|volume| !volume.is_read_only()) {
+        if let Err(error) = volume.flush() {
+            tracing::error!(%error, "flush failed");
+            result = Err(Error::from(error));
+        }
+    }
+    result
+}
+
+struct Server<'a> {
+    shared: &'a Shared,
+    limit: usize,
+    links: Mutex<HashMap<u64, Arc<Link>>>,
+}
+
+impl Server<'_> {
+    fn links(&self) -> MutexGuard<'_, HashMap<u64, Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(&self) {
+        for link in self.links().values() {
+            link.wake();
+        }
+    }
+
+    fn accept_all<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        listeners: &[Listener],
+    ) -> Result<(), Error> {
+        let mut next_id = 0_u64;
+        let mut pause = None;
+        while !self.shared.shutdown.is_triggered() {
+            let mut fds = vec![PollFd::from_borrowed_fd(
+                self.shared.shutdown.event(),
+                PollFlags::IN,
+            )];
+            if pause.is_none() {
+                fds.extend(
+                    listeners
+                        .iter()
+                        .map(|it| PollFd::from_borrowed_fd(it.as_fd(), PollFlags::IN)),
+                );
+            }
+            match poll(&mut fds, pause.take().as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(Error::io("cannot wait for connections", error)),
+            }
+            let ready: Vec<bool> = fds
+                .iter()
+                .skip(1)
+                .map(|fd| !fd.revents().is_empty())
+                .collect();
+            for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+                match listener.accept() {
+                    Ok(socket) => {
+                        self.start(scope, next_id, socket);
+                        next_id += 1;
+                    }
+                    Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        pause = Timespec::try_from(ACCEPT_PAUSE).ok();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        id: u64,
+        socket: OwnedFd,
+    ) {
+        if self.links().len() >= self.limit {
+            tracing::warn!(
+                limit = self.limit,
+                "too many connections; one more is refused"
+            );
+            return;
+        }
+        tune(&socket);
+        let link = match Link::new(socket) {
+            Ok(link) => Arc::new(link),
+            Err(error) => {
+                tracing::warn!(%error, "cannot set up a connection");
+                return;
+            }
+        };
+        self.links().insert(id, Arc::clone(&link));
+        tracing::debug!(id, "connection opened");
+        let spawned = thread::Builder::new()
+            .name(format!("nbd-{id}"))
+            .spawn_scoped(scope, move || {
+                let _listed = Listed { server: self, id };
+                let reason = connection::serve(self.shared, &link);
+                tracing::debug!(id, %reason, "connection closed");
+            });
+        if let Err(error) = spawned {
+            self.links().remove(&id);
+            tracing::warn!(%error, "cannot start a thread for a connection");
+        }
+    }
+}
+
+/// Takes a connection off the list, even if its thread panics.
+struct Listed<'a> {
+    server: &'a Server<'a>,
+    id: u64,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.server.links().remove(&self.id);
+    }
+}
+
+/// Replies leave at once, dead peers are noticed, and large requests pass in
+/// few steps. Best effort: a connection works without.
+fn tune(socket: &OwnedFd) {
+    let fd = socket.as_fd();
+    if sockopt::socket_domain(fd) == Ok(rustix::net::AddressFamily::UNIX) {
+        for size in [
+            sockopt::set_socket_send_buffer_size,
+            sockopt::set_socket_recv_buffer_size,
+        ] {
+            let _ = size(fd, UNIX_BUFFER);
+        }
+    } else {
+        let _ = sockopt::set_tcp_nodelay(fd, true);
+        let _ = sockopt::set_socket_keepalive(fd, true);
+    }
+}
