@@ -42,15 +42,15 @@ bench-volume: build ## the server against qemu-nbd and nbdkit
 	@scripts/setup.sh bench
 	bench/volume/compare.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume
 
-man: ## check the man pages; MANPAGER shows them
-	@for page in docs/man/*.[1-8]; do \
-	    man --warnings --encoding=UTF-8 -l -Tutf8 "$$page" 2>&1 >/dev/null | grep . && exit 1; \
-	    echo "$$page"; done
+man: build ## the manual pages, in target/man
+	@rm -rf $(TARGET)/man && mkdir -p $(TARGET)/man
+	@$(TARGET)/release/xtent man $(TARGET)/man
+	@ls $(TARGET)/man | sed 's|^|$(TARGET)/man/|'
 
-install: build ## command, man pages and completions below PREFIX (/usr/local)
+install: build man ## command, manual pages and completions below PREFIX (/usr/local)
 	install -Dm755 $(TARGET)/release/xtent $(DESTDIR)$(PREFIX)/bin/xtent
-	for page in docs/man/*.[1-8]; do \
-	    install -Dm644 "$$page" $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$$(basename "$$page"); done
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m644 $(TARGET)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(TARGET)/release/xtent completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/xtent

@@ -71,14 +71,9 @@ fn kill_slot(by: Maker, image: &Path, remaining: &Path, slot: u32) -> Cmd {
             .args([remaining, image])
             .arg(slot.to_string()),
         Maker::Xtent => xtent()
-            .args([
-                "key",
-                "kill",
-                "--batch-mode",
-                "--key-slot",
-                &slot.to_string(),
-            ])
-            .arg(image),
+            .args(["key", "kill", "--key-file"])
+            .args([remaining, image])
+            .arg(slot.to_string()),
     }
 }
 
