@@ -69,11 +69,16 @@ pub(crate) fn copy(
     let failed = AtomicBool::new(false);
     let bar = Bar::new(size, output);
 
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS);
+    let threads = std::thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(THREADS);
     let work = || {
         let mut buf = Vec::new();
         if buf.try_reserve_exact(PIECE).is_err() {
-            return Err(Failure::new(crate::failure::Exit::Memory, "no memory for a copy buffer"));
+            return Err(Failure::new(
+                crate::failure::Exit::Memory,
+                "no memory for a copy buffer",
+            ));
         }
         buf.resize(PIECE, 0);
         while !failed.load(Ordering::Relaxed) && !INTERRUPTED.load(Ordering::Relaxed) {
@@ -95,7 +100,9 @@ pub(crate) fn copy(
             scope.spawn(|| {
                 if let Err(e) = work() {
                     failed.store(true, Ordering::Relaxed);
-                    let mut first = failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut first = failure
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner);
                     first.get_or_insert(e);
                 }
             });
@@ -104,8 +111,16 @@ pub(crate) fn copy(
     bar.clear();
 
     let copied = done.load(Ordering::Relaxed);
-    let so_far = || format!("{unfinished} {} of {} were copied.", show_size(copied), show_size(size));
-    let first = failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let so_far = || {
+        format!(
+            "{unfinished} {} of {} were copied.",
+            show_size(copied),
+            show_size(size)
+        )
+    };
+    let first = failure
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(e) = first {
         let advice = match &e.advice {
             Some(more) => format!("{}\n{more}", so_far()),

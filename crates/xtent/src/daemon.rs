@@ -127,7 +127,9 @@ fn wait(child: Pid, pipe: OwnedFd, held: &SigSet, before: SigSet) -> std::io::Re
         let Some(info) = signals.read_signal()? else {
             continue;
         };
-        let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
+        let signal = i32::try_from(info.ssi_signo)
+            .ok()
+            .and_then(|n| Signal::try_from(n).ok());
         match signal {
             Some(Signal::SIGCHLD) => {
                 let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
@@ -150,7 +152,9 @@ fn wait(child: Pid, pipe: OwnedFd, held: &SigSet, before: SigSet) -> std::io::Re
             }
             // From the terminal they have reached the worker too; from
             // elsewhere they have not.
-            Some(signal @ (Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)) => {
+            Some(
+                signal @ (Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT),
+            ) => {
                 kill(child, signal)?;
             }
             _ => {}

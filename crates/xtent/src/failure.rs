@@ -93,8 +93,10 @@ impl Failure {
     pub(crate) fn causes(&self) -> Vec<String> {
         let mut causes: Vec<String> = Vec::new();
         let mut said = self.message.clone();
-        let mut next: Option<&(dyn StdError + 'static)> =
-            self.source.as_deref().map(|s| s as &(dyn StdError + 'static));
+        let mut next: Option<&(dyn StdError + 'static)> = self
+            .source
+            .as_deref()
+            .map(|s| s as &(dyn StdError + 'static));
         while let Some(error) = next {
             let text = error.to_string();
             if !said.contains(&text) {
@@ -224,7 +226,7 @@ impl From<export::Error> for Failure {
         let exit = match error.kind {
             K::Busy => Exit::Busy,
             K::Permission => Exit::Permission,
-            K::NotMounted => Exit::Parameters,
+            K::NotMounted | K::Invalid => Exit::Parameters,
             K::Volume(kind) => exit_of_volume(kind),
             _ => Exit::Device,
         };

@@ -57,7 +57,10 @@ fn show(failure: &Failure, json: bool) {
 /// Help and version on standard output; a usage error on standard error, as
 /// JSON if that was asked for.
 fn usage(error: &clap::Error) -> ExitCode {
-    let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let is_answer = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
     if !is_answer && std::env::args_os().any(|arg| arg == "--json") {
         let text = error.render().to_string();
         let text = text.trim().trim_start_matches("error: ");

@@ -11,13 +11,15 @@ pub(crate) struct Notifier(Option<UnixDatagram>);
 impl Notifier {
     /// Connects if a service manager asked for it; else stays mute.
     pub(crate) fn from_env() -> Self {
-        Self(std::env::var_os("NOTIFY_SOCKET").and_then(|name| match connect(&name) {
-            Ok(socket) => Some(socket),
-            Err(error) => {
-                tracing::warn!(?name, %error, "cannot reach $NOTIFY_SOCKET");
-                None
-            }
-        }))
+        Self(
+            std::env::var_os("NOTIFY_SOCKET").and_then(|name| match connect(&name) {
+                Ok(socket) => Some(socket),
+                Err(error) => {
+                    tracing::warn!(?name, %error, "cannot reach $NOTIFY_SOCKET");
+                    None
+                }
+            }),
+        )
     }
 
     /// Tells the state, such as `READY=1`.

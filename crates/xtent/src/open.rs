@@ -212,7 +212,10 @@ pub(crate) fn prompt(path: &Path) -> String {
 
 /// Parses `--cpu`.
 pub(crate) fn parse_backend(text: &str) -> std::result::Result<Backend, String> {
-    let names: Vec<String> = Backend::available().iter().map(|&b| backend_name(b)).collect();
+    let names: Vec<String> = Backend::available()
+        .iter()
+        .map(|&b| backend_name(b))
+        .collect();
     Backend::available()
         .iter()
         .copied()

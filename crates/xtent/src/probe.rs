@@ -22,10 +22,18 @@ const fn sig(what: &'static str, offset: u64, magic: &'static [u8]) -> Signature
 const SIGNATURES: &[Signature] = &[
     sig("a LUKS1 volume", 0, b"LUKS\xba\xbe\x00\x01"),
     sig("a LUKS2 volume", 0, b"LUKS\xba\xbe\x00\x02"),
-    sig("a LUKS2 volume with a damaged first header", 0x4000, b"SKUL\xba\xbe\x00\x02"),
+    sig(
+        "a LUKS2 volume with a damaged first header",
+        0x4000,
+        b"SKUL\xba\xbe\x00\x02",
+    ),
     sig("an XFS file system", 0, b"XFSB"),
     sig("a Btrfs file system", 0x10040, b"_BHRfS_M"),
-    sig("a Bcachefs file system", 4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81"),
+    sig(
+        "a Bcachefs file system",
+        4096 + 24,
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+    ),
     sig("an F2FS file system", 0x400, b"\x10\x20\xf5\xf2"),
     sig("an LVM physical volume", 512, b"LABELONE"),
     sig("swap space", 4096 - 10, b"SWAPSPACE2"),

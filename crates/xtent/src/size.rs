@@ -4,7 +4,9 @@
 /// are powers of 1024; decimal suffixes (`KB`) are refused, because people
 /// mean different things by them.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);
     let number: u64 = number
         .parse()
@@ -68,7 +70,16 @@ mod tests {
     #[test]
     fn refuses_what_is_not_a_size() {
         for text in [
-            "", "G", "-1", "1.5G", "10 G", "1GB", "1X", "0x10", "9223372036854775808", "8388608T",
+            "",
+            "G",
+            "-1",
+            "1.5G",
+            "10 G",
+            "1GB",
+            "1X",
+            "0x10",
+            "9223372036854775808",
+            "8388608T",
             "99999999999999999999",
         ] {
             assert!(parse_size(text).is_err(), "{text}");

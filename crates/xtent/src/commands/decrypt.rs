@@ -94,14 +94,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 /// Decides what to do with a target that exists; nothing is changed yet.
 fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
     let path = &args.target;
-    if !path.try_exists().map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?
+    if !path
+        .try_exists()
+        .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?
     {
         return Ok(None);
     }
     let is_file = path.is_file();
     if is_file && !args.force {
-        return Err(Failure::new(Exit::Busy, format!("{} exists already", path.display()))
-            .advise("Give another name, or --force to overwrite it."));
+        return Err(
+            Failure::new(Exit::Busy, format!("{} exists already", path.display()))
+                .advise("Give another name, or --force to overwrite it."),
+        );
     }
     let store = FileStore::open(path, Access::ReadWrite)?;
     store.lock_for_serving()?;
@@ -116,10 +120,14 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
                 ),
             ));
         }
-        let found = probe::describe(&store).map_or(String::new(), |w| format!(" It holds {w} now."));
+        let found =
+            probe::describe(&store).map_or(String::new(), |w| format!(" It holds {w} now."));
         confirm(
             args.confirm,
-            &format!("This will overwrite data on {} irrevocably.{found}", path.display()),
+            &format!(
+                "This will overwrite data on {} irrevocably.{found}",
+                path.display()
+            ),
         )?;
     }
     Ok(Some(store))
@@ -149,7 +157,10 @@ fn reserve(target: &FileStore, size: u64) -> Result<()> {
     }
     match rustix::fs::fallocate(target.file(), rustix::fs::FallocateFlags::empty(), 0, size) {
         Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(Failure::system(
-            format!("{}: there is no room for {size} bytes", target.path().display()),
+            format!(
+                "{}: there is no room for {size} bytes",
+                target.path().display()
+            ),
             e,
         )),
         _ => Ok(()),

@@ -114,7 +114,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     args.key.source().check()?;
 
     let data = Target::look(&args.device, args.size.is_some())?;
-    let header = args.detached.header.as_deref().map(|p| Target::look(p, true)).transpose()?;
+    let header = args
+        .detached
+        .header
+        .as_deref()
+        .map(|p| Target::look(p, true))
+        .transpose()?;
     let size = data_size(args, &data, &options)?;
     options.sector_size = sector_size(args, &data, size, &options)?;
     warn_about(&data, &options, &output);
@@ -158,8 +163,10 @@ impl<'a> Target<'a> {
             if may_be_new {
                 return Ok(Self::New(path));
             }
-            return Err(Failure::new(Exit::Device, format!("{} does not exist", path.display()))
-                .advise("Give --size to make a new image file."));
+            return Err(
+                Failure::new(Exit::Device, format!("{} does not exist", path.display()))
+                    .advise("Give --size to make a new image file."),
+            );
         }
         let store = FileStore::open(path, Access::ReadWrite)?;
         store.lock_for_serving()?;
@@ -271,7 +278,9 @@ fn refuse_in_luks1(args: &Args) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Failure::parameters(format!("{needs_luks2} needs LUKS2; LUKS1 has no place for it")))
+    Err(Failure::parameters(format!(
+        "{needs_luks2} needs LUKS2; LUKS1 has no place for it"
+    )))
 }
 
 fn key_length(args: &Args, cipher: &CipherSpec) -> Result<usize> {
@@ -302,7 +311,10 @@ fn data_size(args: &Args, data: &Target<'_>, options: &FormatOptions) -> Result<
         (Target::Existing(store), Some(_)) => {
             return Err(Failure::new(
                 Exit::Busy,
-                format!("{} exists already; --size is for new image files", store.path().display()),
+                format!(
+                    "{} exists already; --size is for new image files",
+                    store.path().display()
+                ),
             )
             .advise("Leave --size out to overwrite it, or give another name."));
         }
@@ -328,7 +340,9 @@ fn sector_size(args: &Args, data: &Target<'_>, size: u64, options: &FormatOption
         Some(size) => u32::try_from(size.bytes()).unwrap_or(512),
         None if options.version == Version::Luks1 || !fits(4096) => 512,
         None => match data {
-            Target::Existing(store) if store.is_block_device() && store.limits().atomic < 4096 => 512,
+            Target::Existing(store) if store.is_block_device() && store.limits().atomic < 4096 => {
+                512
+            }
             _ => 4096,
         },
     };

@@ -157,8 +157,11 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     read_header(&device, &file, output)?;
     if args.file.symlink_metadata().is_ok() {
-        return Err(Failure::new(Exit::Busy, format!("{} exists already", args.file.display()))
-            .advise("Give another name; a header backup never overwrites a file."));
+        return Err(Failure::new(
+            Exit::Busy,
+            format!("{} exists already", args.file.display()),
+        )
+        .advise("Give another name; a header backup never overwrites a file."));
     }
     device.backup(&args.file)?;
     output.result(

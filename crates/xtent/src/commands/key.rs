@@ -204,14 +204,16 @@ fn add(args: &Add, output: &Output) -> Result<()> {
     if let Some(slot) = args.new_key_slot
         && in_use.contains(&slot)
     {
-        return Err(Failure::parameters(format!("keyslot {slot} is in use already"))
-            .advise("Give another --new-key-slot, or none for the first free one."));
+        return Err(
+            Failure::parameters(format!("keyslot {slot} is in use already"))
+                .advise("Give another --new-key-slot, or none for the first free one."),
+        );
     }
     let unlocked = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
-    let new = args
-        .new
-        .source()
-        .read_new(&format!("New passphrase for {}: ", args.device.device.display()))?;
+    let new = args.new.source().read_new(&format!(
+        "New passphrase for {}: ",
+        args.device.device.display()
+    ))?;
     let slot = device.add_key(&unlocked, &new, args.new_key_slot, &args.kdf.choice())?;
     result(output, slot, format!("Key added in keyslot {slot}."))
 }
@@ -226,16 +228,20 @@ fn change(args: &Change, output: &Output) -> Result<()> {
         passphrase_and_unlock(&device, &args.device.device, &args.unlock, output)?;
     let slot = Some(unlocked.keyslot);
     drop(unlocked);
-    let new = args
-        .new
-        .source()
-        .read_new(&format!("New passphrase for {}: ", args.device.device.display()))?;
+    let new = args.new.source().read_new(&format!(
+        "New passphrase for {}: ",
+        args.device.device.display()
+    ))?;
     let options = ChangeOptions {
         allow_unsafe_in_place: args.unsafe_in_place,
     };
     let kdf = args.kdf.choice();
     let slot = device.change_key(&old, slot, &new, &kdf, options, &args.unlock.limits())?;
-    result(output, slot, format!("Key changed; it is in keyslot {slot} now."))
+    result(
+        output,
+        slot,
+        format!("Key changed; it is in keyslot {slot} now."),
+    )
 }
 
 fn remove(args: &Remove, output: &Output) -> Result<()> {
@@ -260,13 +266,24 @@ fn kill(args: &Kill, output: &Output) -> Result<()> {
         )));
     }
     let is_last = in_use == [args.slot];
-    guard_last(&device, &file, args.slot, args.even_last, args.confirm, output)?;
+    guard_last(
+        &device,
+        &file,
+        args.slot,
+        args.even_last,
+        args.confirm,
+        output,
+    )?;
     let key_given = !args.unlock.key.source().is_default();
     if !is_last && (key_given || !args.confirm.batch_mode) {
         unlock_other(args, &device, &in_use, output)?;
     }
     device.kill_slot(args.slot, args.even_last)?;
-    result(output, args.slot, format!("Keyslot {} destroyed.", args.slot))
+    result(
+        output,
+        args.slot,
+        format!("Keyslot {} destroyed.", args.slot),
+    )
 }
 
 /// Refuses the last keyslot without its switch, and asks with it.
@@ -278,7 +295,17 @@ fn guard_last(
     ask: ConfirmArgs,
     output: &Output,
 ) -> Result<()> {
-    if read_header(device, file, &Output { quiet: true, ..*output })?.keyslots() != [slot] {
+    if read_header(
+        device,
+        file,
+        &Output {
+            quiet: true,
+            ..*output
+        },
+    )?
+    .keyslots()
+        != [slot]
+    {
         return Ok(());
     }
     if !even_last {
@@ -299,7 +326,11 @@ fn guard_last(
 /// A passphrase that will still open the volume afterwards.
 fn unlock_other(args: &Kill, device: &Device, in_use: &[u32], output: &Output) -> Result<Unlocked> {
     let source = args.unlock.key.source();
-    let question = format!("{} (any but that of keyslot {}) ", prompt(&args.device.device), args.slot);
+    let question = format!(
+        "{} (any but that of keyslot {}) ",
+        prompt(&args.device.device),
+        args.slot
+    );
     if args.unlock.key_slot == Some(args.slot) {
         return Err(Failure::parameters(
             "--key-slot names the keyslot to be destroyed; name one that stays",
@@ -334,7 +365,11 @@ fn test(args: &Test, output: &Output) -> Result<()> {
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     read_header(&device, &file, output)?;
     let slot = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?.keyslot;
-    result(output, slot, format!("The passphrase opens keyslot {slot}."))
+    result(
+        output,
+        slot,
+        format!("The passphrase opens keyslot {slot}."),
+    )
 }
 
 fn list(args: &List, output: &Output) -> Result<()> {
@@ -343,7 +378,11 @@ fn list(args: &List, output: &Output) -> Result<()> {
     let slots = header.keyslots();
     let text = match slots.len() {
         0 => "No keyslot is in use: nobody can open the volume.".to_owned(),
-        _ => slots.iter().map(|s| format!("keyslot {s}")).collect::<Vec<_>>().join("\n"),
+        _ => slots
+            .iter()
+            .map(|s| format!("keyslot {s}"))
+            .collect::<Vec<_>>()
+            .join("\n"),
     };
     output.result(
         &serde_json::json!({ "uuid": header.uuid(), "keyslots": slots }),

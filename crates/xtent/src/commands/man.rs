@@ -44,13 +44,21 @@ fn collect(
 ) -> std::io::Result<()> {
     pages.push((name.to_owned(), page(command, name, parent)?));
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
-        collect(sub, &format!("{name}-{}", sub.get_name()), Some(name), pages)?;
+        collect(
+            sub,
+            &format!("{name}-{}", sub.get_name()),
+            Some(name),
+            pages,
+        )?;
     }
     Ok(())
 }
 
 fn page(command: &Command, name: &str, parent: Option<&str>) -> std::io::Result<Vec<u8>> {
-    let manual = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let manual = command
+        .get_after_long_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let mut page = Vec::new();
     let man = Man::new(command.clone())
         .title(name.to_uppercase())
@@ -64,13 +72,18 @@ fn page(command: &Command, name: &str, parent: Option<&str>) -> std::io::Result<
     man.render_options_section(&mut page)?;
 
     let mut roff = Roff::new();
-    let subs: Vec<_> = command.get_subcommands().filter(|s| !s.is_hide_set()).collect();
+    let subs: Vec<_> = command
+        .get_subcommands()
+        .filter(|s| !s.is_hide_set())
+        .collect();
     if !subs.is_empty() {
         roff.control("SH", ["COMMANDS"]);
         for sub in &subs {
             roff.control("TP", []);
             roff.text([bold(format!("{name}-{}(8)", sub.get_name()))]);
-            roff.text([roman(sub.get_about().map(ToString::to_string).unwrap_or_default())]);
+            roff.text([roman(
+                sub.get_about().map(ToString::to_string).unwrap_or_default(),
+            )]);
         }
     }
     sections(&mut roff, &manual);

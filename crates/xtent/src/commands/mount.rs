@@ -55,7 +55,12 @@ pub(crate) struct Args {
     #[arg(short = 'o', value_name = "OPTIONS", conflicts_with = "file_only")]
     options: Option<String>,
     /// File system type, as for mount(8) [default: found out]
-    #[arg(short = 't', long = "types", value_name = "TYPE", conflicts_with = "file_only")]
+    #[arg(
+        short = 't',
+        long = "types",
+        value_name = "TYPE",
+        conflicts_with = "file_only"
+    )]
     fstype: Option<String>,
     /// Stay in the foreground
     #[arg(short = 'f', long)]
@@ -123,7 +128,11 @@ fn announce(mount: &Mount, output: &Output) -> Result<()> {
         ),
         Served::FileSystem { dir, loop_device } => output.result(
             &serde_json::json!({ "dir": dir, "loop_device": loop_device }),
-            format!("Mounted on {} by way of {}.", dir.display(), loop_device.display()),
+            format!(
+                "Mounted on {} by way of {}.",
+                dir.display(),
+                loop_device.display()
+            ),
         ),
     }
 }

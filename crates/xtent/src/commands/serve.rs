@@ -11,7 +11,7 @@ use xtent_volume::{DiscardPolicy, Volume};
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
-use crate::listen::{self, Bound, Place, SocketFile, Spec};
+use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::open::Container;
 use crate::output::Output;
@@ -80,7 +80,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Spec>,
     /// Name of the export that clients ask for [default: the empty name]
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     export: String,
     /// Refuse writes, and open the device read-only
     #[arg(short = 'r', long)]
@@ -92,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_remote: bool,
     /// Clients connected at a time
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// Become this user once the volume is open (needs root)
     #[arg(long, value_name = "NAME")]
@@ -109,43 +114,49 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     args.unlock.key.source().check()?;
     let user = args.user.as_deref().map(look_up).transpose()?;
     let mut bound = listen::activated(args.allow_remote)?;
-    let volume = open(args, global, &output)?;
-
-    let (more, sockets) = bind_all(args, bound.is_empty())?;
-    bound.extend(more);
-    if let Some(user) = &user {
-        hand_over(&bound, user)?;
-    }
+    let volume = Arc::new(open(args, global, &output)?);
+    bind_all(args, &mut bound, user.as_ref())?;
+    let uris = bound
+        .iter()
+        .map(|b| b.listener.uri(&args.export))
+        .collect::<std::io::Result<Vec<_>>>()
+        .map_err(|e| Failure::system("cannot find a socket's address", e))?;
     let notifier = Notifier::from_env();
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
-    let volume = Arc::new(volume);
+
     signals::hold()?;
+    let (listeners, made): (Vec<_>, Vec<_>) =
+        bound.into_iter().map(|b| (b.listener, b.made)).unzip();
+    let made: Vec<_> = made.into_iter().flatten().collect();
     let in_force = if args.no_sandbox {
         output.warn("serving without a sandbox (--no-sandbox)");
         Vec::new()
     } else {
         sandbox::enter(&sandbox::Needs {
-            remove_in: sockets.iter().filter_map(SocketFile::folder).collect(),
+            remove_in: made
+                .iter()
+                .filter_map(|(_, path)| path.parent())
+                .map(Into::into)
+                .collect(),
             user,
         })?
     };
     on_ending(&shutdown)?;
-
-    announce(args, &bound, &volume, &in_force, &output)?;
+    announce(args, &uris, &volume, &in_force, &output)?;
     notifier.tell("READY=1");
+
     let exports = vec![Export {
         name: args.export.clone(),
         description: String::new(),
         volume,
     }];
-    let listeners = bound.into_iter().map(|b| b.listener).collect();
     let options = nbd::Options {
         connections: usize::from(args.connections),
         ..nbd::Options::default()
     };
     let result = nbd::serve(listeners, exports, options, &shutdown);
     notifier.tell("STOPPING=1");
-    drop(sockets);
+    drop(made);
     result?;
     tracing::info!("everything is on the disk");
     Ok(())
@@ -175,35 +186,28 @@ fn look_up(name: &str) -> Result<User> {
         .ok_or_else(|| Failure::parameters(format!("there is no user {name}")))
 }
 
-fn bind_all(args: &Args, use_default: bool) -> Result<(Vec<Bound>, Vec<SocketFile>)> {
-    let default = if args.nbd.is_empty() && use_default {
-        let path = listen::default_socket(&args.device.device)?;
-        if let Some(dir) = path.parent() {
-            listen::make_private_dir(dir)?;
-        }
-        Some(Spec::Unix(path))
-    } else {
-        None
-    };
-    let mut bound = Vec::new();
-    let mut sockets = Vec::new();
-    for spec in args.nbd.iter().chain(&default) {
-        let (b, socket) = listen::bind(spec, args.allow_remote)?;
-        bound.push(b);
-        sockets.extend(socket);
+/// Listens where the options say, or on the default socket if there is nothing
+/// else, and lets the user that the server becomes own the sockets it makes.
+fn bind_all(args: &Args, bound: &mut Vec<Bound>, user: Option<&User>) -> Result<()> {
+    for spec in &args.nbd {
+        bound.push(listen::bind(spec, args.allow_remote)?);
     }
-    Ok((bound, sockets))
-}
-
-/// Lets the user that the server becomes own its sockets.
-fn hand_over(bound: &[Bound], user: &User) -> Result<()> {
-    for b in bound {
-        if let Place::Unix(path) = &b.place
-            && !path.as_os_str().is_empty()
-        {
-            std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
-                .map_err(|e| Failure::system(format!("cannot give {} to {}", path.display(), user.name), e))?;
-        }
+    if bound.is_empty() {
+        let spec = listen::default_socket(&args.device.device)?;
+        bound.push(listen::bind(&spec, args.allow_remote)?);
+    }
+    let Some(user) = user else {
+        return Ok(());
+    };
+    for (_, path) in bound.iter().filter_map(|b| b.made.as_ref()) {
+        std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).map_err(
+            |e| {
+                Failure::system(
+                    format!("cannot give {} to {}", path.display(), user.name),
+                    e,
+                )
+            },
+        )?;
     }
     Ok(())
 }
@@ -219,12 +223,11 @@ fn on_ending(shutdown: &Shutdown) -> Result<()> {
 /// Prints the URIs, ready to paste, and for people how to use them.
 fn announce(
     args: &Args,
-    bound: &[Bound],
+    uris: &[String],
     volume: &Volume,
     in_force: &[&str],
     output: &Output,
 ) -> Result<()> {
-    let uris: Vec<String> = bound.iter().map(|b| b.place.uri(&args.export)).collect();
     output.result(
         &serde_json::json!({
             "uris": uris,
@@ -246,7 +249,11 @@ fn announce(
              Ctrl-C ends it, after a flush.",
             args.device.device.display(),
             show_size(volume.size()),
-            if volume.is_read_only() { ", read-only" } else { "" },
+            if volume.is_read_only() {
+                ", read-only"
+            } else {
+                ""
+            },
         ));
     }
     Ok(())

@@ -138,10 +138,16 @@ fn allow_list() -> Result<BpfProgram, Missing> {
     rules.insert(libc::SYS_mmap, vec![masked(2, exec, 0)?]);
     rules.insert(libc::SYS_mprotect, vec![masked(2, exec, 0)?]);
     rules.insert(libc::SYS_clone, vec![masked(0, thread, thread)?]);
-    rules.insert(libc::SYS_prctl, vec![equal(0, u64::try_from(libc::PR_SET_NAME)?)?]);
+    rules.insert(
+        libc::SYS_prctl,
+        vec![equal(0, u64::try_from(libc::PR_SET_NAME)?)?],
+    );
     rules.insert(
         libc::SYS_ioctl,
-        IOCTLS.iter().map(|&request| equal(1, request)).collect::<Result<_, _>>()?,
+        IOCTLS
+            .iter()
+            .map(|&request| equal(1, request))
+            .collect::<Result<_, _>>()?,
     );
     // Signals to the process itself only: abort().
     let own = u64::from(std::process::id());

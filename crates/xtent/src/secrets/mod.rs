@@ -81,9 +81,12 @@ impl Source {
             Source::File { path, offset, size } if path == Path::new("-") => {
                 read_whole(std::io::stdin().as_fd(), "standard input", *offset, *size)
             }
-            Source::File { path, offset, size } => {
-                read_whole(open(path)?.as_fd(), &path.display().to_string(), *offset, *size)
-            }
+            Source::File { path, offset, size } => read_whole(
+                open(path)?.as_fd(),
+                &path.display().to_string(),
+                *offset,
+                *size,
+            ),
             Source::Descriptor { fd, offset, size } => {
                 read_whole(fd.get().as_fd(), "the given descriptor", *offset, *size)
             }
@@ -106,7 +109,9 @@ impl Source {
     pub(crate) fn read_new(&self, prompt: &str) -> Result<SecretBytes> {
         let secret = self.read(prompt)?;
         if secret.is_empty() {
-            return Err(Failure::parameters("the new passphrase is empty; nothing was changed"));
+            return Err(Failure::parameters(
+                "the new passphrase is empty; nothing was changed",
+            ));
         }
         if self.is_interactive() {
             let again = terminal::ask_secret("Verify passphrase: ")?;
@@ -143,7 +148,9 @@ fn read_credential(path: &Path) -> Result<SecretBytes> {
 
 fn credential_path(name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-        return Err(Failure::parameters(format!("`{name}` is not a credential's name")));
+        return Err(Failure::parameters(format!(
+            "`{name}` is not a credential's name"
+        )));
     }
     match std::env::var_os("CREDENTIALS_DIRECTORY") {
         Some(dir) => Ok(Path::new(&dir).join(name)),

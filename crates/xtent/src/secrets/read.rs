@@ -55,7 +55,10 @@ pub(super) fn read_whole(
         ));
     }
     if filled == 0 {
-        return Err(Failure::new(Exit::Parameters, format!("{name} holds no passphrase: it is empty")));
+        return Err(Failure::new(
+            Exit::Parameters,
+            format!("{name} holds no passphrase: it is empty"),
+        ));
     }
     secret.truncate(filled);
     Ok(secret)
@@ -109,7 +112,9 @@ fn skip(fd: BorrowedFd<'_>, name: &str, offset: u64) -> Result<()> {
     let mut scratch = SecretBytes::zeroed(FIRST_BUFFER)?;
     let mut left = offset;
     while left > 0 {
-        let part = usize::try_from(left).unwrap_or(usize::MAX).min(scratch.len());
+        let part = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(scratch.len());
         match read_some(fd, name, &mut scratch[..part])? {
             0 => {
                 return Err(Failure::new(
@@ -164,22 +169,37 @@ mod tests {
     #[test]
     fn a_key_file_keeps_every_byte() {
         let content = b"line one\nline two\0\n";
-        assert_eq!(&*read_whole(file(content).as_fd(), "f", 0, None).unwrap(), content);
-        assert_eq!(&*read_whole(pipe(content).as_fd(), "f", 0, None).unwrap(), content);
+        assert_eq!(
+            &*read_whole(file(content).as_fd(), "f", 0, None).unwrap(),
+            content
+        );
+        assert_eq!(
+            &*read_whole(pipe(content).as_fd(), "f", 0, None).unwrap(),
+            content
+        );
     }
 
     #[test]
     fn a_long_pipe_is_read_whole() {
         let content = vec![7; 50_000];
-        assert_eq!(&*read_whole(pipe(&content).as_fd(), "f", 0, None).unwrap(), &content[..]);
+        assert_eq!(
+            &*read_whole(pipe(&content).as_fd(), "f", 0, None).unwrap(),
+            &content[..]
+        );
     }
 
     #[test]
     fn offset_and_size_cut() {
-        for fd in [std::os::fd::OwnedFd::from(file(b"0123456789")), pipe(b"0123456789")] {
+        for fd in [
+            std::os::fd::OwnedFd::from(file(b"0123456789")),
+            pipe(b"0123456789"),
+        ] {
             assert_eq!(&*read_whole(fd.as_fd(), "f", 3, Some(4)).unwrap(), b"3456");
         }
-        assert_eq!(&*read_whole(file(b"0123").as_fd(), "f", 3, None).unwrap(), b"3");
+        assert_eq!(
+            &*read_whole(file(b"0123").as_fd(), "f", 3, None).unwrap(),
+            b"3"
+        );
     }
 
     #[test]
@@ -196,7 +216,12 @@ mod tests {
             assert!(read_whole(pipe(content).as_fd(), "f", offset, size).is_err());
         }
         assert!(read_whole(file(&vec![1; FILE_LIMIT + 1]).as_fd(), "f", 0, None).is_err());
-        assert_eq!(read_whole(file(&vec![1; FILE_LIMIT]).as_fd(), "f", 0, None).unwrap().len(), FILE_LIMIT);
+        assert_eq!(
+            read_whole(file(&vec![1; FILE_LIMIT]).as_fd(), "f", 0, None)
+                .unwrap()
+                .len(),
+            FILE_LIMIT
+        );
     }
 
     #[test]

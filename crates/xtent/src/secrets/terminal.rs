@@ -75,7 +75,8 @@ impl<'a> Held<'a> {
         let no_terminal = |e| Failure::system("cannot set up the terminal to ask", e);
         let settings = tcgetattr(terminal).map_err(no_terminal)?;
         let caught: SigSet = INTERRUPTIONS.into_iter().collect();
-        let mask = SigSet::thread_get_mask().map_err(|e| Failure::system("cannot hold signals", e))?;
+        let mask =
+            SigSet::thread_get_mask().map_err(|e| Failure::system("cannot hold signals", e))?;
         let signals = SignalFd::with_flags(&caught, SfdFlags::SFD_CLOEXEC)
             .map_err(|e| Failure::system("cannot watch signals", e))?;
         caught
