@@ -210,29 +210,14 @@ pub(crate) fn prompt(path: &Path) -> String {
     format!("Passphrase for {}: ", path.display())
 }
 
-/// Parses `--cpu`.
+/// Parses `--cpu`: a back-end that this CPU has.
 pub(crate) fn parse_backend(text: &str) -> std::result::Result<Backend, String> {
-    let names: Vec<String> = Backend::available()
-        .iter()
-        .map(|&b| backend_name(b))
-        .collect();
-    Backend::available()
-        .iter()
-        .copied()
-        .find(|&b| backend_name(b) == text)
-        .ok_or_else(|| format!("this CPU has {}", names.join(", ")))
-}
-
-/// `portable`, `aes-ni`, …
-pub(crate) fn backend_name(backend: Backend) -> String {
-    let mut name = String::new();
-    for c in format!("{backend:?}").chars() {
-        if c.is_ascii_uppercase() && !name.is_empty() {
-            name.push('-');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
+    let available = Backend::available();
+    let found = available.iter().copied().find(|b| b.name() == text);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = available.iter().map(|b| b.name()).collect();
+        format!("this CPU has {}", names.join(", "))
+    })
 }
 
 #[cfg(test)]
@@ -240,11 +225,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_back_ends() {
-        assert_eq!(backend_name(Backend::Portable), "portable");
-        assert_eq!(backend_name(Backend::AesNi), "aes-ni");
+    fn back_ends_go_by_name() {
         for &backend in Backend::available() {
-            assert_eq!(parse_backend(&backend_name(backend)), Ok(backend));
+            assert_eq!(parse_backend(backend.name()), Ok(backend));
         }
         assert!(parse_backend("z80").is_err());
     }

@@ -18,11 +18,6 @@ pub(crate) fn hold() -> Result<()> {
         .map_err(|e| Failure::system("cannot hold signals back", e))
 }
 
-/// Lets the ending signals end the process again, at once.
-pub(crate) fn release() {
-    let _ = endings().thread_unblock();
-}
-
 /// Starts a thread that calls `first` on the first ending signal. A second one
 /// ends the process at once, with the exit code of a program that the signal
 /// has killed. Needs [`hold`] before.

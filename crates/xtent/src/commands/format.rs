@@ -68,7 +68,7 @@ pub(crate) struct Args {
     size: Option<u64>,
     /// Format of the metadata
     #[arg(long = "type", value_name = "TYPE", default_value = "luks2")]
-    version: Type,
+    luks: Type,
     /// Cipher, mode and IV by dm-crypt's names
     #[arg(short, long, value_name = "SPEC", default_value = "aes-xts-plain64")]
     cipher: String,
@@ -229,7 +229,7 @@ fn default_offset(version: Version) -> u64 {
 
 /// Everything that follows from the options alone.
 fn options(args: &Args) -> Result<FormatOptions> {
-    let version = match args.version {
+    let version = match args.luks {
         Type::Luks1 => Version::Luks1,
         Type::Luks2 => Version::Luks2,
     };
