@@ -154,7 +154,12 @@ impl Volume {
         fua: bool,
         wait: Wait,
     ) -> Result<bool, Error> {
+        const NONE: Source<'_> = Source::Bytes(&[]);
         let parts = Parts::of(offset, source.len(), self.sector_size);
+        if parts.head + parts.tail == 0 {
+            self.write_runs([NONE, source, NONE], offset, fua)?;
+            return Ok(true);
+        }
         let (head, rest) = source.split_at(parts.head);
         let (middle, tail) = rest.split_at(parts.middle);
         let tail_offset = offset + (parts.head + parts.middle) as u64;
@@ -169,9 +174,9 @@ impl Volume {
         let head = (parts.head > 0).then(|| &head_edge[..sector]);
         let tail = (parts.tail > 0).then(|| &tail_edge[..sector]);
         let runs = [
-            head.map_or(Source::Bytes(&[]), Source::Bytes),
+            head.map_or(NONE, Source::Bytes),
             middle,
-            tail.map_or(Source::Bytes(&[]), Source::Bytes),
+            tail.map_or(NONE, Source::Bytes),
         ];
         self.write_runs(runs, self.sector_start(offset).0, fua)?;
         Ok(true)
