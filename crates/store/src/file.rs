@@ -46,6 +46,8 @@ pub struct FileStore {
     flush_failure: AtomicI32,
     /// Whether the kernel takes `RWF_NOWAIT` for this file.
     nowait: AtomicBool,
+    /// Whether the file lies in memory and not on a disk.
+    in_memory: bool,
     /// The exclusive claim on a block device that is served for writing.
     claim: OnceLock<File>,
 }
@@ -115,6 +117,7 @@ impl FileStore {
         } else {
             (None, file_limits(&metadata))
         };
+        let in_memory = is_in_memory(&file);
         let store = Self {
             file,
             path: path.to_owned(),
@@ -124,6 +127,7 @@ impl FileStore {
             size: AtomicU64::new(0),
             flush_failure: AtomicI32::new(0),
             nowait: AtomicBool::new(true),
+            in_memory,
             claim: OnceLock::new(),
         };
         store.look_up_size().map_err(|e| fail(e.into()))?;
@@ -338,6 +342,9 @@ impl Store for FileStore {
         if !self.nowait.load(Ordering::Relaxed) {
             return Ok(buf.is_empty());
         }
+        if self.in_memory {
+            return self.read_at(buf, offset).map(|()| true);
+        }
         while !buf.is_empty() {
             let slice = &mut [IoSliceMut::new(buf)];
             match rustix::io::preadv2(&self.file, slice, offset, ReadWriteFlags::NOWAIT) {
@@ -430,6 +437,13 @@ impl Store for FileStore {
 fn check_offset(offset: u64, len: usize) -> Option<()> {
     let end = offset.checked_add(u64::try_from(len).ok()?)?;
     i64::try_from(end).ok().map(|_| ())
+}
+
+/// Whether reads never wait for a disk because there is none: tmpfs, which does
+/// not take `RWF_NOWAIT`. (They may wait for swap, which is slow for all.)
+fn is_in_memory(file: &File) -> bool {
+    const TMPFS_MAGIC: u32 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|fs| u32::try_from(fs.f_type) == Ok(TMPFS_MAGIC))
 }
 
 fn check_type(metadata: &std::fs::Metadata, path: &Path) -> Result<(), Error> {
