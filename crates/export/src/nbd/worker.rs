@@ -251,6 +251,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
+    /// Workers that wait for a job.
+    idle: usize,
     closed: bool,
 }
 
@@ -258,8 +260,12 @@ impl Queue {
     pub(super) fn push(&self, job: Job) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.jobs.push_back(job);
+        // A call that wakes nobody is still a system call.
+        let wake = state.idle > 0;
         drop(state);
-        self.more.notify_one();
+        if wake {
+            self.more.notify_one();
+        }
     }
 
     /// Lets the workers end once the queue is empty.
