@@ -16,8 +16,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Nothing is mounted there.
     NotMounted,
-    /// The options contradict each other or the system's limits.
-    Invalid,
+    /// What was asked for cannot be: a mount point that is no directory, say.
+    Argument,
     /// The volume failed.
     Volume(xtent_volume::ErrorKind),
     /// Any other I/O error.

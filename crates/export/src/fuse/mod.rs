@@ -6,118 +6,74 @@
 //! it is ready, and stays in [`Mount::wait`]. A signal thread holds the
 //! [`Stop`]. `xtent umount` calls [`umount`], in another process.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use xtent_volume::Volume;
+mod connection;
+mod file;
+mod loopdev;
+mod mount;
+mod mountinfo;
+mod session;
+mod state;
+mod umount;
+mod users;
 
-use crate::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::io::Errno;
+
+use crate::{Error, ErrorKind};
+
+pub use mount::{Mount, Options, Served, Stop, check};
+pub use umount::{UmountOptions, umount};
 
 /// Name of the one file in the FUSE directory.
 pub const FILE_NAME: &str = "volume";
 
-/// What to mount where.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The encrypted device or image: names the mount in `/proc/mounts` and
-    /// finds what a killed daemon left behind. Never opened here.
-    pub device: PathBuf,
-    /// Where the user wants the file system; with `file_only` the FUSE
-    /// directory itself.
-    pub dir: PathBuf,
-    /// Serve [`FILE_NAME`] in `dir` and nothing else.
-    pub file_only: bool,
-    /// `mount -t`; found out by `mount` if absent.
-    pub fstype: Option<String>,
-    /// `mount -o`, passed through.
-    pub mount_options: Option<String>,
-}
-
-/// What a [`Mount`] offers, for the message to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// The plaintext as one file: the file's path.
-    File(PathBuf),
-    /// A mounted file system.
-    FileSystem {
-        /// Where.
-        dir: PathBuf,
-        /// The loop device under it.
-        loop_device: PathBuf,
-    },
-}
-
-/// A served volume: FUSE file, and where asked for the loop device and the
-/// mounted file system on it. Dropping it undoes everything, forcibly if it
-/// must; [`Mount::wait`] is the way to end well.
-pub struct Mount {
-    _todo: (),
-}
-
-/// Everything that can be found out before the volume is open: `dir` is a
-/// directory and no mount point, FUSE (and loop) are there, no other daemon
-/// serves `dir`. Cleans up after a killed daemon on the same `dir` or device;
-/// what it did comes back as warnings for the user.
-pub fn check(_options: &Options) -> Result<Vec<String>, Error> {
-    todo!()
-}
-
-impl Mount {
-    /// Serves `volume`, in threads of its own; on return it is usable. Calls
-    /// [`check`] first. Call it in the process that will serve (after any
-    /// fork). Without privilege for loop devices it serves the file only, and
-    /// [`Mount::warnings`] says so.
-    pub fn new(_volume: Arc<Volume>, _options: &Options) -> Result<Self, Error> {
-        todo!()
-    }
-    /// What is offered, for the message to the user.
-    pub fn served(&self) -> &Served {
-        todo!()
-    }
-    /// What the user should know although it worked.
-    pub fn warnings(&self) -> &[String] {
-        todo!()
-    }
-    /// A handle for a signal thread.
-    pub fn stop(&self) -> Stop {
-        todo!()
-    }
-    /// Serves until it is unmounted ([`umount`], `umount`, `fusermount3 -u`)
-    /// or stopped, then undoes what is left and flushes the volume. An error
-    /// means that data may not be durable.
-    pub fn wait(self) -> Result<(), Error> {
-        todo!()
+fn fail(kind: ErrorKind, message: impl Into<String>, cause: io::Error) -> Error {
+    Error {
+        kind,
+        message: message.into(),
+        source: Some(cause.into()),
     }
 }
 
-/// Asks a [`Mount`] to end. The first request is refused, with a warning in
-/// the log, while files are in use; the second forces it.
-#[derive(Clone)]
-pub struct Stop {
-    _todo: (),
-}
-
-impl Stop {
-    /// Asks. Returns at once; may be called from any thread, any time.
-    pub fn request(&self) {
-        todo!()
+fn refuse(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error {
+        kind,
+        message: message.into(),
+        source: None,
     }
 }
 
-/// How [`umount`] behaves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct UmountOptions {
-    /// Detach a busy file system now; the volume is closed when its last user
-    /// is gone (`umount --lazy`).
-    pub lazy: bool,
+/// A program of the system, also where `PATH` lacks the administrator's folders.
+fn tool(name: &str) -> Command {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let program = std::env::split_paths(&folders)
+        .chain(["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_absolute() && path.is_file())
+        .unwrap_or_else(|| PathBuf::from(name));
+    Command::new(program)
 }
 
-/// Undoes [`Mount::new`] from another process, from any state, and waits for
-/// the daemon's last flush. Cleans up after a killed daemon. Returns warnings
-/// for the user.
-///
-/// Errors: [`crate::ErrorKind::NotMounted`]; [`crate::ErrorKind::Busy`], with
-/// the names of those who use it; [`crate::ErrorKind::Volume`] if the daemon's
-/// last flush failed.
-pub fn umount(_dir: &Path, _options: UmountOptions) -> Result<Vec<String>, Error> {
-    todo!()
+/// The absolute path of a mount point, as `/proc/self/mountinfo` has it; also
+/// of one whose FUSE daemon is dead, which nobody can look into.
+fn resolve(dir: &Path) -> Result<PathBuf, Error> {
+    let failed = |e: io::Error| fail(ErrorKind::Argument, format!("{}", dir.display()), e);
+    let dead = |e: &io::Error| Errno::from_io_error(e) == Some(Errno::NOTCONN);
+    match dir.canonicalize() {
+        Err(e) if dead(&e) => {
+            let name = dir.file_name().ok_or_else(|| {
+                refuse(
+                    ErrorKind::Argument,
+                    format!("{}: give the directory by its name", dir.display()),
+                )
+            })?;
+            let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new("."));
+            Ok(parent.canonicalize().map_err(failed)?.join(name))
+        }
+        other => other.map_err(failed),
+    }
 }

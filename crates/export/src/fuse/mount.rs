@@ -1,0 +1,476 @@
+//! A served volume from its first check to its last flush: FUSE, loop device,
+//! file system.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::thread::CapabilitySet;
+use xtent_volume::Volume;
+
+use super::loopdev::LoopDevice;
+use super::session::{Event, FuseMount};
+use super::state::{Claim, Found, State, StateDir, VERSION};
+use super::{FILE_NAME, fail, mountinfo, refuse, resolve, tool, umount, users};
+use crate::{Error, ErrorKind};
+
+/// How long a forced stop waits for the file's last user.
+const FORCED: Duration = Duration::from_secs(2);
+
+/// What to mount where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The encrypted device or image: names the mount in `/proc/mounts` and
+    /// finds what a killed daemon left behind. Never opened here.
+    pub device: PathBuf,
+    /// Where the user wants the file system; with `file_only` the FUSE
+    /// directory itself.
+    pub dir: PathBuf,
+    /// Serve [`FILE_NAME`] in `dir` and nothing else.
+    pub file_only: bool,
+    /// `mount -t`; found out by `mount` if absent.
+    pub fstype: Option<String>,
+    /// `mount -o`, passed through.
+    pub mount_options: Option<String>,
+}
+
+/// What a [`Mount`] offers, for the message to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The plaintext as one file: the file's path.
+    File(PathBuf),
+    /// A mounted file system.
+    FileSystem {
+        /// Where.
+        dir: PathBuf,
+        /// The loop device under it.
+        loop_device: PathBuf,
+    },
+}
+
+/// A served volume: FUSE file, and where asked for the loop device and the
+/// mounted file system on it. [`Mount::wait`] is the way to end; dropped
+/// instead, it is unmounted, lazily where it is busy.
+pub struct Mount {
+    // Dropped in this order.
+    file_system: Option<FileSystem>,
+    fuse: Option<FuseMount>,
+    claim: Option<Claim>,
+    state: State,
+    served: Served,
+    warnings: Vec<String>,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+}
+
+/// Asks a [`Mount`] to end. The first request is refused, with a warning in
+/// the log, while files are in use; the second forces it.
+#[derive(Clone)]
+pub struct Stop(Sender<Event>);
+
+impl Stop {
+    /// Asks. Returns at once; may be called from any thread, any time. Not
+    /// from a signal handler: catch signals in a thread.
+    pub fn request(&self) {
+        // The mount has ended already if nobody listens.
+        let _ = self.0.send(Event::Stop);
+    }
+}
+
+/// Everything that can be found out before the volume is open: `dir` is a
+/// directory and no mount point, and no other daemon serves it. Cleans up
+/// after a killed daemon on the same `dir` or device; what it did comes back
+/// as warnings for the user.
+///
+/// Errors: [`ErrorKind::Argument`], [`ErrorKind::Busy`],
+/// [`ErrorKind::Permission`].
+pub fn check(options: &Options) -> Result<Vec<String>, Error> {
+    let dir = resolve(&options.dir)?;
+    let device = absolute(&options.device)?;
+    for path in [&dir, &device] {
+        if path.to_str().is_none() {
+            return Err(refuse(
+                ErrorKind::Argument,
+                format!("{}: the name is not UTF-8", path.display()),
+            ));
+        }
+    }
+    let states = StateDir::open()?;
+    let mut warnings = Vec::new();
+    for (state, found) in states.find(|s| s.dir == dir || s.device == device)? {
+        match found {
+            Found::Dead(claim) => {
+                warnings.extend(umount::clean(&state, claim)?);
+                warnings.extend(state.failure);
+            }
+            Found::Alive(_) if state.dir == dir => {
+                return Err(refuse(
+                    ErrorKind::Busy,
+                    format!(
+                        "{} is on {} already; `xtent umount` it first",
+                        state.device.display(),
+                        dir.display()
+                    ),
+                ));
+            }
+            // Whether a device may be served twice is its lock's affair.
+            Found::Alive(_) => {}
+        }
+    }
+    states.remove_empty(&dir);
+
+    let metadata = std::fs::metadata(&dir)
+        .map_err(|e| fail(ErrorKind::Argument, format!("{}", dir.display()), e))?;
+    if !metadata.is_dir() {
+        return Err(refuse(
+            ErrorKind::Argument,
+            format!("{} is not a directory", dir.display()),
+        ));
+    }
+    if let Some(entry) = mountinfo::at(&dir).map_err(mountinfo_failed)? {
+        return Err(refuse(
+            ErrorKind::Busy,
+            format!(
+                "{} is a mount point already, of {} ({})",
+                dir.display(),
+                entry.source.display(),
+                entry.fstype
+            ),
+        ));
+    }
+    Ok(warnings)
+}
+
+impl Mount {
+    /// Serves `volume`, in threads of its own; on return it is usable. Calls
+    /// [`check`] first. Call it in the process that will serve (after any
+    /// fork). Without the privilege to mount (`CAP_SYS_ADMIN`) it serves the
+    /// file only, and [`Mount::warnings`] says so.
+    pub fn new(volume: Arc<Volume>, options: &Options) -> Result<Self, Error> {
+        let mut warnings = check(options)?;
+        let file_only = options.file_only || !may_mount();
+        let state = State {
+            version: VERSION,
+            dir: resolve(&options.dir)?,
+            device: absolute(&options.device)?,
+            pid: std::process::id(),
+            file_only,
+            ready: false,
+            failure: None,
+        };
+        let (sender, events) = channel();
+        let claim = StateDir::open()?.claim(&state)?;
+        let fuse_dir = if file_only {
+            Ok(state.dir.clone())
+        } else {
+            claim.make_fuse_dir()
+        };
+        let file = state.dir.join(FILE_NAME);
+        if file_only && !options.file_only {
+            warnings.push(format!(
+                "mounting takes root: only the plaintext is served, as {0}. \
+                 Run xtent as root to mount the file system, or use {0} with a program \
+                 that needs no mount, such as fuse2fs or guestmount",
+                file.display()
+            ));
+        }
+        let mut mount = Self {
+            file_system: None,
+            fuse: None,
+            claim: Some(claim),
+            state,
+            served: Served::File(file),
+            warnings,
+            events,
+            sender,
+        };
+        // From here on, dropping `mount` undoes what was done.
+        let read_only = volume.is_read_only();
+        let sector_size = volume.sector_size().bytes();
+        let fuse = FuseMount::new(volume, &fuse_dir?, &mount.state.device, &mount.sender)?;
+        let fuse = mount.fuse.insert(fuse);
+        if !file_only {
+            let file_system = FileSystem::mount(
+                fuse,
+                &mount.state.dir,
+                u32::try_from(sector_size).unwrap_or(4096),
+                read_only,
+                options,
+            )?;
+            mount.served = Served::FileSystem {
+                dir: mount.state.dir.clone(),
+                loop_device: PathBuf::from(format!("/dev/loop{}", file_system.number)),
+            };
+            mount.file_system = Some(file_system);
+        }
+        mount.state.ready = true;
+        if let Some(claim) = &mount.claim {
+            claim.save(&mount.state)?;
+        }
+        Ok(mount)
+    }
+
+    /// What is offered, for the message to the user.
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// What the user should know although it worked.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A handle for a signal thread.
+    pub fn stop(&self) -> Stop {
+        Stop(self.sender.clone())
+    }
+
+    /// Serves until it is unmounted ([`umount`](super::umount), umount(8),
+    /// fusermount3(1)) or stopped, then undoes what is left and flushes the
+    /// volume. An error means that data may not be durable.
+    pub fn wait(mut self) -> Result<(), Error> {
+        let result = match self.fuse.take() {
+            Some(fuse) => self.serve(fuse),
+            None => Ok(()),
+        };
+        // Nothing of it is mounted any more, except by force.
+        self.file_system = None;
+        if let Some(claim) = self.claim.take() {
+            match &result {
+                Ok(()) => claim.remove(),
+                // For `umount`, which waits for this process.
+                Err(e) => {
+                    self.state.failure = Some(e.to_string());
+                    claim.save(&self.state)?;
+                }
+            }
+        }
+        result
+    }
+
+    fn serve(&self, fuse: FuseMount) -> Result<(), Error> {
+        let mut stops = 0;
+        let mut give_up: Option<Instant> = None;
+        loop {
+            let event = match give_up {
+                None => self.events.recv().ok(),
+                Some(at) => self
+                    .events
+                    .recv_timeout(at.saturating_duration_since(Instant::now()))
+                    .ok(),
+            };
+            match event {
+                Some(Event::Ended) => return fuse.finish(),
+                // The loop device has let go of the file: the file system was
+                // unmounted, by whomever.
+                Some(Event::Closed) if self.file_system.is_some() && fuse.openers() == 0 => {
+                    if let Err(e) = fuse.unmount_soon() {
+                        tracing::error!(error = %e, "cannot unmount FUSE");
+                    }
+                }
+                Some(Event::Closed) => {}
+                Some(Event::Stop) => {
+                    stops += 1;
+                    let forced = stops > 1;
+                    match self.take_down(&fuse, forced) {
+                        Ok(()) if forced => give_up = Some(Instant::now() + FORCED),
+                        Ok(()) => {}
+                        Err(e) => tracing::warn!("not stopped: {e}; a second signal forces it"),
+                    }
+                }
+                // Forced, and still in use.
+                None => {
+                    tracing::warn!(
+                        "stopped while {} was in use: what its users had not synced is lost",
+                        self.state.dir.display()
+                    );
+                    if self.file_system.is_some() {
+                        let _ = fuse.unmount(true);
+                    }
+                    return fuse.abandon();
+                }
+            }
+        }
+    }
+
+    /// Starts the end: what follows comes as events.
+    fn take_down(&self, fuse: &FuseMount, forced: bool) -> Result<(), Error> {
+        match &self.file_system {
+            Some(file_system) => file_system.unmount(forced),
+            None => fuse.unmount(forced).map_err(|e| busy(e, &self.state.dir)),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // After `wait` all three are gone.
+        if let Some(file_system) = self.file_system.take()
+            && let Err(e) = file_system
+                .unmount(false)
+                .or_else(|_| file_system.unmount(true))
+        {
+            tracing::error!("{e}");
+        }
+        drop(self.fuse.take());
+        if let Some(claim) = self.claim.take() {
+            claim.remove();
+        }
+    }
+}
+
+/// A file system mounted from the FUSE file.
+pub(super) struct FileSystem {
+    pub(super) dir: PathBuf,
+    /// Of the loop device.
+    pub(super) number: u32,
+}
+
+impl FileSystem {
+    fn mount(
+        fuse: &FuseMount,
+        dir: &Path,
+        sector_size: u32,
+        read_only: bool,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let path = fuse.file();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!read_only)
+            .open(&path)
+            .map_err(|e| fail(ErrorKind::Io, format!("cannot open {}", path.display()), e))?;
+        let device = LoopDevice::attach(&file, sector_size, read_only)?;
+        let file_system = Self {
+            dir: dir.to_owned(),
+            number: device.number(),
+        };
+        // `mount` knows every file system, its helpers and its options.
+        let mut command = tool("mount");
+        let mut mount_options: Vec<&str> = Vec::new();
+        if read_only {
+            mount_options.push("ro");
+        }
+        mount_options.extend(options.mount_options.as_deref().filter(|o| !o.is_empty()));
+        if !mount_options.is_empty() {
+            command.arg("-o").arg(mount_options.join(","));
+        }
+        if let Some(fstype) = &options.fstype {
+            command.arg("-t").arg(fstype);
+        }
+        let output = command
+            .arg("--")
+            .arg(device.path())
+            .arg(dir)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| fail(ErrorKind::Unsupported, "cannot run mount(8)", e))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(refuse(
+                ErrorKind::Io,
+                format!(
+                    "mount could not mount the volume on {}: {}. If there is no file system on \
+                     it yet: `xtent mount --file-only`, then mkfs on the file {FILE_NAME} there",
+                    dir.display(),
+                    stderr.trim().trim_end_matches('.')
+                ),
+            ));
+        }
+        if !stderr.trim().is_empty() {
+            tracing::warn!("mount: {}", stderr.trim());
+        }
+        // `device` is closed on return: the mounted file system alone holds it.
+        if file_system.is_mounted().map_err(mountinfo_failed)? {
+            Ok(file_system)
+        } else {
+            Err(refuse(
+                ErrorKind::Argument,
+                format!(
+                    "mount reported success, but {} is not mounted on {}; check the mount options",
+                    device.path().display(),
+                    dir.display()
+                ),
+            ))
+        }
+    }
+
+    /// Whether it is what a lookup of its directory ends in.
+    pub(super) fn is_mounted(&self) -> io::Result<bool> {
+        Ok(mountinfo::at(&self.dir)?.is_some_and(|e| e.is_on_loop(self.number)))
+    }
+
+    /// Unmounts it if it is (still) mounted. [`ErrorKind::Busy`], with the
+    /// names of those who use it, unless `lazy`.
+    pub(super) fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        if !self.is_mounted().map_err(mountinfo_failed)? {
+            return Ok(());
+        }
+        if lazy {
+            // What is in memory now gets to the disk; later there may be none.
+            let _ = std::fs::File::open(&self.dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
+        }
+        let mut command = tool("umount");
+        if lazy {
+            command.arg("--lazy");
+        }
+        let output = command
+            .arg("--")
+            .arg(&self.dir)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| fail(ErrorKind::Unsupported, "cannot run umount(8)", e))?;
+        // Somebody else may have been faster.
+        if output.status.success() || !self.is_mounted().map_err(mountinfo_failed)? {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(if text.contains("busy") {
+            busy(io::ErrorKind::ResourceBusy.into(), &self.dir)
+        } else {
+            refuse(
+                ErrorKind::Io,
+                format!("cannot unmount {}: {}", self.dir.display(), text.trim()),
+            )
+        })
+    }
+}
+
+/// The error for a `dir` that could not be unmounted.
+pub(super) fn busy(error: io::Error, dir: &Path) -> Error {
+    if error.kind() != io::ErrorKind::ResourceBusy {
+        return fail(
+            ErrorKind::Io,
+            format!("cannot unmount {}", dir.display()),
+            error,
+        );
+    }
+    let users = match users::of(dir) {
+        users if users.is_empty() => "somebody".into(),
+        users => users,
+    };
+    refuse(
+        ErrorKind::Busy,
+        format!("{} is in use by {users}", dir.display()),
+    )
+}
+
+pub(super) fn mountinfo_failed(e: io::Error) -> Error {
+    fail(ErrorKind::Io, "cannot read /proc/self/mountinfo", e)
+}
+
+fn may_mount() -> bool {
+    rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+fn absolute(device: &Path) -> Result<PathBuf, Error> {
+    device
+        .canonicalize()
+        .map_err(|e| fail(ErrorKind::Argument, format!("{}", device.display()), e))
+}

@@ -1,0 +1,188 @@
+//! A FUSE session: the mounted directory and the threads that serve it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fuser::{Config, Session, SessionACL};
+use xtent_volume::Volume;
+
+use super::file::VolumeFile;
+use super::{FILE_NAME, connection, fail, mountinfo};
+use crate::{Error, ErrorKind};
+
+/// Requests served at a time. Each waits for the disk in a thread of its own,
+/// so this is the queue depth that the store sees.
+const THREADS: usize = 16;
+
+/// What a mount's waiting thread is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// [`super::Stop::request`].
+    Stop,
+    /// The last opener closed the file.
+    Closed,
+    /// FUSE is unmounted and every request answered.
+    Ended,
+}
+
+/// Serves a volume as `dir/volume`. Unmounted on drop.
+pub(super) struct FuseMount {
+    dir: PathBuf,
+    /// Tells our mount from one that took its place.
+    mount_id: u64,
+    volume: Arc<Volume>,
+    opens: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl FuseMount {
+    /// Mounts on `dir` and starts to serve. `source` shows in `/proc/mounts`.
+    pub(super) fn new(
+        volume: Arc<Volume>,
+        dir: &Path,
+        source: &Path,
+        events: &Sender<Event>,
+    ) -> Result<Self, Error> {
+        let failed = |e| {
+            fail(
+                ErrorKind::Io,
+                format!("cannot start FUSE on {}", dir.display()),
+                e,
+            )
+        };
+        let opens = Arc::new(AtomicUsize::new(0));
+        let closed = events.clone();
+        let file = VolumeFile::new(volume.clone(), opens.clone(), move || {
+            let _ = closed.send(Event::Closed);
+        });
+        let descriptor = connection::mount(dir, source, volume.is_read_only())?;
+        // From here on an error must unmount.
+        let mut mount = Self {
+            dir: dir.to_owned(),
+            mount_id: 0,
+            volume,
+            opens,
+            thread: None,
+        };
+        mount.mount_id = mountinfo::at(dir)
+            .map_err(failed)?
+            .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?
+            .id;
+        let mut config = Config::default();
+        config.n_threads = Some(THREADS);
+        // The kernel itself lets nobody in but this user: `fuser` need not
+        // look, and must not, since loop devices ask in the kernel's name.
+        let session =
+            Session::from_fd(file, descriptor, SessionACL::All, config).map_err(failed)?;
+        let ended = events.clone();
+        let thread = std::thread::Builder::new()
+            .name("fuse".into())
+            .spawn(move || {
+                // Memory allocations of these threads must not wait for dirty
+                // pages that only they can write. The threads of the session
+                // inherit it. Takes CAP_SYS_RESOURCE, as do loop devices.
+                let _ = rustix::process::configure_io_flusher_behavior(true);
+                let result = session.run();
+                let _ = ended.send(Event::Ended);
+                result
+            })
+            .map_err(failed)?;
+        mount.thread = Some(thread);
+        Ok(mount)
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> PathBuf {
+        self.dir.join(FILE_NAME)
+    }
+
+    /// How many have the file open.
+    pub(super) fn openers(&self) -> usize {
+        self.opens.load(Ordering::SeqCst)
+    }
+
+    /// Unmounts; the session ends when the last user is gone. Without `lazy`
+    /// [`io::ErrorKind::ResourceBusy`] if the file is in use. Nothing to do
+    /// if somebody else has unmounted it.
+    pub(super) fn unmount(&self, lazy: bool) -> io::Result<()> {
+        match mountinfo::at(&self.dir)? {
+            Some(entry) if entry.id == self.mount_id => connection::unmount(&self.dir, lazy),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`FuseMount::unmount`], patient with those that are just about to
+    /// close the file (the kernel's own work after an unmount).
+    pub(super) fn unmount_soon(&self) -> io::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            match self.unmount(false) {
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits for the session's end, then flushes the volume.
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        let result = self.thread.take().map(JoinHandle::join);
+        self.flush()?;
+        match result {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(e))) => Err(fail(
+                ErrorKind::Io,
+                format!("FUSE on {} ended with an error", self.dir.display()),
+                e,
+            )),
+            Some(Err(_)) => Err(Error {
+                kind: ErrorKind::Io,
+                message: format!("serving FUSE on {} panicked", self.dir.display()),
+                source: None,
+            }),
+        }
+    }
+
+    /// Flushes the volume and lets go of a session that does not end, because
+    /// its file is still in use: it lives on until the process ends.
+    pub(super) fn abandon(mut self) -> Result<(), Error> {
+        self.thread = None;
+        self.flush()
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.volume.flush().map_err(|e| Error {
+            kind: ErrorKind::Volume(e.kind),
+            message: format!(
+                "the last flush of {} failed, written data may be lost: {}",
+                self.dir.display(),
+                e.message
+            ),
+            source: Some(Box::new(e)),
+        })
+    }
+}
+
+impl Drop for FuseMount {
+    fn drop(&mut self) {
+        let unmounted = match self.unmount_soon() {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => self.unmount(true),
+            other => other,
+        };
+        if let Err(e) = unmounted {
+            tracing::error!(dir = %self.dir.display(), error = %e, "cannot unmount FUSE");
+        }
+        // Joining could wait for ever for somebody who has the file open.
+        if self.thread.take().is_some()
+            && let Err(e) = self.flush()
+        {
+            tracing::error!("{}", e.message);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Undoing a mount from another process, whether its daemon lives or not.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
+
+use super::mount::{FileSystem, busy, mountinfo_failed};
+use super::state::{self, Claim, Found, State, StateDir};
+use super::{FILE_NAME, connection, fail, loopdev, mountinfo, refuse, resolve, users};
+use crate::{Error, ErrorKind};
+
+/// How long the loop device may stay attached after the last visible unmount.
+const DETACH: Duration = Duration::from_secs(10);
+
+/// How [`umount`] behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UmountOptions {
+    /// Detach a busy file system now; the volume is closed when its last user
+    /// is gone (`umount --lazy`).
+    pub lazy: bool,
+}
+
+/// Undoes [`Mount::new`](super::Mount::new) from another process, from any
+/// state, and waits for the daemon's last flush. Cleans up after a killed
+/// daemon. Returns warnings for the user.
+///
+/// Errors: [`ErrorKind::NotMounted`]; [`ErrorKind::Busy`], with the names of
+/// those who use it; [`ErrorKind::Io`] if the daemon's last flush failed.
+pub fn umount(dir: &Path, options: UmountOptions) -> Result<Vec<String>, Error> {
+    let dir = resolve(dir)?;
+    match StateDir::open()?.find(|s| s.dir == dir)?.pop() {
+        None => without_state(&dir, options),
+        Some((state, Found::Alive(path))) => with_daemon(&state, &path, options),
+        Some((state, Found::Dead(claim))) => end(&state, claim),
+    }
+}
+
+/// Cleans up after a daemon that is gone, and reports its last words.
+fn end(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
+    let warnings = clean(state, claim)?;
+    match &state.failure {
+        Some(failure) => Err(refuse(ErrorKind::Io, failure.clone())),
+        None => Ok(warnings),
+    }
+}
+
+/// The file system mounted on `dir` from the private FUSE directory `fuse`.
+fn file_system(dir: &Path, fuse: &Path) -> Result<Option<FileSystem>, Error> {
+    for number in attached(fuse)? {
+        let file_system = FileSystem {
+            dir: dir.to_owned(),
+            number,
+        };
+        if file_system.is_mounted().map_err(mountinfo_failed)? {
+            return Ok(Some(file_system));
+        }
+    }
+    Ok(None)
+}
+
+fn attached(fuse: &Path) -> Result<Vec<u32>, Error> {
+    loopdev::attached_to(&fuse.join(FILE_NAME)).map_err(|e| {
+        fail(
+            ErrorKind::Io,
+            "cannot look for loop devices in /sys/block",
+            e,
+        )
+    })
+}
+
+fn with_daemon(state: &State, path: &Path, options: UmountOptions) -> Result<Vec<String>, Error> {
+    if !state.ready {
+        return Err(refuse(
+            ErrorKind::Busy,
+            format!(
+                "{} is being mounted just now; try again when that is done",
+                state.dir.display()
+            ),
+        ));
+    }
+    let fuse = state::fuse_dir(path);
+    let mut warnings = Vec::new();
+    let lazily = |e: Error, warnings: &mut Vec<String>| {
+        if e.kind != ErrorKind::Busy || !options.lazy {
+            return Err(e);
+        }
+        warnings.push(format!("{e}: the volume is closed when they are done"));
+        Ok(())
+    };
+    if state.file_only {
+        if connection::is_mounted(&state.dir, &state.device).map_err(mountinfo_failed)?
+            && let Err(e) = connection::unmount(&state.dir, false)
+        {
+            lazily(busy(e, &state.dir), &mut warnings)?;
+            connection::unmount(&state.dir, true).map_err(|e| busy(e, &state.dir))?;
+        }
+    } else if let Some(file_system) = file_system(&state.dir, &fuse)?
+        && let Err(e) = file_system.unmount(false)
+    {
+        lazily(e, &mut warnings)?;
+        file_system.unmount(true)?;
+    }
+    // In lazy mode those who are busy may take any time.
+    if warnings.is_empty() {
+        wait_for_daemon(state, path)?;
+    }
+    Ok(warnings)
+}
+
+/// Waits until the daemon has flushed and is gone. Its lock says so; its
+/// process number only saves asking too often.
+fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
+    let failed = |e| {
+        fail(
+            ErrorKind::Io,
+            format!("cannot look at the state in {}", path.display()),
+            e,
+        )
+    };
+    let started = Instant::now();
+    let process = Pid::from_raw(i32::try_from(state.pid).unwrap_or(0))
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+    loop {
+        match state::status(path.to_owned()).map_err(failed)? {
+            None => return Ok(()),
+            Some(Found::Dead(claim)) => {
+                return match state::read(path) {
+                    Some(state) => end(&state, claim).map(drop),
+                    None => {
+                        claim.remove();
+                        Ok(())
+                    }
+                };
+            }
+            Some(Found::Alive(_)) => {}
+        }
+        if started.elapsed() > DETACH
+            && !state.file_only
+            && let Some(number) = attached(&state::fuse_dir(path))?.first()
+        {
+            let users = users::of(Path::new(&format!("/dev/loop{number}")));
+            return Err(refuse(
+                ErrorKind::Busy,
+                format!(
+                    "{} is unmounted here, but /dev/loop{number} under it is still in use{}{}; \
+                     the volume stays open until that ends",
+                    state.dir.display(),
+                    if users.is_empty() {
+                        ", perhaps mounted elsewhere"
+                    } else {
+                        " by "
+                    },
+                    users
+                ),
+            ));
+        }
+        pause(process.as_ref());
+    }
+}
+
+/// Until the process ends, and no longer than it takes to notice that it is
+/// not the one.
+fn pause(process: Option<&OwnedFd>) {
+    let timeout = |nanoseconds| Timespec {
+        tv_sec: 0,
+        tv_nsec: nanoseconds,
+    };
+    match process {
+        Some(process) => {
+            let mut fds = [PollFd::new(process, PollFlags::IN)];
+            let ended = rustix::event::poll(&mut fds, Some(&timeout(100_000_000)));
+            if ended != Ok(0) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        None => std::thread::sleep(Duration::from_millis(50)),
+    }
+}
+
+/// Undoes what a daemon that is gone left behind. By what is really mounted
+/// and attached, not by what it last wrote down.
+pub(super) fn clean(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
+    let fuse = claim.fuse_dir();
+    let mut warnings = Vec::new();
+    let mut killed = false;
+    for number in attached(&fuse)? {
+        killed = true;
+        // Also where it was mounted a second time: nothing can be read there.
+        while let Some(entry) = mountinfo::all()
+            .map_err(mountinfo_failed)?
+            .into_iter()
+            .rfind(|e| e.is_on_loop(number))
+        {
+            let file_system = FileSystem {
+                dir: entry.point,
+                number,
+            };
+            if !file_system.is_mounted().map_err(mountinfo_failed)? {
+                return Err(refuse(
+                    ErrorKind::Busy,
+                    format!(
+                        "something is mounted over the file system on {}; unmount that first",
+                        file_system.dir.display()
+                    ),
+                ));
+            }
+            if let Err(e) = file_system.unmount(false) {
+                if e.kind != ErrorKind::Busy {
+                    return Err(e);
+                }
+                warnings.push(format!(
+                    "{e}, but its daemon is gone: detached it; end them, they cannot read or write"
+                ));
+                file_system.unmount(true)?;
+            }
+        }
+        loopdev::detach(number, &fuse.join(FILE_NAME))
+            .map_err(|e| fail(ErrorKind::Io, format!("cannot detach /dev/loop{number}"), e))?;
+    }
+    let fuse: PathBuf = if state.file_only {
+        state.dir.clone()
+    } else {
+        fuse
+    };
+    while connection::is_mounted(&fuse, &state.device).map_err(mountinfo_failed)? {
+        killed = true;
+        connection::unmount(&fuse, true).map_err(|e| busy(e, &fuse))?;
+    }
+    claim.remove();
+    if killed {
+        warnings.insert(
+            0,
+            format!(
+                "the daemon that served {} on {} had died: data not yet synced then is lost; \
+                 check the file system",
+                state.device.display(),
+                state.dir.display()
+            ),
+        );
+    }
+    Ok(warnings)
+}
+
+/// There is no state: removed by hand, or somebody else's.
+fn without_state(dir: &Path, options: UmountOptions) -> Result<Vec<String>, Error> {
+    let entry = mountinfo::at(dir).map_err(mountinfo_failed)?;
+    if entry.is_some_and(|e| e.fstype == connection::FSTYPE) {
+        // The daemon, if any, ends by itself.
+        connection::unmount(dir, options.lazy).map_err(|e| busy(e, dir))?;
+        return Ok(vec![format!(
+            "no state of the mount on {} was found; unmounted it without waiting for its daemon",
+            dir.display()
+        )]);
+    }
+    let hint = if rustix::process::geteuid().is_root() {
+        ""
+    } else {
+        " by this user; if it was root, run this as root"
+    };
+    Err(refuse(
+        ErrorKind::NotMounted,
+        format!("{}: nothing that xtent mounted{hint}", dir.display()),
+    ))
+}
