@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 
 use xtent_secret::SecretBytes;
 
-use super::header::{HEADER, Header, SECTOR, SLOTS, Slot, sector_of_flag, sectors_of_slot};
+use super::header::{HEADER, Header, SECTOR_LENGTH, SLOTS, Slot, sector_of_flag, sectors_of_slot};
 use super::keyslot::{self, NewKeyslot, slot_number};
 use super::{read, read_locked, snapshot};
 use crate::{ChangeOptions, Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
@@ -286,10 +286,11 @@ pub(super) fn write_sectors(
     header: &Header,
     sectors: RangeInclusive<usize>,
 ) -> Result<(), Error> {
-    const LENGTH: usize = SECTOR as usize;
     for sector in sectors {
-        let bytes = &header.sectors()[sector * LENGTH..][..LENGTH];
-        device.store.write_at(bytes, (sector * LENGTH) as u64)?;
+        let bytes = &header.sectors()[sector * SECTOR_LENGTH..][..SECTOR_LENGTH];
+        device
+            .store
+            .write_at(bytes, (sector * SECTOR_LENGTH) as u64)?;
     }
     Ok(())
 }

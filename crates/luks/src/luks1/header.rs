@@ -14,6 +14,8 @@ use crate::{Error, ErrorKind};
 
 /// Bytes per sector, the unit of every offset in the header.
 pub(super) const SECTOR: u64 = 512;
+/// The same, as a length in memory.
+pub(super) const SECTOR_LENGTH: usize = 512;
 /// Bytes that the header's two sectors have; what follows its 592 bytes is
 /// padding.
 pub(super) const HEADER: usize = 1024;
@@ -274,12 +276,12 @@ pub(super) fn area_length(key_bytes: u32) -> u64 {
 /// The sectors (0, 1 or both) that a keyslot's entry lies in.
 pub(super) fn sectors_of_slot(number: usize) -> std::ops::RangeInclusive<usize> {
     let entry = KEYSLOTS + number * KEYSLOT;
-    entry / SECTOR as usize..=(entry + KEYSLOT - 1) / SECTOR as usize
+    entry / SECTOR_LENGTH..=(entry + KEYSLOT - 1) / SECTOR_LENGTH
 }
 
 /// The sector that a keyslot's flag lies in.
 pub(super) fn sector_of_flag(number: usize) -> usize {
-    (KEYSLOTS + number * KEYSLOT + SLOT_FLAG) / SECTOR as usize
+    (KEYSLOTS + number * KEYSLOT + SLOT_FLAG) / SECTOR_LENGTH
 }
 
 impl Slot {

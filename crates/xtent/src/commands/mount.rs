@@ -1,6 +1,6 @@
 //! `xtent mount`: the volume as a mounted file system, or as one file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
@@ -115,8 +115,10 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     Ok(mount.wait()?)
 }
 
-fn absolute(path: &std::path::Path) -> Result<PathBuf> {
-    path.canonicalize()
+/// Not resolved further: a dead mount point, which a killed daemon has left
+/// behind, cannot be looked into.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path)
         .map_err(|e| Failure::system(format!("cannot find {}", path.display()), e))
 }
 

@@ -1,0 +1,645 @@
+//! LUKS1 in memory: every operation, every refusal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xtent_secret::SecretBytes;
+use xtent_store::Store;
+use xtent_store::testing::{Fault, FaultStore, MemStore, Operation};
+
+use super::*;
+use crate::kdf::KdfKind;
+use crate::{ChangeOptions, FormatOptions, KdfChoice, Version, lock};
+
+mod corruption;
+mod power;
+
+const NO_LIMIT: KdfLimits = KdfLimits { longest: None };
+
+fn device_on(store: Arc<dyn Store>) -> Device {
+    Device {
+        store,
+        lock: lock::Target::None,
+    }
+}
+
+fn pass(text: &str) -> SecretBytes {
+    SecretBytes::copy_of(text.as_bytes()).unwrap()
+}
+
+/// The cheapest keyslots there are.
+fn cheap() -> KdfChoice {
+    KdfChoice {
+        kind: None,
+        hash: None,
+        target: Duration::from_secs(2),
+        force_iterations: Some(1000),
+        memory: None,
+        parallel: None,
+    }
+}
+
+/// A small volume: 128-bit keys have the smallest keyslot areas.
+fn options() -> FormatOptions {
+    FormatOptions {
+        version: Version::Luks1,
+        encryption: "aes-cbc-essiv:sha256".into(),
+        key_length: 16,
+        sector_size: 512,
+        kdf: cheap(),
+        hash: "sha1".into(),
+        uuid: None,
+        label: None,
+        subsystem: None,
+        data_offset: None,
+        detached: true,
+    }
+}
+
+/// Bytes that a detached header with [`options`] takes.
+const DETACHED: usize = 4096 + 8 * 65536;
+
+/// A store with a new header whose keyslot 0 opens with "zero".
+fn formatted() -> (Arc<MemStore>, Device) {
+    let store = Arc::new(MemStore::new(DETACHED));
+    let device = device_on(store.clone());
+    format(&device, &options(), &pass("zero")).unwrap();
+    (store, device)
+}
+
+fn opens(device: &Device, text: &str) -> Option<(u32, Vec<u8>)> {
+    match unlock(device, &pass(text), None, &NO_LIMIT) {
+        Ok(unlocked) => Some((unlocked.keyslot, unlocked.key.to_vec())),
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::WrongPassphrase, "{error}");
+            None
+        }
+    }
+}
+
+fn zero(device: &Device) -> Unlocked {
+    unlock(device, &pass("zero"), None, &NO_LIMIT).unwrap()
+}
+
+/// Fills all eight keyslots: "zero", "1", …, "7".
+fn fill(device: &Device) {
+    let unlocked = zero(device);
+    for number in 1..8 {
+        let new = pass(&number.to_string());
+        assert_eq!(
+            add_key(device, &unlocked, &new, None, &cheap()).unwrap(),
+            number
+        );
+    }
+}
+
+#[test]
+fn a_new_header_opens_with_its_passphrase_only() {
+    for (encryption, key_length) in [
+        ("aes-xts-plain64", 32),
+        ("aes-xts-plain64", 64),
+        ("aes-xts-plain", 64),
+        ("aes-cbc-essiv:sha256", 32),
+        ("aes-cbc-plain64", 16),
+        ("aes-cbc-plain", 24),
+    ] {
+        for hash in ["sha1", "sha256", "sha512", "ripemd160", "whirlpool"] {
+            let store = Arc::new(MemStore::new((2 << 20) + 512));
+            let device = device_on(store);
+            let options = FormatOptions {
+                encryption: encryption.into(),
+                key_length,
+                hash: hash.into(),
+                detached: false,
+                ..options()
+            };
+            format(&device, &options, &pass("zero")).unwrap();
+            let (keyslot, key) = opens(&device, "zero").unwrap();
+            assert_eq!((keyslot, key.len()), (0, key_length));
+            assert_ne!(key, vec![0; key_length]);
+            assert_eq!(opens(&device, "zer0"), None);
+            assert_eq!(opens(&device, ""), None);
+
+            let header = read(&device).unwrap();
+            assert_eq!(header.keyslots(), [0]);
+            assert_eq!(header.key_length(), key_length);
+            assert_eq!(header.encryption(), encryption);
+            let segment = header.segment(device.store.size()).unwrap();
+            assert_eq!(segment.encryption, encryption);
+            assert_eq!(segment.sector_size, 512);
+            assert_eq!(
+                segment.offset + segment.length,
+                device.store.size() / 512 * 512
+            );
+            assert_eq!(segment.iv_tweak, 0);
+        }
+    }
+}
+
+#[test]
+fn the_layout_is_that_of_cryptsetup() {
+    let place = |key_length, encryption: &str| {
+        let device = device_on(Arc::new(MemStore::new(3 << 20)));
+        let options = FormatOptions {
+            encryption: encryption.into(),
+            key_length,
+            detached: false,
+            ..options()
+        };
+        format(&device, &options, &pass("x")).unwrap();
+        let header = read(&device).unwrap();
+        (
+            header.payload_offset,
+            std::array::from_fn(|number| header.slot(number).offset),
+        )
+    };
+    assert_eq!(
+        place(64, "aes-xts-plain64"),
+        (4096, [8, 512, 1016, 1520, 2024, 2528, 3032, 3536])
+    );
+    assert_eq!(
+        place(32, "aes-xts-plain64"),
+        (4096, [8, 264, 520, 776, 1032, 1288, 1544, 1800])
+    );
+    assert_eq!(
+        place(16, "aes-cbc-plain64"),
+        (2048, [8, 136, 264, 392, 520, 648, 776, 904])
+    );
+}
+
+#[test]
+fn keys_are_added_to_the_first_free_keyslot_or_the_one_named() {
+    let (_, device) = formatted();
+    let unlocked = zero(&device);
+    assert_eq!(
+        add_key(&device, &unlocked, &pass("five"), Some(5), &cheap()).unwrap(),
+        5
+    );
+    assert_eq!(
+        add_key(&device, &unlocked, &pass("one"), None, &cheap()).unwrap(),
+        1
+    );
+    assert_eq!(
+        add_key(&device, &unlocked, &pass("six"), Some(6), &cheap()).unwrap(),
+        6
+    );
+    let key = unlocked.key.to_vec();
+    for (text, keyslot) in [("zero", 0), ("one", 1), ("five", 5), ("six", 6)] {
+        assert_eq!(opens(&device, text), Some((keyslot, key.clone())));
+    }
+    let only_five = unlock(&device, &pass("five"), Some(5), &NO_LIMIT).unwrap();
+    assert_eq!(only_five.keyslot, 5);
+    for (keyslot, kind) in [
+        (1, ErrorKind::WrongPassphrase),
+        (2, ErrorKind::Keyslot),
+        (8, ErrorKind::Keyslot),
+        (u32::MAX, ErrorKind::Keyslot),
+    ] {
+        let error = unlock(&device, &pass("five"), Some(keyslot), &NO_LIMIT)
+            .err()
+            .unwrap();
+        assert_eq!(error.kind, kind, "{error}");
+    }
+    for keyslot in [0, 8] {
+        let error = add_key(&device, &unlocked, &pass("x"), Some(keyslot), &cheap()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Keyslot);
+    }
+}
+
+#[test]
+fn eight_keys_and_no_more() {
+    let (_, device) = formatted();
+    fill(&device);
+    assert_eq!(read(&device).unwrap().keyslots(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let error = add_key(&device, &zero(&device), &pass("8"), None, &cheap()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Full);
+    assert_eq!(opens(&device, "7").unwrap().0, 7);
+}
+
+fn change(device: &Device, old: &str, new: &str, unsafe_in_place: bool) -> Result<u32, Error> {
+    let options = ChangeOptions {
+        allow_unsafe_in_place: unsafe_in_place,
+    };
+    change_key(
+        device,
+        &pass(old),
+        None,
+        &pass(new),
+        &cheap(),
+        options,
+        &NO_LIMIT,
+    )
+}
+
+#[test]
+fn a_changed_key_moves_to_a_free_keyslot_and_the_old_one_is_wiped() {
+    let (store, device) = formatted();
+    let header = read(&device).unwrap();
+    let area = header.area(0);
+    let before = store.contents()[area.start as usize..area.end as usize].to_vec();
+    assert_eq!(change(&device, "zero", "new", false).unwrap(), 1);
+    assert_eq!(opens(&device, "zero"), None);
+    assert_eq!(opens(&device, "new").unwrap().0, 1);
+    let after = store.contents()[area.start as usize..area.end as usize].to_vec();
+    for (before, after) in before.chunks(512).zip(after.chunks(512)) {
+        assert_ne!(before, after);
+    }
+    let header = read(&device).unwrap();
+    assert_eq!(header.slot(0).salt, [0; 32]);
+    assert_eq!(header.slot(0).iterations, 0);
+    let error = change(&device, "zero", "other", false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::WrongPassphrase);
+}
+
+#[test]
+fn with_every_keyslot_in_use_a_change_needs_a_switch() {
+    let (store, device) = formatted();
+    fill(&device);
+    let before = store.contents();
+    let error = change(&device, "6", "new", false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Full);
+    assert!(error.message.contains("--unsafe-in-place"));
+    assert!(store.contents() == before);
+    let key = opens(&device, "6").unwrap().1;
+    assert_eq!(change(&device, "6", "new", true).unwrap(), 6);
+    assert_eq!(opens(&device, "6"), None);
+    assert_eq!(opens(&device, "new"), Some((6, key)));
+    assert_eq!(read(&device).unwrap().keyslots().len(), 8);
+}
+
+#[test]
+fn the_last_keyslot_is_killed_only_on_purpose() {
+    let (_, device) = formatted();
+    add_key(&device, &zero(&device), &pass("six"), Some(6), &cheap()).unwrap();
+    kill_slot(&device, 0, false).unwrap();
+    assert_eq!(opens(&device, "zero"), None);
+    for (keyslot, kind) in [
+        (6, ErrorKind::LastKeyslot),
+        (0, ErrorKind::Keyslot),
+        (8, ErrorKind::Keyslot),
+    ] {
+        assert_eq!(kill_slot(&device, keyslot, false).unwrap_err().kind, kind);
+    }
+    assert_eq!(opens(&device, "six").unwrap().0, 6);
+    kill_slot(&device, 6, true).unwrap();
+    assert_eq!(opens(&device, "six"), None);
+    let error = unlock(&device, &pass("six"), None, &NO_LIMIT)
+        .err()
+        .unwrap();
+    assert!(error.message.contains("erased"), "{error}");
+}
+
+#[test]
+fn erase_leaves_a_header_without_keys() {
+    let (store, device) = formatted();
+    fill(&device);
+    let before = store.contents();
+    erase(&device).unwrap();
+    let header = read(&device).unwrap();
+    assert!(header.keyslots().is_empty());
+    assert_eq!(opens(&device, "zero"), None);
+    let after = store.contents();
+    for number in 0..8 {
+        let area = header.area(number);
+        for at in (area.start as usize..area.end as usize).step_by(512) {
+            assert_ne!(before[at..at + 512], after[at..at + 512]);
+        }
+    }
+}
+
+#[test]
+fn a_restored_backup_brings_its_keys_back() {
+    let (store, device) = formatted();
+    fill(&device);
+    let header = read(&device).unwrap();
+    let mut image = store.contents();
+    image.truncate(usize::try_from(header.header_size()).unwrap());
+    image[2000] = 0x77;
+    header.clean_backup(&mut image);
+    assert_eq!(image[2000], 0);
+    erase(&device).unwrap();
+    restore(&device, &image).unwrap();
+    assert_eq!(opens(&device, "7").unwrap().0, 7);
+    assert_eq!(opens(&device, "zero").unwrap().0, 0);
+
+    for length in [0, 1023, 1024, 4096, image.len() - 1] {
+        let writes = store.writes();
+        let error = restore(&device, &image[..length]).unwrap_err();
+        assert!(matches!(
+            error.kind,
+            ErrorKind::NotLuks | ErrorKind::TooShort
+        ));
+        assert_eq!(store.writes(), writes);
+    }
+    let small = device_on(Arc::new(MemStore::new(image.len() - 1)));
+    assert_eq!(
+        restore(&small, &image).unwrap_err().kind,
+        ErrorKind::TooShort
+    );
+}
+
+#[test]
+fn signatures_of_luks2_do_not_survive() {
+    let mut bytes = vec![0x55; 5 << 20];
+    bytes[..6].copy_from_slice(b"LUKS\xba\xbe");
+    for power in 0..9 {
+        let place = 0x4000 << power;
+        bytes[place..place + 6].copy_from_slice(b"SKUL\xba\xbe");
+    }
+    let store = Arc::new(MemStore::from(bytes));
+    let options = FormatOptions {
+        detached: false,
+        ..options()
+    };
+    format(&device_on(store.clone()), &options, &pass("x")).unwrap();
+    let after = store.contents();
+    assert!(!after.windows(6).any(|bytes| bytes == b"SKUL\xba\xbe"));
+    // Nothing else of the data area was touched.
+    assert_eq!(after[(1 << 20) + 4096], 0x55);
+    assert_eq!(after[(4 << 20) + 4096], 0x55);
+}
+
+#[test]
+fn options_that_luks1_does_not_have_are_refused() {
+    let store = Arc::new(MemStore::new(4 << 20));
+    let device = device_on(store.clone());
+    let base = || FormatOptions {
+        detached: false,
+        ..options()
+    };
+    let kdf = |kdf| FormatOptions { kdf, ..base() };
+    use ErrorKind::{Options, TooShort, Unsupported};
+    for (options, kind) in [
+        (
+            FormatOptions {
+                sector_size: 4096,
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                label: Some("x".into()),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                subsystem: Some("x".into()),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                encryption: "serpent-xts-plain64".into(),
+                ..base()
+            },
+            Unsupported,
+        ),
+        (
+            FormatOptions {
+                encryption: "aes".into(),
+                ..base()
+            },
+            Unsupported,
+        ),
+        (
+            FormatOptions {
+                encryption: "capi:fast(aes)-plain64".into(),
+                ..base()
+            },
+            Unsupported,
+        ),
+        (
+            FormatOptions {
+                key_length: 33,
+                ..base()
+            },
+            Unsupported,
+        ),
+        (
+            FormatOptions {
+                key_length: 0,
+                ..base()
+            },
+            Unsupported,
+        ),
+        (
+            FormatOptions {
+                hash: "md5".into(),
+                ..base()
+            },
+            Unsupported,
+        ),
+        (
+            FormatOptions {
+                uuid: Some("no".into()),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                data_offset: Some(512),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                data_offset: Some(0),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                data_offset: Some((1 << 20) + 1),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                data_offset: Some(1 << 42),
+                ..base()
+            },
+            Options,
+        ),
+        (
+            FormatOptions {
+                data_offset: Some(4 << 20),
+                ..base()
+            },
+            TooShort,
+        ),
+        (
+            kdf(KdfChoice {
+                kind: Some(KdfKind::Argon2id),
+                ..cheap()
+            }),
+            Options,
+        ),
+        (
+            kdf(KdfChoice {
+                hash: Some("sha512".into()),
+                ..cheap()
+            }),
+            Options,
+        ),
+        (
+            kdf(KdfChoice {
+                force_iterations: Some(999),
+                ..cheap()
+            }),
+            Options,
+        ),
+    ] {
+        let error = format(&device, &options, &pass("x")).unwrap_err();
+        assert_eq!(error.kind, kind, "{options:?}: {error}");
+    }
+    assert_eq!(store.writes(), 0);
+    let short = device_on(Arc::new(MemStore::new(1 << 20)));
+    assert_eq!(
+        format(&short, &base(), &pass("x")).unwrap_err().kind,
+        TooShort
+    );
+}
+
+#[test]
+fn a_given_uuid_and_offset_are_used() {
+    let device = device_on(Arc::new(MemStore::new(4 << 20)));
+    let options = FormatOptions {
+        uuid: Some("ABCDEF01-2345-6789-abcd-ef0123456789".into()),
+        data_offset: Some(3 << 20),
+        detached: false,
+        ..options()
+    };
+    format(&device, &options, &pass("x")).unwrap();
+    let header = read(&device).unwrap();
+    assert_eq!(header.uuid(), "abcdef01-2345-6789-abcd-ef0123456789");
+    assert_eq!(header.payload_offset(), 3 << 20);
+    assert_eq!(header.segment(4 << 20).unwrap().length, 1 << 20);
+    for size in [0, 3 << 20, (3 << 20) + 511] {
+        assert_eq!(header.segment(size).unwrap_err().kind, ErrorKind::TooShort);
+    }
+}
+
+#[test]
+fn a_benchmarked_header_has_cryptsetups_shares() {
+    let (_, device) = formatted();
+    let options = FormatOptions {
+        kdf: KdfChoice {
+            target: Duration::from_millis(100),
+            force_iterations: None,
+            ..cheap()
+        },
+        ..options()
+    };
+    format(&device, &options, &pass("zero")).unwrap();
+    let header = read(&device).unwrap();
+    assert!(header.slot(0).iterations > 1000);
+    assert!(header.mk_iterations >= header.slot(0).iterations);
+    assert!(opens(&device, "zero").is_some());
+}
+
+#[test]
+fn a_costly_keyslot_does_not_bar_the_others() {
+    let (_, device) = formatted();
+    add_key(&device, &zero(&device), &pass("one"), None, &cheap()).unwrap();
+    let mut header = read(&device).unwrap();
+    header.set_slot(
+        0,
+        header::Slot {
+            iterations: u32::MAX,
+            ..*header.slot(0)
+        },
+    );
+    device.store.write_at(header.sectors(), 0).unwrap();
+    let limits = KdfLimits {
+        longest: Some(Duration::from_secs(60)),
+    };
+    assert_eq!(
+        unlock(&device, &pass("one"), None, &limits)
+            .unwrap()
+            .keyslot,
+        1
+    );
+    let error = unlock(&device, &pass("zero"), None, &limits).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::TooCostly);
+    assert!(
+        error.message.starts_with("keyslot 0: pbkdf2-sha1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_edit_of_another_header_is_refused() {
+    let (store, first) = formatted();
+    let stale = zero(&first);
+    format(&first, &options(), &pass("zero")).unwrap();
+    let before = store.contents();
+    let error = add_key(&first, &stale, &pass("x"), None, &cheap()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Changed);
+    assert!(store.contents() == before);
+}
+
+#[test]
+fn a_failing_store_is_an_error_and_the_old_key_stays() {
+    for operation in [Operation::Read, Operation::Write, Operation::Flush] {
+        for after in 0.. {
+            let memory = MemStore::new(DETACHED);
+            let faulty = Arc::new(FaultStore::new(memory));
+            let device = device_on(faulty.clone());
+            format(&device, &options(), &pass("zero")).unwrap();
+            faulty.inject(Fault::on(operation).after(after).times(1).torn());
+            let result = change(&device, "zero", "new", false);
+            let done = result.is_ok();
+            if let Err(error) = result {
+                assert!(matches!(error.kind, ErrorKind::Store(_)), "{error}");
+            }
+            faulty.heal();
+            let old = opens(&device, "zero").is_some();
+            let new = opens(&device, "new").is_some();
+            assert!(old || new, "{operation:?} {after}");
+            if done {
+                assert!(new && !old);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_only_store_is_never_written() {
+    let (store, _) = formatted();
+    let read_only = Arc::new(MemStore::from(store.contents()).read_only());
+    let device = device_on(read_only);
+    assert!(opens(&device, "zero").is_some());
+    let kind = ErrorKind::Store(xtent_store::ErrorKind::ReadOnly);
+    assert_eq!(erase(&device).unwrap_err().kind, kind);
+    assert_eq!(kill_slot(&device, 0, true).unwrap_err().kind, kind);
+    assert_eq!(change(&device, "zero", "x", false).unwrap_err().kind, kind);
+    assert!(opens(&device, "zero").is_some());
+}
+
+#[test]
+fn a_dump_shows_what_luksdump_shows() {
+    let (_, device) = formatted();
+    add_key(&device, &zero(&device), &pass("six"), Some(6), &cheap()).unwrap();
+    let header = read(&device).unwrap();
+    let dump = header.dump();
+    assert_eq!(dump.keyslots.len(), 2);
+    let text = dump.to_string();
+    assert!(text.contains("Cipher mode:   \tcbc-essiv:sha256\n"));
+    assert!(text.contains("MK bits:       \t128\n"));
+    assert!(text.contains("Key Slot 0: ENABLED\n"));
+    assert!(text.contains("Key Slot 5: DISABLED\n"));
+    assert!(text.contains("Key Slot 6: ENABLED\n\tIterations:         \t1000\n"));
+    assert!(text.contains(header.uuid()));
+    let json = serde_json::to_value(&dump).unwrap();
+    assert_eq!(json["keyslots"][1]["number"], 6);
+    assert_eq!(json["digest"].as_str().unwrap().len(), 40);
+}
