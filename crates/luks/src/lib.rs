@@ -5,20 +5,29 @@
 //! holds that lock only while metadata is read or written, never while a key
 //! is derived.
 
-use std::path::Path;
+use std::fmt;
 use std::sync::Arc;
 
 use xtent_secret::SecretBytes;
 use xtent_store::{FileStore, Store};
 
 pub mod af;
+mod backup;
 pub mod error;
+mod header;
 pub mod kdf;
 pub mod lock;
 mod luks1;
+mod luks2;
 
+pub use backup::RestorePlan;
 pub use error::{Error, ErrorKind};
+pub use header::{Dump, Header, KeyslotInfo, Priority};
 pub use kdf::{Kdf, KdfChoice, KdfLimits};
+pub use luks1::{Dump as Luks1Dump, Keyslot as Luks1KeyslotDump};
+pub use luks2::{
+    DigestDump, Dump as Luks2Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump,
+};
 
 /// Version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,143 +106,182 @@ pub struct ChangeOptions {
 
 impl Device {
     /// The metadata on `file`.
-    pub fn new(_file: Arc<FileStore>) -> Self {
-        todo!()
+    pub fn new(file: Arc<FileStore>) -> Self {
+        Self {
+            store: file.clone(),
+            lock: lock::Target::File(file),
+        }
     }
+
     /// The metadata on any store, without locks: for tests.
-    pub fn without_locks(_store: Arc<dyn Store>) -> Self {
-        todo!()
+    pub fn without_locks(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            lock: lock::Target::None,
+        }
     }
+
     /// Parses and validates; recovers a LUKS2 header from its good copy in
     /// memory (written back by the next operation that writes, or by `repair`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotLuks`], [`ErrorKind::Corrupt`],
+    /// [`ErrorKind::Unsupported`] by name, [`ErrorKind::TooShort`] if the
+    /// device ends inside the header or its keyslots, [`ErrorKind::Refused`]
+    /// if a copy is damaged and something else's signature is on the device.
     pub fn read(&self) -> Result<Header, Error> {
-        todo!()
+        match self.version()? {
+            Version::Luks1 => luks1::read(self).map(Header::luks1),
+            Version::Luks2 => luks2::read_shared(self).map(Header::luks2),
+        }
     }
+
     /// Writes new metadata with one keyslot. The caller has made sure that
-    /// whatever was on the device may go.
+    /// whatever was on the device may go. A cut leaves what was there before,
+    /// the new volume, or no volume.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Options`] for what contradicts itself or the format,
+    /// [`ErrorKind::TooShort`] for a device that is too small.
     pub fn format(
         &self,
-        _options: &FormatOptions,
-        _passphrase: &SecretBytes,
+        options: &FormatOptions,
+        passphrase: &SecretBytes,
     ) -> Result<Header, Error> {
-        todo!()
+        match options.version {
+            Version::Luks1 => {
+                luks1::format(self, options, passphrase)?;
+                self.read()
+            }
+            Version::Luks2 => luks2::format(self, options, passphrase).map(Header::luks2),
+        }
     }
+
     /// Finds the keyslot that `passphrase` opens and checks the volume key
     /// against the digest. With `keyslot`, tries that one only (even one of
     /// priority "ignore").
+    ///
+    /// # Errors
+    /// [`ErrorKind::WrongPassphrase`]; [`ErrorKind::Keyslot`] if the one asked
+    /// for is not in use or holds no volume key; for a keyslot that could not
+    /// be tried [`ErrorKind::TooCostly`], [`ErrorKind::NoMemory`] or
+    /// [`ErrorKind::Unsupported`].
     pub fn unlock(
         &self,
-        _passphrase: &SecretBytes,
-        _keyslot: Option<u32>,
-        _limits: &KdfLimits,
+        passphrase: &SecretBytes,
+        keyslot: Option<u32>,
+        limits: &KdfLimits,
     ) -> Result<Unlocked, Error> {
-        todo!()
+        match self.version()? {
+            Version::Luks1 => luks1::unlock(self, passphrase, keyslot, limits),
+            Version::Luks2 => luks2::unlock(self, passphrase, keyslot, limits),
+        }
     }
+
     /// Adds a key to `keyslot` or the first free one; returns it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Keyslot`] if the one asked for is in use,
+    /// [`ErrorKind::Full`], [`ErrorKind::Changed`] if `unlocked` is not (or no
+    /// longer) this volume's key.
     pub fn add_key(
         &self,
-        _unlocked: &Unlocked,
-        _new: &SecretBytes,
-        _keyslot: Option<u32>,
-        _kdf: &KdfChoice,
+        unlocked: &Unlocked,
+        new: &SecretBytes,
+        keyslot: Option<u32>,
+        kdf: &KdfChoice,
     ) -> Result<u32, Error> {
-        todo!()
+        match self.version()? {
+            Version::Luks1 => luks1::add_key(self, unlocked, new, keyslot, kdf),
+            Version::Luks2 => luks2::add_key(self, unlocked, new, keyslot, kdf),
+        }
     }
+
     /// Replaces the key of the keyslot that `old` opens; returns the keyslot
-    /// now in use. At any instant the old or the new key opens.
+    /// now in use (LUKS2: the same). At any instant the old or the new key opens.
+    ///
+    /// # Errors
+    /// As [`Device::unlock`] and [`Device::add_key`]; [`ErrorKind::Full`] if
+    /// there is no room for both keys at once.
     pub fn change_key(
         &self,
-        _old: &SecretBytes,
-        _keyslot: Option<u32>,
-        _new: &SecretBytes,
-        _kdf: &KdfChoice,
-        _options: ChangeOptions,
-        _limits: &KdfLimits,
+        old: &SecretBytes,
+        keyslot: Option<u32>,
+        new: &SecretBytes,
+        kdf: &KdfChoice,
+        options: ChangeOptions,
+        limits: &KdfLimits,
     ) -> Result<u32, Error> {
-        todo!()
+        match self.version()? {
+            Version::Luks1 => luks1::change_key(self, old, keyslot, new, kdf, options, limits),
+            Version::Luks2 => luks2::change_key(self, old, keyslot, new, kdf, limits),
+        }
     }
+
     /// Wipes a keyslot. Refuses the last one unless `even_last`.
-    pub fn kill_slot(&self, _keyslot: u32, _even_last: bool) -> Result<(), Error> {
-        todo!()
+    pub fn kill_slot(&self, keyslot: u32, even_last: bool) -> Result<(), Error> {
+        match self.version()? {
+            Version::Luks1 => luks1::kill_slot(self, keyslot, even_last),
+            Version::Luks2 => luks2::kill_slot(self, keyslot, even_last),
+        }
     }
+
     /// Wipes every keyslot: the data is gone for good.
     pub fn erase(&self) -> Result<(), Error> {
-        todo!()
+        match self.version()? {
+            Version::Luks1 => luks1::erase(self),
+            Version::Luks2 => luks2::erase(self),
+        }
     }
-    /// Copies header and keyslot areas to a new file, mode 0400 (cryptsetup's format).
-    pub fn backup(&self, _to: &Path) -> Result<(), Error> {
-        todo!()
-    }
-    /// What a restore of `from` would do: see [`RestorePlan`].
-    pub fn plan_restore(&self, _from: &Path) -> Result<RestorePlan, Error> {
-        todo!()
-    }
-    /// Carries out a plan, crash-safely as far as the format allows.
-    pub fn restore(&self, _plan: RestorePlan) -> Result<(), Error> {
-        todo!()
-    }
-    /// Writes both LUKS2 copies anew from the good one. `Ok(false)`: nothing to do.
+
+    /// Writes the bad or stale LUKS2 copy anew from the good one, even over
+    /// something else's signature. `Ok(false)`: nothing to do.
     pub fn repair(&self) -> Result<bool, Error> {
-        todo!()
+        match self.version()? {
+            Version::Luks1 => self.read().map(|_| false),
+            Version::Luks2 => luks2::repair(self),
+        }
+    }
+
+    /// The version by the first bytes. Without a LUKS magic there it can only
+    /// be LUKS2 with its primary header gone.
+    fn version(&self) -> Result<Version, Error> {
+        version_of(&*self.store)
     }
 }
 
-/// A validated backup and what stands against restoring it. Refusals
-/// (different data offset, key size or sector size on a device that has a LUKS header of the
-/// same version) are errors of `plan_restore`; what only needs the user's yes
-/// is in `warnings`.
-pub struct RestorePlan {
-    /// What the user must agree to ("device has no LUKS header", "UUIDs differ", …).
-    pub warnings: Vec<String>,
-}
-
-/// Parsed metadata.
-pub struct Header {
-    _todo: (),
-}
-
-impl Header {
-    /// LUKS1 or LUKS2.
-    pub fn version(&self) -> Version {
-        todo!()
+fn version_of(store: &dyn Store) -> Result<Version, Error> {
+    let mut start = [0; 8];
+    if store.size() < start.len() as u64 {
+        return Err(Error::new(
+            ErrorKind::NotLuks,
+            format!("no LUKS header: the device has only {} bytes", store.size()),
+        ));
     }
-    /// The UUID as text.
-    pub fn uuid(&self) -> &str {
-        todo!()
+    // A bad sector at the start is no reason not to use the other copy.
+    if store.read_at(&mut start, 0).is_err() || start[..6] != *b"LUKS\xba\xbe" {
+        return Ok(Version::Luks2);
     }
-    /// Keyslots in use, ascending.
-    pub fn keyslots(&self) -> Vec<u32> {
-        todo!()
-    }
-    /// Whether the LUKS2 persistent flag `allow-discards` is set.
-    pub fn allows_discards(&self) -> bool {
-        todo!()
-    }
-    /// Whether one LUKS2 copy was bad and the other was used.
-    pub fn is_recovered(&self) -> bool {
-        todo!()
-    }
-    /// The data segment on a device of `data_size` bytes. Errors: image
-    /// shorter than the segment, unfinished reencryption, unknown
-    /// requirements (by name), more than one segment.
-    pub fn segment(&self, _data_size: u64) -> Result<Segment, Error> {
-        todo!()
-    }
-    /// Everything that a dump shows; no secrets. `Display` prints it in the
-    /// style of `luksDump`, `serde` makes JSON.
-    pub fn dump(&self) -> Dump {
-        todo!()
+    match u16::from_be_bytes([start[6], start[7]]) {
+        1 => Ok(Version::Luks1),
+        2 => Ok(Version::Luks2),
+        version => Err(Error::unsupported(format!(
+            "the LUKS header has version {version}; known are 1 and 2"
+        ))),
     }
 }
 
-/// A header for people and programs.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Dump {
-    /// 1 or 2.
-    pub version: u32,
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").finish_non_exhaustive()
+    }
 }
-impl std::fmt::Display for Dump {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        todo!()
+
+/// The keyslot only, never the key.
+impl fmt::Debug for Unlocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unlocked")
+            .field("keyslot", &self.keyslot)
+            .finish_non_exhaustive()
     }
 }

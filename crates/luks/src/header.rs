@@ -1,0 +1,198 @@
+//! A parsed header of either version, and what it tells.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{Error, Kdf, Segment, Version, luks1, luks2};
+
+/// Parsed metadata.
+#[derive(Clone, Debug)]
+pub struct Header {
+    inner: Inner,
+    uuid: String,
+}
+
+#[derive(Clone, Debug)]
+enum Inner {
+    Luks1(Box<luks1::Header>),
+    Luks2(Box<luks2::Header>),
+}
+
+/// In which order keyslots are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// Only when it is named.
+    Ignore,
+    /// After the preferred ones.
+    Normal,
+    /// First.
+    Prefer,
+}
+
+/// A keyslot in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyslotInfo {
+    /// Its number.
+    pub keyslot: u32,
+    /// `luks1`, `luks2`, or a type that this crate does not know.
+    pub kind: String,
+    /// In which order it is tried.
+    pub priority: Priority,
+    /// Key derivation, if it is known.
+    pub kdf: Option<Kdf>,
+    /// Bytes of key inside.
+    pub key_length: u32,
+    /// Whether a passphrase for it can open the volume.
+    pub opens_volume: bool,
+}
+
+impl Header {
+    pub(crate) fn luks1(header: luks1::Header) -> Self {
+        Self {
+            uuid: header.uuid().to_owned(),
+            inner: Inner::Luks1(Box::new(header)),
+        }
+    }
+
+    pub(crate) fn luks2(header: luks2::Header) -> Self {
+        Self {
+            uuid: header.binary.uuid_text(),
+            inner: Inner::Luks2(Box::new(header)),
+        }
+    }
+
+    /// LUKS1 or LUKS2.
+    pub fn version(&self) -> Version {
+        match &self.inner {
+            Inner::Luks1(_) => Version::Luks1,
+            Inner::Luks2(_) => Version::Luks2,
+        }
+    }
+
+    /// The UUID as text.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// The label; LUKS2 only.
+    pub fn label(&self) -> Option<String> {
+        match &self.inner {
+            Inner::Luks1(_) => None,
+            Inner::Luks2(header) => {
+                Some(header.binary.label_text()).filter(|label| !label.is_empty())
+            }
+        }
+    }
+
+    /// The subsystem; LUKS2 only.
+    pub fn subsystem(&self) -> Option<String> {
+        match &self.inner {
+            Inner::Luks1(_) => None,
+            Inner::Luks2(header) => {
+                Some(header.binary.subsystem_text()).filter(|subsystem| !subsystem.is_empty())
+            }
+        }
+    }
+
+    /// Keyslots in use, ascending.
+    pub fn keyslots(&self) -> Vec<u32> {
+        match &self.inner {
+            Inner::Luks1(header) => header.keyslots(),
+            Inner::Luks2(header) => header.keyslots(),
+        }
+    }
+
+    /// The same with what is known about them.
+    pub fn keyslot_info(&self) -> Vec<KeyslotInfo> {
+        match &self.inner {
+            Inner::Luks1(header) => luks1_keyslots(header),
+            Inner::Luks2(header) => header.keyslot_info(),
+        }
+    }
+
+    /// Bytes of volume key; `None` for an erased LUKS2 header, where no
+    /// keyslot tells.
+    pub fn key_length(&self) -> Option<usize> {
+        match &self.inner {
+            Inner::Luks1(header) => Some(header.key_length()),
+            Inner::Luks2(header) => header.key_length(),
+        }
+    }
+
+    /// Whether the LUKS2 persistent flag `allow-discards` is set.
+    pub fn allows_discards(&self) -> bool {
+        match &self.inner {
+            Inner::Luks1(_) => false,
+            Inner::Luks2(header) => header.allows_discards(),
+        }
+    }
+
+    /// Whether one LUKS2 copy was bad or stale and the other was used.
+    pub fn is_recovered(&self) -> bool {
+        match &self.inner {
+            Inner::Luks1(_) => false,
+            Inner::Luks2(header) => header.is_recovered(),
+        }
+    }
+
+    /// The data segment on a device of `data_size` bytes. A segment of dynamic
+    /// size ends with the last whole sector. Errors: image
+    /// shorter than the segment, unfinished reencryption, unknown
+    /// requirements (by name), more than one segment, integrity protection,
+    /// a cipher that is not supported.
+    pub fn segment(&self, data_size: u64) -> Result<Segment, Error> {
+        match &self.inner {
+            Inner::Luks1(header) => header.segment(data_size),
+            Inner::Luks2(header) => header.segment(data_size),
+        }
+    }
+
+    /// Everything that a dump shows; no secrets. `Display` prints it in the
+    /// style of `luksDump`, `serde` makes JSON.
+    pub fn dump(&self) -> Dump {
+        match &self.inner {
+            Inner::Luks1(header) => Dump::Luks1(Box::new(header.dump())),
+            Inner::Luks2(header) => Dump::Luks2(Box::new(header.dump())),
+        }
+    }
+}
+
+fn luks1_keyslots(header: &luks1::Header) -> Vec<KeyslotInfo> {
+    let dump = header.dump();
+    dump.keyslots
+        .iter()
+        .map(|slot| KeyslotInfo {
+            keyslot: slot.number,
+            kind: "luks1".to_owned(),
+            priority: Priority::Normal,
+            kdf: Some(Kdf::Pbkdf2 {
+                hash: dump.hash.clone(),
+                iterations: slot.iterations,
+            }),
+            key_length: dump.key_bits / 8,
+            opens_volume: true,
+        })
+        .collect()
+}
+
+/// A header for people (`Display`, in the style of `luksDump`) and programs
+/// (`Serialize`). No secrets: salts and digests do not help to find a key.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Dump {
+    /// LUKS1.
+    Luks1(Box<luks1::Dump>),
+    /// LUKS2.
+    Luks2(Box<luks2::Dump>),
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Luks1(dump) => dump.fmt(f),
+            Self::Luks2(dump) => dump.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The operations on keyslots. Each derives keys first, without a lock, then
+//! takes the exclusive lock, reads afresh, makes sure that what it relied on
+//! still stands, and writes.
+
+use std::collections::BTreeMap;
+
+use xtent_secret::SecretBytes;
+
+use super::keyslot::NewKeyslot;
+use super::model::MAX_OBJECTS;
+use super::read::{Foreign, Header, OtherCopy, read};
+use super::validate::keyslots_area;
+use super::{document, write};
+use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Priority, Unlocked};
+
+/// The hash of the AF splitter where the user names none.
+const DEFAULT_HASH: &str = "sha256";
+
+/// See [`Device::unlock`].
+pub(crate) fn unlock(
+    device: &Device,
+    passphrase: &SecretBytes,
+    keyslot: Option<u32>,
+    limits: &KdfLimits,
+) -> Result<Unlocked, Error> {
+    let (header, materials) = snapshot(device, keyslot)?;
+    open(&header, &materials, passphrase, keyslot, limits)
+}
+
+/// See [`Device::add_key`].
+pub(crate) fn add_key(
+    device: &Device,
+    unlocked: &Unlocked,
+    new: &SecretBytes,
+    keyslot: Option<u32>,
+    kdf: &KdfChoice,
+) -> Result<u32, Error> {
+    let seen = read_shared(device)?;
+    seen.requirements_met()?;
+    seen.free_keyslot(keyslot)?;
+    let (digest_id, digest) = seen.metadata.volume_digest()?;
+    // Unlocking has just paid the same cost.
+    if !digest.verify(&unlocked.key, &KdfLimits { longest: None })? {
+        return Err(Error::new(
+            ErrorKind::Changed,
+            "the key is not this volume's: the header was replaced, unlock again",
+        ));
+    }
+    let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
+
+    let _lock = device.lock.exclusive()?;
+    let mut header = read(&*device.store, Foreign::Refuse)?;
+    header.still_has_digest_of(&seen)?;
+    let keyslot = header.free_keyslot(keyslot)?;
+    let area = header.find_gap(new.area_size())?;
+    let name = keyslot.to_string();
+    let text = document::set(&header.text, &["keyslots"], &name, json(&new.json(area))?)?;
+    let text = document::push_item(
+        &text,
+        &["digests", &digest_id.to_string(), "keyslots"],
+        &name,
+    )?;
+    let edited = header.with_text(text)?;
+    edited.fits()?;
+    device.store.write_at(&new.material, area.offset)?;
+    device.store.flush()?;
+    header = edited;
+    header.write(&*device.store)?;
+    Ok(keyslot)
+}
+
+/// See [`Device::change_key`]. The slot keeps its number, its priority and its
+/// tokens; its new area is in use before the old one is wiped.
+pub(crate) fn change_key(
+    device: &Device,
+    old: &SecretBytes,
+    keyslot: Option<u32>,
+    new: &SecretBytes,
+    kdf: &KdfChoice,
+    limits: &KdfLimits,
+) -> Result<u32, Error> {
+    let (seen, materials) = snapshot(device, keyslot)?;
+    seen.requirements_met()?;
+    let unlocked = open(&seen, &materials, old, keyslot, limits)?;
+    let keyslot = unlocked.keyslot;
+    let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
+
+    let _lock = device.lock.exclusive()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    header.still_has_digest_of(&seen)?;
+    let Some(before) = header
+        .metadata
+        .keyslots
+        .get(&keyslot)
+        .filter(|now| seen.metadata.keyslots.get(&keyslot) == Some(now))
+        .cloned()
+    else {
+        return Err(Error::new(
+            ErrorKind::Changed,
+            format!("keyslot {keyslot} was changed by somebody else in the meantime; try again"),
+        ));
+    };
+    let area = header.find_gap(new.area_size()).map_err(|mut error| {
+        error.message = format!(
+            "changing keyslot {keyslot} safely needs room for a second copy: {}",
+            error.message
+        );
+        error
+    })?;
+    let name = keyslot.to_string();
+    let path = ["keyslots", name.as_str()];
+    let parts = new.json(area);
+    let mut text = document::set(&header.text, &path, "key_size", json(&parts.key_size)?)?;
+    text = document::set(&text, &path, "af", json(&parts.af)?)?;
+    text = document::set(&text, &path, "area", json(&parts.area)?)?;
+    text = document::set(&text, &path, "kdf", json(&parts.kdf)?)?;
+    let mut header = header.with_text(text)?;
+    header.fits()?;
+    device.store.write_at(&new.material, area.offset)?;
+    device.store.flush()?;
+    header.write(&*device.store)?;
+    write::wipe(&*device.store, before.area)?;
+    Ok(keyslot)
+}
+
+/// See [`Device::kill_slot`]. The slot is gone from both copies before its
+/// area is wiped; after a cut in between, the material is left in an area that
+/// nothing names, until another key takes its place or the header is erased.
+pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
+    let _lock = device.lock.exclusive()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    header.requirements_met()?;
+    let Some(slot) = header.metadata.keyslots.get(&keyslot) else {
+        return Err(not_in_use(keyslot));
+    };
+    let area = slot.area;
+    let openers = header.openers()?;
+    if openers == [keyslot] && !even_last {
+        return Err(Error::new(
+            ErrorKind::LastKeyslot,
+            format!(
+                "keyslot {keyslot} is the last one that opens this volume: without it the data is gone for good"
+            ),
+        ));
+    }
+    let mut header = header.with_text(header.text_without(&[keyslot])?)?;
+    header.write(&*device.store)?;
+    write::wipe(&*device.store, area)
+}
+
+/// See [`Device::erase`]. The whole keyslots area is wiped, with whatever an
+/// interrupted operation may have left there.
+pub(crate) fn erase(device: &Device) -> Result<(), Error> {
+    let _lock = device.lock.exclusive()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    header.requirements_met()?;
+    let all: Vec<u32> = header.metadata.keyslots.keys().copied().collect();
+    let mut header = header.with_text(header.text_without(&all)?)?;
+    header.write(&*device.store)?;
+    let area = keyslots_area(header.binary.size, header.metadata.config.keyslots_size);
+    write::wipe(&*device.store, area)
+}
+
+/// See [`Device::repair`].
+pub(crate) fn repair(device: &Device) -> Result<bool, Error> {
+    let _lock = device.lock.exclusive()?;
+    let mut header = read(&*device.store, Foreign::Overwrite)?;
+    if header.other == OtherCopy::Same {
+        return Ok(false);
+    }
+    header.repair(&*device.store)?;
+    Ok(true)
+}
+
+/// Reads the header under the shared lock.
+pub(crate) fn read_shared(device: &Device) -> Result<Header, Error> {
+    let _lock = device.lock.shared()?;
+    read(&*device.store, Foreign::Refuse)
+}
+
+/// Encrypted key material by keyslot.
+type Materials = BTreeMap<u32, Vec<u8>>;
+
+/// The header and the key material that it names, from one moment.
+fn snapshot(device: &Device, keyslot: Option<u32>) -> Result<(Header, Materials), Error> {
+    let _lock = device.lock.shared()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    let mut materials = Materials::new();
+    for (id, slot) in &header.metadata.keyslots {
+        if slot.luks2.is_some() && keyslot.is_none_or(|only| only == *id) {
+            let material = write::read_area(&*device.store, slot.area, slot.material_size()?)?;
+            materials.insert(*id, material);
+        }
+    }
+    Ok((header, materials))
+}
+
+/// Tries the keyslots that `passphrase` may open, by priority and number.
+fn open(
+    header: &Header,
+    materials: &Materials,
+    passphrase: &SecretBytes,
+    keyslot: Option<u32>,
+    limits: &KdfLimits,
+) -> Result<Unlocked, Error> {
+    header.requirements_met()?;
+    let (_, digest) = header.metadata.volume_digest()?;
+    // A slot that cannot be tried does not keep the others from being tried,
+    // but if none opens, it is what the user must know about.
+    let mut trouble = None;
+    let mut tried = false;
+    for keyslot in header.candidates(keyslot)? {
+        let attempt = || {
+            let slot = &header.metadata.keyslots[&keyslot];
+            slot.luks2()?;
+            let material = materials
+                .get(&keyslot)
+                .ok_or_else(|| Error::corrupt("no key material"))?;
+            let key = slot.open(material, passphrase, limits)?;
+            Ok(digest.verify(&key, limits)?.then_some(key))
+        };
+        match attempt() {
+            Ok(Some(key)) => return Ok(Unlocked { key, keyslot }),
+            Ok(None) => tried = true,
+            Err(mut error @ Error { .. }) => {
+                error.message = format!("keyslot {keyslot}: {}", error.message);
+                trouble.get_or_insert(error);
+            }
+        }
+    }
+    match trouble {
+        Some(error) => Err(error),
+        None if tried => Err(Error::new(
+            ErrorKind::WrongPassphrase,
+            match keyslot {
+                Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
+                None => "no keyslot opens with this passphrase".to_owned(),
+            },
+        )),
+        None => Err(Error::new(
+            ErrorKind::Keyslot,
+            "the volume has no keyslot that could be tried: restore the header from a backup",
+        )),
+    }
+}
+
+impl Header {
+    /// Refuses what needs more than this crate has. Reading, dumps and
+    /// backups need nothing.
+    pub(crate) fn requirements_met(&self) -> Result<(), Error> {
+        for requirement in &self.metadata.config.requirements {
+            let name = requirement.escape_debug();
+            let what = if super::validate::is_online_reencryption(requirement)
+                || requirement == "offline-reencrypt"
+            {
+                format!(
+                    "the volume is being reencrypted (\"{name}\"): finish with `cryptsetup reencrypt --resume-only`"
+                )
+            } else {
+                format!(
+                    "the volume requires \"{name}\", which is not supported: use the program that made it"
+                )
+            };
+            return Err(Error::unsupported(what));
+        }
+        Ok(())
+    }
+
+    /// Keyslots that can hold the volume key, ascending.
+    pub(crate) fn openers(&self) -> Result<Vec<u32>, Error> {
+        let (_, digest) = self.metadata.volume_digest()?;
+        Ok(self
+            .metadata
+            .keyslots
+            .iter()
+            .filter(|(id, slot)| slot.luks2.is_some() && digest.keyslots.contains(id))
+            .map(|(id, _)| *id)
+            .collect())
+    }
+
+    /// The keyslots to try, in order.
+    fn candidates(&self, only: Option<u32>) -> Result<Vec<u32>, Error> {
+        let openers = self.openers()?;
+        if let Some(only) = only {
+            let Some(slot) = self.metadata.keyslots.get(&only) else {
+                return Err(not_in_use(only));
+            };
+            slot.luks2().map_err(|mut error| {
+                error.message = format!("keyslot {only}: {}", error.message);
+                error
+            })?;
+            if !openers.contains(&only) {
+                return Err(Error::new(
+                    ErrorKind::Keyslot,
+                    format!("keyslot {only} holds a key that is not the volume's"),
+                ));
+            }
+            return Ok(vec![only]);
+        }
+        let with = |priority| {
+            openers
+                .iter()
+                .copied()
+                .filter(move |id| self.metadata.keyslots[id].priority == priority)
+        };
+        Ok(with(Priority::Prefer)
+            .chain(with(Priority::Normal))
+            .collect())
+    }
+
+    /// `wanted` if it is free, or the first free keyslot.
+    fn free_keyslot(&self, wanted: Option<u32>) -> Result<u32, Error> {
+        let used = |id: &u32| self.metadata.keyslots.contains_key(id);
+        match wanted {
+            Some(wanted) if wanted >= MAX_OBJECTS => Err(Error::new(
+                ErrorKind::Keyslot,
+                format!(
+                    "there is no keyslot {wanted}: LUKS2 has 0 to {}",
+                    MAX_OBJECTS - 1
+                ),
+            )),
+            Some(wanted) if used(&wanted) => Err(Error::new(
+                ErrorKind::Keyslot,
+                format!("keyslot {wanted} is in use: remove its key first, or choose another one"),
+            )),
+            Some(wanted) => Ok(wanted),
+            None => (0..MAX_OBJECTS).find(|id| !used(id)).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Full,
+                    "all 32 keyslots are in use: remove one first",
+                )
+            }),
+        }
+    }
+
+    /// Whether the volume key is still the one that was verified.
+    fn still_has_digest_of(&self, seen: &Self) -> Result<(), Error> {
+        self.requirements_met()?;
+        let (now_id, now) = self.metadata.volume_digest()?;
+        let (then_id, then) = seen.metadata.volume_digest()?;
+        if self.binary.uuid == seen.binary.uuid
+            && now_id == then_id
+            && now.pbkdf2 == then.pbkdf2
+            && now.segments == then.segments
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Changed,
+            "the header was replaced by somebody else in the meantime; try again",
+        ))
+    }
+
+    /// The text without `keyslots`, and without any mention of them.
+    fn text_without(&self, keyslots: &[u32]) -> Result<String, Error> {
+        let mut text = self.text.clone();
+        for keyslot in keyslots {
+            let name = keyslot.to_string();
+            for (id, token) in &self.metadata.tokens {
+                if token.keyslots.contains(keyslot) {
+                    text = document::remove_item(
+                        &text,
+                        &["tokens", &id.to_string(), "keyslots"],
+                        &name,
+                    )?;
+                }
+            }
+            for id in self.metadata.digests_of_keyslot(*keyslot) {
+                text =
+                    document::remove_item(&text, &["digests", &id.to_string(), "keyslots"], &name)?;
+            }
+            text = document::remove(&text, &["keyslots"], &name)?;
+        }
+        // A digest that is left with nothing to belong to goes too.
+        for (id, digest) in &self.metadata.digests {
+            let left = digest.keyslots.iter().any(|id| !keyslots.contains(id));
+            if !left && !digest.keyslots.is_empty() && digest.segments.is_empty() {
+                text = document::remove(&text, &["digests"], &id.to_string())?;
+            }
+        }
+        Ok(text)
+    }
+
+    /// Whether the text fits its area: asked before anything is written.
+    fn fits(&self) -> Result<(), Error> {
+        self.binary
+            .encode(super::binary::Which::Primary, &self.text)
+            .map(drop)
+    }
+}
+
+fn not_in_use(keyslot: u32) -> Error {
+    Error::new(
+        ErrorKind::Keyslot,
+        format!("keyslot {keyslot} is not in use"),
+    )
+}
+
+fn af_hash(kdf: &KdfChoice) -> &str {
+    kdf.hash.as_deref().unwrap_or(DEFAULT_HASH)
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| {
+        Error::options(format!("cannot write LUKS2 metadata: {error}")).caused_by(error)
+    })
+}

@@ -1,0 +1,336 @@
+//! Making a new volume.
+
+use serde::Serialize;
+use xtent_secret::SecretBytes;
+use xtent_store::Store;
+
+use super::binary::{BINARY_SIZE, Binary, COPY_SIZES, Checksum, LABEL_SIZE, Which, padded};
+use super::digest::DigestJson;
+use super::keyslot::{KeyslotJson, NewKeyslot, parse_encryption};
+use super::model::{Area, Metadata, Pbkdf2Digest};
+use super::read::{Foreign, Header, OtherCopy, read};
+use super::validate::{AREA_ALIGNMENT, MAX_KEYSLOTS_SIZE, keyslots_area};
+use super::{areas, document, write};
+use crate::{Device, Error, ErrorKind, FormatOptions};
+
+/// Bytes of each copy: cryptsetup's default.
+const COPY_SIZE: u64 = COPY_SIZES[0];
+
+/// Where the data begins, and the header ends: cryptsetup's default.
+const DEFAULT_DATA_OFFSET: u64 = 16 << 20;
+
+/// See [`Device::format`].
+///
+/// First every old header is made invalid, while nothing else is touched:
+/// until that is on the disk, the old volume is whole. Then comes the key
+/// material, then the new header. So a cut leaves the old volume, the new
+/// one, or none; and no old copy can come back later.
+pub(crate) fn format(
+    device: &Device,
+    options: &FormatOptions,
+    passphrase: &SecretBytes,
+) -> Result<Header, Error> {
+    let layout = Layout::of(options, &*device.store)?;
+    let text_fields = TextFields::of(options)?;
+    parse_encryption(&options.encryption, options.key_length).map_err(|mut error| {
+        error.kind = ErrorKind::Options;
+        error
+    })?;
+    let key = volume_key(options)?;
+    let mut keyslot_kdf = options.kdf.clone();
+    keyslot_kdf.hash.get_or_insert_with(|| options.hash.clone());
+    let keyslot = NewKeyslot::new(&key, passphrase, &keyslot_kdf, &options.hash)?;
+    let benchmark = options.kdf.force_iterations.is_none();
+    let digest = Pbkdf2Digest::new(&key, &options.hash, benchmark)?;
+    let area = Area {
+        offset: layout.keyslots.offset,
+        size: keyslot.area_size(),
+    };
+    let json = DocumentJson {
+        keyslots: Numbered {
+            zero: keyslot.json(area),
+        },
+        tokens: Empty {},
+        segments: Numbered {
+            zero: SegmentJson {
+                kind: "crypt",
+                offset: layout.data_offset.to_string(),
+                size: "dynamic",
+                iv_tweak: "0",
+                encryption: options.encryption.clone(),
+                sector_size: options.sector_size,
+            },
+        },
+        digests: Numbered {
+            zero: digest.json(0),
+        },
+        config: ConfigJson {
+            json_size: (COPY_SIZE - BINARY_SIZE as u64).to_string(),
+            keyslots_size: layout.keyslots.size.to_string(),
+        },
+    };
+    let text = serde_json::to_string(&json).map_err(|error| {
+        Error::options(format!("cannot write LUKS2 metadata: {error}")).caused_by(error)
+    })?;
+    let metadata = Metadata::parse(&document::parse(&text)?)?;
+    metadata.validate(COPY_SIZE)?;
+    let header = Header {
+        binary: Binary {
+            size: COPY_SIZE,
+            seqid: 1,
+            label: text_fields.label,
+            subsystem: text_fields.subsystem,
+            uuid: text_fields.uuid,
+            checksum: Checksum::Sha256,
+        },
+        text,
+        metadata,
+        chosen: Which::Primary,
+        other: OtherCopy::Bad,
+    };
+
+    let store = &*device.store;
+    let _lock = device.lock.exclusive()?;
+    invalidate(store)?;
+    // Leftovers of other things must not shine through.
+    write::zero(
+        store,
+        Area {
+            offset: 0,
+            size: layout.keyslots.offset,
+        },
+    )?;
+    write::wipe(store, layout.keyslots)?;
+    store.write_at(&keyslot.material, area.offset)?;
+    store.flush()?;
+    for which in [Which::Primary, Which::Secondary] {
+        let copy = header.binary.encode(which, &header.text)?;
+        header.write_copy(store, which, &copy)?;
+    }
+    read(store, Foreign::Refuse)
+}
+
+/// Makes every LUKS header on the device invalid, of either version, and
+/// every secondary copy wherever one may lie.
+pub(crate) fn invalidate(store: &dyn Store) -> Result<(), Error> {
+    let zeros = [0; BINARY_SIZE];
+    store.write_at(&zeros, 0)?;
+    for offset in COPY_SIZES {
+        if offset + BINARY_SIZE as u64 > store.size() {
+            break;
+        }
+        let mut magic = [0; 6];
+        store.read_at(&mut magic, offset)?;
+        if magic == *Which::Secondary.magic() {
+            store.write_at(&zeros, offset)?;
+        }
+    }
+    store.flush()?;
+    Ok(())
+}
+
+/// Where things go.
+struct Layout {
+    keyslots: Area,
+    data_offset: u64,
+}
+
+impl Layout {
+    fn of(options: &FormatOptions, store: &dyn Store) -> Result<Self, Error> {
+        let sector_size = u64::from(options.sector_size);
+        if sector_cipher::SectorSize::new(options.sector_size).is_none() {
+            return Err(Error::options(format!(
+                "sectors of {sector_size} bytes are not possible: 512, 1024, 2048 or 4096"
+            )));
+        }
+        let data_offset = match options.data_offset {
+            Some(offset) => offset,
+            None if options.detached => 0,
+            None => DEFAULT_DATA_OFFSET,
+        };
+        if !data_offset.is_multiple_of(sector_size) {
+            return Err(Error::options(format!(
+                "the data offset of {data_offset} bytes is not a multiple of the sector size, {sector_size}"
+            )));
+        }
+        if data_offset == 0 && !options.detached {
+            return Err(Error::options(
+                "a data offset of 0 needs the header on another device",
+            ));
+        }
+        // The header ends where the data begins; on another device it has
+        // cryptsetup's usual size, or less where the device is smaller.
+        let end = if options.detached && data_offset == 0 {
+            DEFAULT_DATA_OFFSET.min(store.size())
+        } else {
+            data_offset
+        };
+        let room = end.saturating_sub(2 * COPY_SIZE);
+        let size = (room - room % AREA_ALIGNMENT).min(MAX_KEYSLOTS_SIZE);
+        let needed = areas::area_size(options.key_length);
+        if size < needed {
+            let what = format!(
+                "the LUKS2 header needs at least {} bytes, there are {end}",
+                2 * COPY_SIZE + needed
+            );
+            return Err(if end == data_offset {
+                Error::options(format!("{what} before the data offset"))
+            } else {
+                Error::new(ErrorKind::TooShort, what)
+            });
+        }
+        let keyslots = keyslots_area(COPY_SIZE, size);
+        let least = if options.detached {
+            keyslots.end()
+        } else {
+            data_offset + sector_size
+        };
+        if store.size() < least {
+            return Err(Error::new(
+                ErrorKind::TooShort,
+                format!(
+                    "the device has {} bytes, the new volume needs at least {least}",
+                    store.size()
+                ),
+            ));
+        }
+        if !options.detached && !(store.size() - data_offset).is_multiple_of(sector_size) {
+            return Err(Error::options(format!(
+                "the device has {} bytes, which leaves no whole number of sectors of {sector_size} bytes: \
+                 choose a smaller sector size or another data offset",
+                store.size()
+            )));
+        }
+        Ok(Self {
+            keyslots,
+            data_offset: if options.detached && options.data_offset.is_none() {
+                0
+            } else {
+                data_offset
+            },
+        })
+    }
+}
+
+/// What goes into the binary header as text.
+struct TextFields {
+    label: [u8; LABEL_SIZE],
+    subsystem: [u8; LABEL_SIZE],
+    uuid: [u8; 40],
+}
+
+impl TextFields {
+    fn of(options: &FormatOptions) -> Result<Self, Error> {
+        let label = |what: &str, text: &Option<String>| {
+            padded(text.as_deref().unwrap_or_default()).ok_or_else(|| {
+                Error::options(format!("the {what} has more than 47 bytes, or a NUL"))
+            })
+        };
+        let uuid = match &options.uuid {
+            Some(uuid) => uuid.to_ascii_lowercase(),
+            None => random_uuid()?,
+        };
+        if !is_uuid(&uuid) {
+            return Err(Error::options(format!(
+                "\"{}\" is not a UUID (8-4-4-4-12 hexadecimal digits)",
+                uuid.escape_debug()
+            )));
+        }
+        Ok(Self {
+            label: label("label", &options.label)?,
+            subsystem: label("subsystem", &options.subsystem)?,
+            uuid: padded(&uuid).ok_or_else(|| Error::options("the UUID is too long"))?,
+        })
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn random_uuid() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    xtent_secret::fill_random(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    Ok(format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    ))
+}
+
+/// A random key. The two halves of an XTS key must differ (IEEE 1619); that
+/// they do not, by chance, never happens unless the generator is broken.
+fn volume_key(options: &FormatOptions) -> Result<SecretBytes, Error> {
+    let key = SecretBytes::random(options.key_length)?;
+    let (one, other) = key.split_at(key.len() / 2);
+    if xtent_secret::equal(one, other) {
+        return Err(Error::options(
+            "the system's random number generator is broken: it gave the same bytes twice",
+        ));
+    }
+    Ok(key)
+}
+
+/// The document of a new volume, members in cryptsetup's order.
+#[derive(Serialize)]
+struct DocumentJson {
+    keyslots: Numbered<KeyslotJson>,
+    tokens: Empty,
+    segments: Numbered<SegmentJson>,
+    digests: Numbered<DigestJson>,
+    config: ConfigJson,
+}
+
+#[derive(Serialize)]
+struct Numbered<T> {
+    #[serde(rename = "0")]
+    zero: T,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+#[derive(Serialize)]
+struct SegmentJson {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    offset: String,
+    size: &'static str,
+    iv_tweak: &'static str,
+    encryption: String,
+    sector_size: u32,
+}
+
+#[derive(Serialize)]
+struct ConfigJson {
+    json_size: String,
+    keyslots_size: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids() {
+        let uuid = random_uuid().unwrap();
+        assert!(is_uuid(&uuid), "{uuid}");
+        assert_eq!(&uuid[14..15], "4");
+        assert_ne!(uuid, random_uuid().unwrap());
+        assert!(is_uuid("22b51bd9-f269-4cc7-94f2-dd5abdc517e9"));
+        assert!(!is_uuid("22b51bd9-f269-4cc7-94f2-dd5abdc517e"));
+        assert!(!is_uuid("22b51bd9-f269-4cc7-94f2-dd5abdc517eg"));
+        assert!(!is_uuid("22b51bd9f269-4cc7-94f2-dd5abdc517e9-"));
+    }
+}

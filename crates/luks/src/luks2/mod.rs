@@ -1,0 +1,35 @@
+//! LUKS2 (on-disk format specification, version 1.1): two copies of a header,
+//! each a binary part with a checksum and a JSON text, and an area of
+//! keyslots.
+//!
+//! | module | what |
+//! |---|---|
+//! | `binary` | the binary part and the checksum of a copy |
+//! | `document` | the JSON text, edited without touching what is not understood |
+//! | `model`, `validate` | typed views of it, and whether they fit each other |
+//! | `read`, `write` | choosing the good copy; replacing both safely |
+//! | `areas`, `keyslot`, `digest` | room for key material; making and opening it; telling a right key |
+//! | `edit`, `format`, `restore` | the operations |
+//! | `dump` | what there is, for people and programs |
+
+mod areas;
+mod binary;
+mod digest;
+mod document;
+mod dump;
+mod edit;
+mod format;
+mod keyslot;
+mod model;
+mod read;
+mod restore;
+mod segment;
+mod signature;
+mod validate;
+mod write;
+
+pub use dump::{DigestDump, Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
+pub(crate) use edit::{add_key, change_key, erase, kill_slot, read_shared, repair, unlock};
+pub(crate) use format::format;
+pub(crate) use read::{Header, read_present};
+pub(crate) use restore::{Plan, backup_bytes, plan_restore};

@@ -1,0 +1,149 @@
+//! What the rest of the program asks a header.
+
+use super::keyslot::parse_encryption;
+use super::model::{Crypt, SlotKdf};
+use super::read::{Header, OtherCopy};
+use crate::{Error, ErrorKind, Kdf, KeyslotInfo, Segment};
+
+impl Header {
+    /// Keyslots in use, of any type, ascending.
+    pub(crate) fn keyslots(&self) -> Vec<u32> {
+        self.metadata.keyslots.keys().copied().collect()
+    }
+
+    /// See [`crate::Header::keyslot_info`].
+    pub(crate) fn keyslot_info(&self) -> Vec<KeyslotInfo> {
+        let volume = self.metadata.volume_digest().map(|(id, _)| id).ok();
+        self.metadata
+            .keyslots
+            .iter()
+            .map(|(id, slot)| {
+                let kdf = slot.luks2.as_ref().map(|luks2| &luks2.kdf);
+                let kdf: Option<Kdf> = match kdf {
+                    Some(SlotKdf::Known { kdf, .. }) => Some(kdf.clone()),
+                    Some(SlotKdf::Unknown(_)) | None => None,
+                };
+                let opens_volume = slot.luks2.is_some()
+                    && volume.is_some()
+                    && self.metadata.digests_of_keyslot(*id).next() == volume;
+                KeyslotInfo {
+                    keyslot: *id,
+                    kind: slot.kind.clone(),
+                    priority: slot.priority,
+                    kdf,
+                    key_length: slot.key_size,
+                    opens_volume,
+                }
+            })
+            .collect()
+    }
+
+    /// Bytes of volume key, if a keyslot says so.
+    pub(crate) fn key_length(&self) -> Option<usize> {
+        let opener = *self.openers().ok()?.first()?;
+        usize::try_from(self.metadata.keyslots[&opener].key_size).ok()
+    }
+
+    pub(crate) fn allows_discards(&self) -> bool {
+        self.metadata
+            .config
+            .flags
+            .iter()
+            .any(|flag| flag == "allow-discards")
+    }
+
+    pub(crate) fn is_recovered(&self) -> bool {
+        self.other != OtherCopy::Same
+    }
+
+    /// The one segment of an ordinary volume.
+    pub(crate) fn crypt(&self) -> Result<(&super::model::Segment, &Crypt), Error> {
+        self.requirements_met()?;
+        let segments = &self.metadata.segments;
+        if segments.values().any(|segment| {
+            segment.is_backup() || segment.flags.iter().any(|flag| flag == "in-reencryption")
+        }) {
+            return Err(Error::unsupported(
+                "the volume is being reencrypted: finish with `cryptsetup reencrypt --resume-only`",
+            ));
+        }
+        let (Some(segment), 1) = (segments.get(&0), segments.len()) else {
+            return Err(Error::unsupported(format!(
+                "volumes of {} segments are not supported",
+                segments.len()
+            )));
+        };
+        let Some(crypt) = &segment.crypt else {
+            return Err(Error::unsupported(format!(
+                "segments of type \"{}\" are not supported",
+                segment.kind.escape_debug()
+            )));
+        };
+        if let Some(integrity) = &crypt.integrity {
+            return Err(Error::unsupported(format!(
+                "the volume has integrity protection (\"{}\"), which is not supported",
+                integrity.escape_debug()
+            )));
+        }
+        Ok((segment, crypt))
+    }
+
+    /// See [`crate::Header::segment`].
+    pub(crate) fn segment(&self, data_size: u64) -> Result<Segment, Error> {
+        let (segment, crypt) = self.crypt()?;
+        if sector_cipher::SectorSize::new(crypt.sector_size).is_none() {
+            return Err(Error::unsupported(format!(
+                "sectors of {} bytes are not supported",
+                crypt.sector_size
+            )));
+        }
+        match self.key_length() {
+            Some(key_length) => parse_encryption(&crypt.encryption, key_length).map(drop)?,
+            // Without a keyslot nothing says how long the key is.
+            None => parse_encryption_name(&crypt.encryption)?,
+        }
+        let sector_size = u64::from(crypt.sector_size);
+        let offset = segment.offset;
+        let room = data_size.saturating_sub(offset);
+        let length = match segment.size {
+            Some(size) => size,
+            None => room - room % sector_size,
+        };
+        let least = offset.saturating_add(segment.size.unwrap_or(sector_size));
+        if data_size < least {
+            return Err(Error::new(
+                ErrorKind::TooShort,
+                format!(
+                    "the volume needs at least {least} bytes, the device has {data_size}: \
+                     it was cut off, or is not the right one"
+                ),
+            ));
+        }
+        // dm-crypt refuses a tweak that is not of whole sectors, too.
+        if !crypt.iv_tweak.is_multiple_of(sector_size / 512)
+            || crypt.iv_tweak.checked_add(length / 512).is_none()
+        {
+            return Err(Error::corrupt(format!(
+                "LUKS2 metadata: iv_tweak {} is not possible with sectors of {sector_size} bytes",
+                crypt.iv_tweak
+            )));
+        }
+        Ok(Segment {
+            encryption: crypt.encryption.clone(),
+            sector_size: crypt.sector_size,
+            offset,
+            length,
+            iv_tweak: crypt.iv_tweak,
+        })
+    }
+}
+
+fn parse_encryption_name(name: &str) -> Result<(), Error> {
+    match name.parse::<sector_cipher::CipherSpec>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::unsupported(format!(
+            "cipher \"{}\" is not supported",
+            name.escape_debug()
+        ))),
+    }
+}
