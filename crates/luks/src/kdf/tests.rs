@@ -29,10 +29,10 @@ fn pbkdf2(hash: &str, passphrase: &[u8], salt: &[u8], iterations: u32, length: u
 /// RFC 6070 (all but the one with 16 million iterations).
 #[test]
 fn pbkdf2_sha1_rfc_6070() {
-    let cases: [(&[u8], &[u8], u32, usize, &str); 5] = [
+    for (passphrase, salt, iterations, length, expected) in [
         (
-            b"password",
-            b"salt",
+            &b"password"[..],
+            &b"salt"[..],
             1,
             20,
             "0c60c80f961f0e71f3a9b524af6012062fe037a6",
@@ -65,8 +65,7 @@ fn pbkdf2_sha1_rfc_6070() {
             16,
             "56fa6aa75548099dcc37d7f03425e0c3",
         ),
-    ];
-    for (passphrase, salt, iterations, length, expected) in cases {
+    ] {
         assert_eq!(
             pbkdf2("sha1", passphrase, salt, iterations, length),
             expected
