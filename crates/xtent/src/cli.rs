@@ -43,7 +43,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Force one implementation of the ciphers, for support and comparisons
-    #[arg(long, global = true, value_name = "BACKEND", hide_short_help = true, value_parser = crate::open::parse_backend)]
+    #[arg(long, global = true, value_name = "BACKEND", value_parser = crate::open::parse_backend)]
     pub(crate) cpu: Option<sector_cipher::Backend>,
 }
 

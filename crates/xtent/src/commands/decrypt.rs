@@ -42,9 +42,9 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    unlock: UnlockArgs,
-    #[command(flatten)]
     confirm: ConfirmArgs,
+    #[command(flatten)]
+    unlock: UnlockArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {

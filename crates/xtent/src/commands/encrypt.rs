@@ -21,6 +21,7 @@ EXAMPLES:
 NOTES:
   The source is only read, and stays as it is: destroying the plaintext
   afterwards is left to you (on flash storage overwriting does not do it).
+
   If it stops half way the volume holds part of the image; run it again.
   While it runs the volume cannot be served or mounted.";
 

@@ -32,6 +32,7 @@ EXAMPLES:
 DEFAULTS:
   LUKS2, aes-xts-plain64 with a key of 512 bits, argon2id at 2 seconds with at
   most 1 GiB of memory, sha256, data from 16 MiB on (LUKS1: pbkdf2, from 2 MiB on).
+
   The sector size is 4096 if the target is an image file, or a disk whose
   physical blocks are that large, and its size is a multiple; else 512. Do not
   choose it above what the disk writes atomically: a sector torn by a power
@@ -42,6 +43,7 @@ NOTES:
   known. Of an existing device only the header is written: what else was on it
   stays readable until it is overwritten. To hide which sectors are in use,
   fill the volume with zeros once.
+
   Save the header: without it the data is lost for good. `xtent header backup`.";
 
 /// LUKS versions by name.
@@ -94,11 +96,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
     align_payload: Option<u64>,
     #[command(flatten)]
-    kdf: KdfArgs,
+    confirm: ConfirmArgs,
     #[command(flatten)]
     key: KeyArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    kdf: KdfArgs,
 }
 
 fn parse_sector_size(text: &str) -> std::result::Result<SectorSize, String> {

@@ -26,6 +26,7 @@ NOTES:
   Each key opens the same volume key: changing a key does not re-encrypt
   anything. Whoever knew a key, and has a copy of the header from that time, can
   still open the volume.
+
   Keys can be changed while the volume is served or mounted. At every instant
   the old or the new key works, a power failure included.";
 
@@ -119,13 +120,13 @@ struct Add {
 struct Change {
     #[command(flatten)]
     device: DeviceArgs,
+    /// LUKS1 with every keyslot in use: overwrite the key in place
+    #[arg(long)]
+    unsafe_in_place: bool,
     #[command(flatten)]
     unlock: UnlockArgs,
     #[command(flatten)]
     new: NewKeyArgs,
-    /// LUKS1 with every keyslot in use: overwrite the key in place
-    #[arg(long)]
-    unsafe_in_place: bool,
     #[command(flatten)]
     kdf: KdfArgs,
 }
@@ -136,13 +137,13 @@ struct Change {
 struct Remove {
     #[command(flatten)]
     device: DeviceArgs,
-    #[command(flatten)]
-    unlock: UnlockArgs,
     /// Remove the last key too: the data is lost for good
     #[arg(long)]
     even_last: bool,
     #[command(flatten)]
     confirm: ConfirmArgs,
+    #[command(flatten)]
+    unlock: UnlockArgs,
 }
 
 /// Destroy a keyslot by its number
@@ -157,13 +158,13 @@ struct Kill {
     /// The keyslot to destroy
     #[arg(value_name = "SLOT", value_parser = clap::value_parser!(u32).range(0..32))]
     slot: u32,
-    #[command(flatten)]
-    unlock: UnlockArgs,
     /// Destroy the last keyslot too: the data is lost for good
     #[arg(long)]
     even_last: bool,
     #[command(flatten)]
     confirm: ConfirmArgs,
+    #[command(flatten)]
+    unlock: UnlockArgs,
 }
 
 /// Find out whether a passphrase opens the volume, and by which keyslot

@@ -30,6 +30,7 @@ NOTES:
   The command asks for the passphrase, and returns when the mount is usable; a
   daemon in the background then serves it until `xtent umount` (or a plain
   umount). While it is mounted nobody else can serve or change the volume.
+
   A file system needs root, for the loop device between FUSE and the file
   system; without root the plaintext file is served alone.";
 

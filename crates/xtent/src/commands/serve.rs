@@ -38,10 +38,13 @@ NOTES:
   It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
   under way, flushes, and ends with exit code 0 if everything is on the disk. A
   second signal ends it at once.
+
   Once the volume is open it gives up all capabilities and confines itself
   (Landlock, seccomp) to the open volume and its clients; with -v it says what
   the kernel had to offer.
+
   Keys can be changed with `xtent key` or cryptsetup while it serves.
+
   With --discard allow, holes in the image show which sectors are in use, and
   discarded sectors read back as noise. LUKS2's persistent flag allow-discards
   counts as --discard allow, unless the option says otherwise.
@@ -103,7 +106,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Keep privileges and system calls, to find out what the sandbox forbids
-    #[arg(long, hide_short_help = true)]
+    #[arg(long)]
     no_sandbox: bool,
     #[command(flatten)]
     unlock: UnlockArgs,
