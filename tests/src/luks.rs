@@ -49,10 +49,10 @@ pub struct Shape {
 /// A short name, fit for file names.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = self.cipher.split('-').nth(1).unwrap_or("");
+        let cipher = self.cipher.replace([':', '-'], "_");
         write!(
             f,
-            "luks{}_{mode}_{}_{}_{:?}",
+            "luks{}_{cipher}_{}_{}_{:?}",
             self.version, self.key_bits, self.sector, self.pbkdf
         )
     }
