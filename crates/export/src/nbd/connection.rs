@@ -12,7 +12,7 @@ use super::errno;
 use super::input::Input;
 use super::link::{Link, MAX_GATHER, Message, PiecesLeft};
 use super::memory::{Aligned, PAGE, Pool};
-use super::port::{Closed, For, Port};
+use super::port::{Closed, For, Port, Timeouts};
 use super::proto::constants::REQUEST_LEN;
 use super::proto::{
     self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session,
@@ -43,6 +43,7 @@ pub(super) struct Shared {
     pub(super) shutdown: Shutdown,
     /// Bytes of a read that are decrypted and sent at a time.
     pub(super) piece: usize,
+    pub(super) timeouts: Timeouts,
 }
 
 /// Bytes that every connection has for itself.
@@ -52,7 +53,7 @@ pub(super) const fn footprint(piece: usize) -> usize {
 
 /// Serves one client until it leaves or the server stops; why it ended.
 pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
-    let mut port = Port::new(Arc::clone(link), shared.shutdown.clone());
+    let mut port = Port::new(Arc::clone(link), shared.shutdown.clone(), shared.timeouts);
     let mut input = Input::new(INPUT_PAYLOAD);
     let closed = match handshake(shared, &mut port, &mut input) {
         Ok(session) => {

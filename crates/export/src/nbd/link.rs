@@ -83,6 +83,8 @@ pub(super) struct Outbox {
     queue: VecDeque<Message>,
     /// Somebody is inside a system call with the socket.
     sending: bool,
+    /// The connection's thread, and nobody else, waits for that to end.
+    awaited: bool,
     /// The socket took no more; the connection's thread waits until it does.
     blocked: bool,
     /// The client is gone.
@@ -206,7 +208,20 @@ impl Link {
             }
         }
         outbox.sending = false;
-        self.turn.notify_all();
+        // A call that wakes nobody is still a system call.
+        if outbox.awaited {
+            self.turn.notify_one();
+        }
+        outbox
+    }
+
+    fn await_turn<'a>(&'a self, mut outbox: MutexGuard<'a, Outbox>) -> MutexGuard<'a, Outbox> {
+        outbox.awaited = true;
+        let mut outbox = self
+            .turn
+            .wait(outbox)
+            .unwrap_or_else(PoisonError::into_inner);
+        outbox.awaited = false;
         outbox
     }
 
@@ -248,10 +263,7 @@ impl Link {
     pub(super) fn try_send_queue(&self) {
         let mut outbox = self.outbox();
         while outbox.sending {
-            outbox = self
-                .turn
-                .wait(outbox)
-                .unwrap_or_else(PoisonError::into_inner);
+            outbox = self.await_turn(outbox);
         }
         if !outbox.queue.is_empty() {
             drop(self.send_queue(outbox));
@@ -268,10 +280,7 @@ impl Link {
                 return Err(Gone);
             }
             if outbox.sending {
-                outbox = self
-                    .turn
-                    .wait(outbox)
-                    .unwrap_or_else(PoisonError::into_inner);
+                outbox = self.await_turn(outbox);
             } else if outbox.queue.is_empty() {
                 outbox.sending = true;
                 outbox.blocked = false;

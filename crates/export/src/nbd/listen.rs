@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Mode, OFlags, fchmod, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -95,20 +95,20 @@ fn percent_encode(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    identity: (u64, u64),
+    /// The file itself: while it is open, no other gets its inode number.
+    file: OwnedFd,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+        let same = fs::symlink_metadata(&self.path).is_ok_and(|now| {
+            rustix::fs::fstat(&self.file)
+                .is_ok_and(|ours| (ours.st_dev, ours.st_ino) == (now.dev(), now.ino()))
+        });
+        if same {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Listens on a Unix socket that only this user can connect to (mode 0600).
@@ -146,10 +146,14 @@ pub fn bind_unix(path: &Path) -> Result<(Listener, SocketFile), Error> {
         result => result,
     }
     .map_err(|error| Error::io(context(), error))?;
-    let identity = identity(path).map_err(|error| Error::io(context(), error))?;
     let file = SocketFile {
         path: path.to_owned(),
-        identity,
+        file: open(
+            path,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|error| Error::io(context(), error))?,
     };
     listen(&socket, BACKLOG).map_err(|error| Error::io(context(), error))?;
     Ok((Listener::Unix(UnixListener::from(socket)), file))

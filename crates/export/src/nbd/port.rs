@@ -12,15 +12,27 @@ use rustix::net::{RecvFlags, recv};
 use super::link::{Gone, Link};
 use super::shutdown::Shutdown;
 
-/// From the first byte to the chosen export; a client that takes longer has
-/// to connect again.
-pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a stopping server waits for a client to take its replies, or to
-/// complete the request it is sending.
-const STOP_GRACE: Duration = Duration::from_secs(5);
-/// How long a closed connection is read on, so that replies on their way are
-/// not lost to a reset.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long clients are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    /// From the connection to the chosen export; a client that takes longer
+    /// has to connect again.
+    pub(super) handshake: Duration,
+    /// For a client to take its last replies, or, when the server stops, to
+    /// complete the request it is sending.
+    pub(super) grace: Duration,
+    /// For a client to close its side after ours, so that replies on their way
+    /// are not lost to a reset.
+    pub(super) linger: Duration,
+}
+
+impl Timeouts {
+    pub(super) const DEFAULT: Self = Self {
+        handshake: Duration::from_secs(30),
+        grace: Duration::from_secs(5),
+        linger: Duration::from_secs(1),
+    };
+}
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -78,17 +90,19 @@ pub(super) enum For {
 pub(super) struct Port {
     pub(super) link: Arc<Link>,
     shutdown: Shutdown,
+    timeouts: Timeouts,
     /// When waiting for the client ends; none in undisturbed transmission.
     deadline: Option<Instant>,
     stopping: bool,
 }
 
 impl Port {
-    pub(super) fn new(link: Arc<Link>, shutdown: Shutdown) -> Self {
+    pub(super) fn new(link: Arc<Link>, shutdown: Shutdown, timeouts: Timeouts) -> Self {
         Self {
             link,
             shutdown,
-            deadline: Some(Instant::now() + HANDSHAKE_TIMEOUT),
+            timeouts,
+            deadline: Some(Instant::now() + timeouts.handshake),
             stopping: false,
         }
     }
@@ -104,7 +118,7 @@ impl Port {
     pub(super) fn check_stop(&mut self) -> bool {
         if !self.stopping && self.shutdown.is_triggered() {
             self.stopping = true;
-            self.set_deadline(STOP_GRACE);
+            self.set_deadline(self.timeouts.grace);
         }
         self.stopping
     }
@@ -247,7 +261,7 @@ impl Port {
                     (_, false) => For::Room,
                 }
             };
-            self.set_deadline(STOP_GRACE);
+            self.set_deadline(self.timeouts.grace);
             if what == For::Room {
                 self.link.try_send_queue();
             }
@@ -258,7 +272,7 @@ impl Port {
         let socket = Arc::clone(&self.link);
         if rustix::net::shutdown(&socket.socket, rustix::net::Shutdown::Write).is_ok() {
             self.deadline = None;
-            self.set_deadline(LINGER);
+            self.set_deadline(self.timeouts.linger);
             while !self.expired() && self.receive(&mut [0; 4096], "").is_ok() {}
         }
     }

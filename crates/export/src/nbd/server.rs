@@ -14,6 +14,7 @@ use xtent_volume::Volume;
 use super::connection::{self, Shared};
 use super::link::Link;
 use super::memory::Pool;
+use super::port::Timeouts;
 use super::proto::ExportInfo;
 use super::proto::constants::MAX_STRING;
 use super::worker::Queue;
@@ -40,6 +41,16 @@ pub fn serve(
     options: Options,
     shutdown: &Shutdown,
 ) -> Result<(), Error> {
+    serve_with(listeners, exports, options, shutdown, Timeouts::DEFAULT)
+}
+
+pub(super) fn serve_with(
+    listeners: Vec<Listener>,
+    exports: Vec<Export>,
+    options: Options,
+    shutdown: &Shutdown,
+    timeouts: Timeouts,
+) -> Result<(), Error> {
     check(&exports)?;
     let piece = exports
         .iter()
@@ -65,6 +76,7 @@ pub fn serve(
         queue: Queue::default(),
         shutdown: shutdown.clone(),
         piece,
+        timeouts,
         volumes: exports.into_iter().map(|export| export.volume).collect(),
     };
     let server = Server {

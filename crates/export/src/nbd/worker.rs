@@ -309,10 +309,12 @@ impl Queue {
             if state.closed {
                 return None;
             }
+            state.idle += 1;
             state = self
                 .more
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
     }
 }

@@ -1,0 +1,394 @@
+//! A minimal NBD client, and a server over a store that tests can slow down
+//! and break.
+
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sector_cipher::{SectorCount, SectorSize};
+use xtent_secret::SecretBytes;
+use xtent_store::testing::{FaultStore, MemStore};
+use xtent_store::{Limits, Store};
+use xtent_volume::{Config, DiscardPolicy, Volume};
+
+use crate::nbd::port::Timeouts;
+use crate::nbd::proto::constants::*;
+use crate::nbd::proto::{be16, be32, be64};
+use crate::nbd::server::serve_with;
+use crate::nbd::{Export, Options, Shutdown, bind_unix};
+
+/// Long enough for a loaded machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of the exports in these tests.
+pub(super) const SIZE: usize = 48 << 20;
+
+/// A store on which some reads have to wait for a disk that stands still.
+pub(super) struct SlowStore {
+    pub(super) inner: FaultStore<MemStore>,
+    slow: Mutex<Range<u64>>,
+    /// Reads that wait now.
+    waiting: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl SlowStore {
+    /// From now on reads in `range` wait; an empty range lets all go on.
+    pub(super) fn stop_disk(&self, range: Range<u64>) {
+        *self.slow.lock().unwrap() = range;
+        self.changed.notify_all();
+    }
+
+    fn is_slow(&self, offset: u64, len: usize) -> bool {
+        let slow = self.slow.lock().unwrap();
+        offset < slow.end && slow.start < offset + len as u64
+    }
+
+    /// Returns when `count` reads wait.
+    pub(super) fn await_waiting(&self, count: usize) {
+        let waiting = self.waiting.lock().unwrap();
+        let (waiting, _) = self
+            .changed
+            .wait_timeout_while(waiting, PATIENCE, |waiting| *waiting < count)
+            .unwrap();
+        assert!(*waiting >= count, "only {waiting} reads wait");
+    }
+
+    pub(super) fn flushes(&self) -> u64 {
+        self.inner.inner().flushes()
+    }
+}
+
+impl Store for SlowStore {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), xtent_store::Error> {
+        let mut waiting = self.waiting.lock().unwrap();
+        *waiting += 1;
+        self.changed.notify_all();
+        while self.is_slow(offset, buf.len()) {
+            waiting = self
+                .changed
+                .wait_timeout(waiting, Duration::from_millis(5))
+                .unwrap()
+                .0;
+        }
+        *waiting -= 1;
+        drop(waiting);
+        self.inner.read_at(buf, offset)
+    }
+    fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, xtent_store::Error> {
+        match self.is_slow(offset, buf.len()) {
+            true => Ok(false),
+            false => self.inner.read_at(buf, offset).map(|()| true),
+        }
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), xtent_store::Error> {
+        self.inner.write_at(data, offset)
+    }
+    fn flush(&self) -> Result<(), xtent_store::Error> {
+        self.inner.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), xtent_store::Error> {
+        self.inner.discard(offset, len)
+    }
+}
+
+/// A running server.
+pub(super) struct Rig {
+    pub(super) store: Arc<SlowStore>,
+    pub(super) shutdown: Shutdown,
+    path: PathBuf,
+    thread: Option<JoinHandle<Result<(), crate::Error>>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self::with(Options::default(), Timeouts::DEFAULT)
+    }
+
+    /// The smallest amount of memory for `connections`: nothing for workers.
+    pub(super) fn tight(connections: usize) -> Options {
+        Options {
+            connections,
+            workers: 2,
+            memory: 2 * connections * Options::memory_per_connection(256 << 10),
+        }
+    }
+
+    pub(super) fn with(options: Options, timeouts: Timeouts) -> Self {
+        let store = Arc::new(SlowStore {
+            inner: FaultStore::new(MemStore::new(SIZE)),
+            slow: Mutex::new(0..0),
+            waiting: Mutex::new(0),
+            changed: Condvar::new(),
+        });
+        let key: Vec<u8> = (0..32).collect();
+        let open = |read_only| {
+            let config = Config {
+                cipher: "aes-xts-plain64".parse().unwrap(),
+                sector_size: SectorSize::new(512).unwrap(),
+                sector_count: SectorCount::Units512,
+                offset: 0,
+                length: SIZE as u64,
+                iv_offset: 0,
+                read_only,
+                discard: DiscardPolicy::Zero,
+                backend: None,
+            };
+            let store: Arc<dyn Store> = Arc::clone(&store) as _;
+            Arc::new(Volume::open(store, &SecretBytes::copy_of(&key).unwrap(), &config).unwrap())
+        };
+        let exports = [("", false), ("ro", true)].map(|(name, read_only)| Export {
+            name: name.into(),
+            description: String::new(),
+            volume: open(read_only),
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let (listener, file) = bind_unix(&path).unwrap();
+        let shutdown = Shutdown::new().unwrap();
+        let theirs = shutdown.clone();
+        let thread = std::thread::spawn(move || {
+            let _file = file;
+            serve_with(vec![listener], exports.into(), options, &theirs, timeouts)
+        });
+        Self {
+            store,
+            shutdown,
+            path,
+            thread: Some(thread),
+            _dir: dir,
+        }
+    }
+
+    /// A connection before the handshake.
+    pub(super) fn dial(&self) -> UnixStream {
+        let socket = UnixStream::connect(&self.path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    /// A client in transmission.
+    pub(super) fn connect(&self, export: &str, structured: bool) -> Client {
+        let mut socket = self.dial();
+        socket.write_all(&handshake(export, structured)).unwrap();
+        let mut client = Client { socket, structured };
+        client.take(18 + if structured { 20 } else { 0 } + 32);
+        let ack = client.take(20);
+        assert_eq!(be32(&ack, 12), REP_ACK);
+        client
+    }
+
+    /// Stops the server; what `serve` returned.
+    pub(super) fn stop(mut self) -> Result<(), crate::Error> {
+        self.shutdown.trigger();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+/// What a client sends to get into transmission.
+pub(super) fn handshake(export: &str, structured: bool) -> Vec<u8> {
+    let option = |kind: u32, data: &[u8]| {
+        let len = u32::try_from(data.len()).unwrap().to_be_bytes();
+        [
+            &OPTION_MAGIC.to_be_bytes(),
+            &kind.to_be_bytes()[..],
+            &len,
+            data,
+        ]
+        .concat()
+    };
+    let mut bytes = vec![0, 0, 0, 3];
+    if structured {
+        bytes.extend(option(OPT_STRUCTURED_REPLY, &[]));
+    }
+    let len = u32::try_from(export.len()).unwrap().to_be_bytes();
+    bytes.extend(option(OPT_GO, &[&len, export.as_bytes(), &[0, 0]].concat()));
+    bytes
+}
+
+/// A request header.
+pub(super) fn header(kind: u16, flags: u16, cookie: u64, offset: u64, len: usize) -> Vec<u8> {
+    let len = u32::try_from(len).unwrap();
+    [
+        &REQUEST_MAGIC.to_be_bytes()[..],
+        &flags.to_be_bytes(),
+        &kind.to_be_bytes(),
+        &cookie.to_be_bytes(),
+        &offset.to_be_bytes(),
+        &len.to_be_bytes(),
+    ]
+    .concat()
+}
+
+/// All the bytes of a read, or the error code.
+pub(super) type ReadResult = Result<Vec<u8>, u32>;
+
+/// One message from the server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    Simple {
+        cookie: u64,
+        error: u32,
+    },
+    Chunk {
+        cookie: u64,
+        kind: u16,
+        done: bool,
+        payload: Vec<u8>,
+    },
+}
+
+impl Message {
+    pub(super) fn cookie(&self) -> u64 {
+        match *self {
+            Self::Simple { cookie, .. } | Self::Chunk { cookie, .. } => cookie,
+        }
+    }
+
+    /// The error of a final message, 0 for success.
+    pub(super) fn error(&self) -> u32 {
+        match self {
+            Self::Simple { error, .. } => *error,
+            Self::Chunk { kind, payload, .. } if kind & (1 << 15) != 0 => be32(payload, 0),
+            Self::Chunk { .. } => 0,
+        }
+    }
+}
+
+pub(super) struct Client {
+    pub(super) socket: UnixStream,
+    structured: bool,
+}
+
+impl Client {
+    pub(super) fn take(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.socket.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    pub(super) fn message(&mut self) -> Message {
+        let head = self.take(16);
+        match be32(&head, 0) {
+            SIMPLE_REPLY_MAGIC => Message::Simple {
+                cookie: be64(&head, 8),
+                error: be32(&head, 4),
+            },
+            STRUCTURED_REPLY_MAGIC => {
+                let len = be32(&self.take(4), 0);
+                Message::Chunk {
+                    cookie: be64(&head, 8),
+                    kind: be16(&head, 6),
+                    done: be16(&head, 4) & REPLY_FLAG_DONE != 0,
+                    payload: self.take(len as usize),
+                }
+            }
+            other => panic!("magic {other:#x}"),
+        }
+    }
+
+    /// A command without data either way; its error.
+    pub(super) fn command(&mut self, kind: u16, flags: u16, offset: u64, len: usize) -> u32 {
+        self.send(&header(kind, flags, 77, offset, len));
+        self.final_error(77)
+    }
+
+    fn final_error(&mut self, cookie: u64) -> u32 {
+        let message = self.message();
+        assert_eq!(message.cookie(), cookie);
+        message.error()
+    }
+
+    pub(super) fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> u32 {
+        self.send(&header(CMD_WRITE, flags, 78, offset, data.len()));
+        self.send(data);
+        self.final_error(78)
+    }
+
+    pub(super) fn read(&mut self, flags: u16, offset: u64, len: usize) -> ReadResult {
+        self.send(&header(CMD_READ, flags, 79, offset, len));
+        if self.structured {
+            let chunks = self.chunks(79);
+            let data = chunks
+                .iter()
+                .filter(|chunk| chunk.0 == REPLY_TYPE_OFFSET_DATA)
+                .count();
+            assert!(flags & CMD_FLAG_DF == 0 || data <= 1, "fragmented");
+            assemble(offset, len, &chunks)
+        } else {
+            match self.final_error(79) {
+                0 => Ok(self.take(len)),
+                error => Err(error),
+            }
+        }
+    }
+
+    /// All chunks of one reply, which must be the only one.
+    pub(super) fn chunks(&mut self, expected: u64) -> Vec<(u16, Vec<u8>)> {
+        let mut chunks = Vec::new();
+        loop {
+            match self.message() {
+                Message::Chunk {
+                    cookie,
+                    kind,
+                    done,
+                    payload,
+                } => {
+                    assert_eq!(cookie, expected);
+                    chunks.push((kind, payload));
+                    if done {
+                        return chunks;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Whether the server has closed the connection.
+    pub(super) fn is_closed(&mut self) -> bool {
+        matches!(self.socket.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+/// Puts chunks together: they may come in any order, but cover everything
+/// once, or there is an error.
+pub(super) fn assemble(offset: u64, len: usize, chunks: &[(u16, Vec<u8>)]) -> ReadResult {
+    let mut data = vec![None; len];
+    let mut error = Ok(());
+    for (kind, payload) in chunks {
+        match *kind {
+            REPLY_TYPE_OFFSET_DATA => {
+                let start = usize::try_from(be64(payload, 0) - offset).unwrap();
+                for (place, byte) in data[start..].iter_mut().zip(&payload[8..]) {
+                    assert_eq!(place.replace(*byte), None, "overlap");
+                }
+                assert!(start + payload.len() - 8 <= len);
+            }
+            REPLY_TYPE_NONE => assert!(payload.is_empty()),
+            REPLY_TYPE_ERROR | REPLY_TYPE_ERROR_OFFSET => error = Err(be32(payload, 0)),
+            other => panic!("chunk type {other}"),
+        }
+    }
+    error?;
+    Ok(data.into_iter().map(|byte| byte.expect("a gap")).collect())
+}
