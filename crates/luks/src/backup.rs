@@ -32,7 +32,7 @@ pub struct RestorePlan {
 enum Backup {
     /// The bytes and the UUID.
     Luks1(Vec<u8>, String),
-    Luks2(luks2::Plan),
+    Luks2(Box<luks2::Plan>),
 }
 
 /// One state of one header.
@@ -91,7 +91,7 @@ impl Device {
                 let (plan, more) = luks2::plan_restore(&backup, present.as_ref(), size)?;
                 warnings.extend(more);
                 let seen = present.as_ref().map(Seen::luks2);
-                (Backup::Luks2(plan), seen, warnings)
+                (Backup::Luks2(Box::new(plan)), seen, warnings)
             }
         };
         Ok(RestorePlan {

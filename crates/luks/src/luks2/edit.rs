@@ -248,22 +248,21 @@ impl Header {
     /// Refuses what needs more than this crate has. Reading, dumps and
     /// backups need nothing.
     pub(crate) fn requirements_met(&self) -> Result<(), Error> {
-        for requirement in &self.metadata.config.requirements {
-            let name = requirement.escape_debug();
-            let what = if super::validate::is_online_reencryption(requirement)
-                || requirement == "offline-reencrypt"
-            {
-                format!(
-                    "the volume is being reencrypted (\"{name}\"): finish with `cryptsetup reencrypt --resume-only`"
-                )
-            } else {
-                format!(
-                    "the volume requires \"{name}\", which is not supported: use the program that made it"
-                )
-            };
-            return Err(Error::unsupported(what));
-        }
-        Ok(())
+        let Some(requirement) = self.metadata.config.requirements.first() else {
+            return Ok(());
+        };
+        let name = requirement.escape_debug();
+        let is_reencryption = super::validate::is_online_reencryption(requirement)
+            || requirement == "offline-reencrypt";
+        Err(Error::unsupported(if is_reencryption {
+            format!(
+                "the volume is being reencrypted (\"{name}\"): finish with `cryptsetup reencrypt --resume-only`"
+            )
+        } else {
+            format!(
+                "the volume requires \"{name}\", which is not supported: use the program that made it"
+            )
+        }))
     }
 
     /// Keyslots that can hold the volume key, ascending.

@@ -28,6 +28,9 @@ mod signature;
 mod validate;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use dump::{DigestDump, Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
 pub(crate) use edit::{add_key, change_key, erase, kill_slot, read_shared, repair, unlock};
 pub(crate) use format::format;

@@ -1,0 +1,357 @@
+//! Power cuts: after every legal survivor, the volume opens.
+
+use xtent_store::testing::{RecordingStore, Sampling, Survivor};
+
+use super::*;
+use crate::{ChangeOptions, ErrorKind};
+
+/// Runs `operation` on `image` and hands every survivor to `check`, with
+/// whether the operation had returned by then.
+fn cut(image: Vec<u8>, operation: impl FnOnce(&Device), mut check: impl FnMut(&Survivor, bool)) {
+    let store = Arc::new(RecordingStore::new(image));
+    operation(&on(&store));
+    let end = store.position();
+    let sampling = Sampling {
+        exhaustive: 64,
+        random: 8,
+        single_sectors: 16,
+        seed: 5,
+    };
+    let mut survivors = 0;
+    for survivor in store.survivors(sampling) {
+        check(&survivor, survivor.cut >= end);
+        survivors += 1;
+    }
+    assert!(survivors > end, "{survivors} survivors of {end} events");
+}
+
+fn opens(survivor: &Survivor, passphrase: &str) -> bool {
+    match key(&survivor.image, passphrase) {
+        Ok(_) => true,
+        Err(error) if error.kind == ErrorKind::WrongPassphrase => false,
+        Err(error) => panic!("{survivor}: {error}"),
+    }
+}
+
+/// The volume as it is, and with either copy bad or stale.
+fn starts() -> Vec<Vec<u8>> {
+    let good = volume();
+    let newer = changed(good.clone(), |device| {
+        let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
+        device
+            .add_key(&unlocked, &word("other"), None, &fast())
+            .unwrap();
+    });
+    let mut starts = vec![newer.clone()];
+    for start in [0, COPY] {
+        let mut bad = newer.clone();
+        bad[start + 5000] ^= 1;
+        starts.push(bad);
+        let mut stale = newer.clone();
+        stale[start..start + COPY].copy_from_slice(&good[start..start + COPY]);
+        starts.push(stale);
+    }
+    starts
+}
+
+#[test]
+fn adding_a_key() {
+    for image in starts() {
+        let mut seen = [false; 2];
+        cut(
+            image,
+            |device| {
+                let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
+                device
+                    .add_key(&unlocked, &word("new"), None, &fast())
+                    .unwrap();
+            },
+            |survivor, done| {
+                assert!(opens(survivor, "old"), "{survivor}");
+                let added = read(&survivor.image).unwrap().keyslots().len() == 3;
+                assert_eq!(added, opens(survivor, "new"), "{survivor}");
+                assert!(added || !done, "{survivor}");
+                seen[usize::from(added)] = true;
+            },
+        );
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn changing_a_key() {
+    for image in starts() {
+        let mut seen = [false; 2];
+        cut(
+            image,
+            |device| {
+                let slot = device.change_key(
+                    &word("old"),
+                    None,
+                    &word("new"),
+                    &fast(),
+                    ChangeOptions::default(),
+                    &LIMITS,
+                );
+                assert_eq!(slot.unwrap(), 0);
+            },
+            |survivor, done| {
+                let is_new = opens(survivor, "new");
+                assert_ne!(is_new, opens(survivor, "old"), "{survivor}");
+                assert!(is_new || !done, "{survivor}");
+                assert!(opens(survivor, "other"), "{survivor}");
+                seen[usize::from(is_new)] = true;
+            },
+        );
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn killing_a_slot() {
+    for image in starts() {
+        let mut seen = [false; 2];
+        cut(
+            image,
+            |device| device.kill_slot(1, false).unwrap(),
+            |survivor, done| {
+                assert!(opens(survivor, "old"), "{survivor}");
+                let is_there = read(&survivor.image).unwrap().keyslots() == [0, 1];
+                // A slot that is listed opens.
+                assert_eq!(is_there, opens(survivor, "other"), "{survivor}");
+                assert!(!(is_there && done), "{survivor}");
+                seen[usize::from(is_there)] = true;
+            },
+        );
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn erasing() {
+    for image in starts() {
+        cut(
+            image,
+            |device| device.erase().unwrap(),
+            |survivor, done| {
+                let header = read(&survivor.image).unwrap();
+                if header.keyslots().is_empty() {
+                    let error = key(&survivor.image, "old").unwrap_err();
+                    assert_eq!(error.kind, ErrorKind::Keyslot);
+                } else {
+                    assert!(!done, "{survivor}");
+                    assert!(opens(survivor, "old"), "{survivor}");
+                }
+            },
+        );
+    }
+}
+
+#[test]
+fn repairing() {
+    for image in starts() {
+        let damaged = read(&image).unwrap().is_recovered();
+        if !damaged {
+            continue;
+        }
+        cut(
+            image,
+            |device| assert!(device.repair().unwrap()),
+            |survivor, done| {
+                assert!(
+                    opens(survivor, "old") && opens(survivor, "other"),
+                    "{survivor}"
+                );
+                assert!(!done || !read(&survivor.image).unwrap().is_recovered());
+            },
+        );
+    }
+}
+
+#[test]
+fn formatting_over_an_old_volume() {
+    for image in starts() {
+        let old = read(&image).unwrap().uuid().to_owned();
+        let mut seen = [false; 3];
+        cut(
+            image,
+            |device| {
+                device.format(&options(), &word("new")).unwrap();
+            },
+            |survivor, done| match read(&survivor.image) {
+                // What opens is whole: the old volume with its keys, or the new one.
+                Ok(header) if header.uuid() == old => {
+                    assert!(!done && opens(survivor, "old"), "{survivor}");
+                    // A stale copy may be all that is left, without the newer key.
+                    let listed = header.keyslots().len() == 2;
+                    assert_eq!(listed, opens(survivor, "other"), "{survivor}");
+                    seen[0] = true;
+                }
+                Ok(_) => {
+                    assert!(
+                        opens(survivor, "new") && !opens(survivor, "old"),
+                        "{survivor}"
+                    );
+                    seen[1] = true;
+                }
+                Err(error) => {
+                    assert!(!done, "{survivor}: {error}");
+                    seen[2] = true;
+                }
+            },
+        );
+        assert_eq!(seen, [true; 3]);
+    }
+}
+
+/// Plans and carries out a restore of `backup` on `image`.
+fn cut_restore(image: Vec<u8>, backup: &[u8], check: impl FnMut(&Survivor, bool)) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("backup");
+    std::fs::write(&path, &backup[..DATA]).unwrap();
+    let end_state = backup[..DATA].to_vec();
+    let store = Arc::new(RecordingStore::new(image.clone()));
+    let device = on(&store);
+    let plan = device.plan_restore(&path).unwrap();
+    device.restore(plan).unwrap();
+    assert!(
+        store.contents()[..DATA] == end_state,
+        "not the backup's bytes"
+    );
+    assert!(
+        store.contents()[DATA..] == image[DATA..],
+        "data was touched"
+    );
+    cut(
+        image,
+        |device| {
+            let plan = device.plan_restore(&path).unwrap();
+            device.restore(plan).unwrap();
+        },
+        check,
+    );
+}
+
+#[test]
+fn restoring_over_changed_keys() {
+    let backup = volume();
+    // The backup's keyslot area is in use by another key now.
+    let twice = |device: &Device| {
+        for (old, new) in [("old", "x"), ("x", "now")] {
+            device
+                .change_key(
+                    &word(old),
+                    None,
+                    &word(new),
+                    &fast(),
+                    ChangeOptions::default(),
+                    &LIMITS,
+                )
+                .unwrap();
+        }
+    };
+    let image = changed(backup.clone(), twice);
+    assert!(text(&image).contains(&format!("\"offset\":\"{AREAS}\"")));
+    let mut damaged = vec![image.clone()];
+    for start in [0, COPY] {
+        let mut bad = image.clone();
+        bad[start + 5000] ^= 1;
+        damaged.push(bad);
+    }
+    for image in damaged {
+        let mut seen = [false; 2];
+        cut_restore(image, &backup, |survivor, done| {
+            let is_back = opens(survivor, "old");
+            assert_ne!(is_back, opens(survivor, "now"), "{survivor}");
+            assert!(is_back || !done, "{survivor}");
+            seen[usize::from(is_back)] = true;
+        });
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn restoring_after_a_kill_or_an_erase() {
+    let backup = changed(volume(), |device| {
+        let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
+        device
+            .add_key(&unlocked, &word("other"), None, &fast())
+            .unwrap();
+    });
+    let killed = changed(backup.clone(), |device| device.kill_slot(0, false).unwrap());
+    cut_restore(killed, &backup, |survivor, done| {
+        assert!(opens(survivor, "other"), "{survivor}");
+        assert!(opens(survivor, "old") || !done, "{survivor}");
+    });
+    let erased = changed(backup.clone(), |device| device.erase().unwrap());
+    cut_restore(erased, &backup, |survivor, done| {
+        let header = read(&survivor.image).unwrap();
+        assert_eq!(
+            header.keyslots().is_empty(),
+            key(&survivor.image, "old").is_err()
+        );
+        assert!(!header.keyslots().is_empty() || !done, "{survivor}");
+    });
+}
+
+#[test]
+fn restoring_where_there_is_no_header() {
+    let backup = volume();
+    cut_restore(vec![0; SIZE], &backup, |survivor, done| {
+        match read(&survivor.image) {
+            Ok(_) => assert!(opens(survivor, "old"), "{survivor}"),
+            Err(error) => {
+                // Nothing, or the torn beginnings of something.
+                let kinds = [ErrorKind::NotLuks, ErrorKind::Corrupt];
+                assert!(kinds.contains(&error.kind), "{survivor}: {error}");
+                assert!(!done);
+            }
+        }
+    });
+}
+
+#[test]
+fn restoring_without_room_can_be_done_again() {
+    // Every area is in use, and differs from the backup's.
+    let fill = |words: [&'static str; 3]| {
+        move |device: &Device| {
+            let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
+            for word in words {
+                device
+                    .add_key(&unlocked, &super::word(word), None, &fast())
+                    .unwrap();
+                if word == "c" || word == "f" {
+                    break;
+                }
+                if device.read().unwrap().keyslots().len() == 3 {
+                    device.kill_slot(0, false).unwrap();
+                }
+            }
+        }
+    };
+    let first = volume();
+    let backup = changed(first.clone(), fill(["a", "b", "c"]));
+    let image = changed(first, fill(["d", "e", "f"]));
+    assert_eq!(read(&image).unwrap().keyslots(), [0, 1, 2]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("backup");
+    std::fs::write(&path, &backup[..DATA]).unwrap();
+    let mut again = 0;
+    cut_restore(image, &backup, |survivor, done| {
+        // The header is one of the two, and the restore can be run again.
+        assert!(read(&survivor.image).is_ok(), "{survivor}");
+        if ["a", "b", "c"].iter().all(|word| opens(survivor, word)) {
+            return;
+        }
+        assert!(!done);
+        again += 1;
+        if again % 16 == 0 {
+            let restored = changed(survivor.image.clone(), |device| {
+                let plan = device.plan_restore(&path).unwrap();
+                device.restore(plan).unwrap();
+            });
+            assert!(restored[..DATA] == backup[..DATA]);
+        }
+    });
+    assert!(again > 0);
+}
