@@ -180,7 +180,7 @@ fn reopen(store: &FileStore) -> Result<OwnedFd, Error> {
     // lock. Nothing is written.
     rustix::fs::open(&path, flags | OFlags::RDWR, Mode::empty())
         .or_else(|_| rustix::fs::open(&path, flags | OFlags::RDONLY, Mode::empty()))
-        .map_err(|errno| failed(store.path(), "open, to lock it,", errno))
+        .map_err(|errno| failed(store.path(), "open, for its metadata lock,", errno))
 }
 
 /// A lock file in a directory of them, by cryptsetup's protocol: whoever

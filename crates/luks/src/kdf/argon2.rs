@@ -49,8 +49,12 @@ pub(super) fn check_free_memory(cost: Argon2Cost) -> Result<(), Error> {
 
 fn no_memory(needed_kib: u64) -> Error {
     let free = match free_memory::free_kib() {
-        Some(kib) => format!("{} MiB are free", kib / 1024),
-        None => "that much is not free".into(),
+        Some(kib) if kib < needed_kib => format!("but {} MiB are free", kib / 1024),
+        Some(kib) => format!(
+            "which the system refuses although {} MiB are free (a limit on this process?)",
+            kib / 1024
+        ),
+        None => "which the system refuses".into(),
     };
     Error::new(
         ErrorKind::NoMemory,

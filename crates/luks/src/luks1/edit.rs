@@ -81,7 +81,13 @@ pub(crate) fn change_key(
     match free_slot(&header, None) {
         Ok(number) => {
             activate(device, &mut header, number, &sealed)?;
-            destroy(device, &mut header, old_number)?;
+            destroy(device, &mut header, old_number).map_err(|mut error| {
+                error.message = format!(
+                    "the new key is in keyslot {number}, but the old one in keyslot {old_number} \
+                     could not be removed, kill that keyslot: {error}"
+                );
+                error
+            })?;
             Ok(to_keyslot(number))
         }
         Err(_) => {
