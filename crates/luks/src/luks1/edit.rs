@@ -140,8 +140,9 @@ pub(crate) fn erase(device: &Device) -> Result<(), Error> {
 }
 
 /// Writes a backup, `image`, back: keyslot areas first, the header last, so
-/// that an interrupted restore leaves the header that was there, or this one.
-/// (The keys of the one that was there are gone all the same; start over.)
+/// that the restored header never promises keys that are not there yet. The
+/// keys of the header that was there are gone with the first write; whatever
+/// an interrupted restore leaves, restoring again completes it.
 pub(crate) fn restore(device: &Device, image: &[u8]) -> Result<(), Error> {
     let header = Header::parse_backup(image)?;
     let _lock = device.lock.exclusive()?;

@@ -19,7 +19,7 @@ fn recorded(prepare: impl FnOnce(&Device)) -> (Arc<RecordingStore>, Device) {
     (store, device)
 }
 
-/// The survivors that differ in what can matter, each once.
+/// What the disk may hold, with the position of the cut.
 fn survivors(store: &RecordingStore) -> impl Iterator<Item = (String, usize, Device)> {
     store.survivors(SAMPLING).map(|survivor: Survivor| {
         let description = survivor.to_string();
@@ -176,4 +176,28 @@ fn an_interrupted_format_is_no_luks_device_or_a_whole_one() {
         }
     }
     assert!(old > 0 && neither > 0 && new > 0, "{old} {neither} {new}");
+}
+
+#[test]
+fn an_interrupted_restore_can_be_done_again() {
+    let (memory, origin) = formatted();
+    let mut image = memory.contents();
+    image.truncate(usize::try_from(read(&origin).unwrap().header_size()).unwrap());
+    let key = key_of(&origin, "zero");
+    // Onto another header, and onto a device without any.
+    let (other, _) = formatted();
+    for before in [other.contents(), vec![0x5a; DETACHED]] {
+        let store = Arc::new(RecordingStore::new(before));
+        restore(&device_on(store.clone()), &image).unwrap();
+        let acknowledged = store.position();
+        for (survivor, cut, device) in survivors(&store) {
+            if cut >= acknowledged {
+                assert_eq!(opens(&device, "zero"), Some((0, key.clone())), "{survivor}");
+            } else {
+                let _ = read(&device);
+            }
+            restore(&device, &image).unwrap();
+            assert_eq!(key_of(&device, "zero"), key, "{survivor}");
+        }
+    }
 }
