@@ -10,8 +10,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::thread::CapabilitySet;
-use xtent_volume::Volume;
+use xtent_volume::{DiscardPolicy, Volume};
 
+use super::file::Holes;
 use super::loopdev::LoopDevice;
 use super::session::{Event, FuseMount};
 use super::state::{Claim, Found, State, StateDir, VERSION};
@@ -178,6 +179,13 @@ impl Mount {
                 file.display()
             ));
         }
+        if !options.file_only && volume.discard_policy() == DiscardPolicy::Allow {
+            warnings.push(
+                "discards do not reach the disk through a mount: loop devices cannot tell them \
+                 from writes of zeros"
+                    .into(),
+            );
+        }
         let mut mount = Self {
             file_system: None,
             fuse: None,
@@ -189,18 +197,16 @@ impl Mount {
             sender,
         };
         // From here on, dropping `mount` undoes what was done.
-        let read_only = volume.is_read_only();
-        let sector_size = volume.sector_size().bytes();
-        let fuse = FuseMount::new(volume, &fuse_dir?, &mount.state.device, &mount.sender)?;
+        let holes = if file_only {
+            Holes::Refused
+        } else {
+            Holes::Written
+        };
+        let device = &mount.state.device;
+        let fuse = FuseMount::new(volume, &fuse_dir?, device, holes, &mount.sender)?;
         let fuse = mount.fuse.insert(fuse);
         if !file_only {
-            let file_system = FileSystem::mount(
-                fuse,
-                &mount.state.dir,
-                u32::try_from(sector_size).unwrap_or(4096),
-                read_only,
-                options,
-            )?;
+            let file_system = FileSystem::mount(fuse, &mount.state.dir, options)?;
             mount.served = Served::FileSystem {
                 dir: mount.state.dir.clone(),
                 loop_device: PathBuf::from(format!("/dev/loop{}", file_system.number)),
@@ -331,20 +337,18 @@ pub(super) struct FileSystem {
 }
 
 impl FileSystem {
-    fn mount(
-        fuse: &FuseMount,
-        dir: &Path,
-        sector_size: u32,
-        read_only: bool,
-        options: &Options,
-    ) -> Result<Self, Error> {
+    fn mount(fuse: &FuseMount, dir: &Path, options: &Options) -> Result<Self, Error> {
+        let volume = fuse.volume();
+        let read_only = volume.is_read_only();
+        let sector_size = u32::try_from(volume.sector_size().bytes()).unwrap_or(4096);
+        let discards = volume.discard_policy() == DiscardPolicy::Zero;
         let path = fuse.file();
         let file = OpenOptions::new()
             .read(true)
             .write(!read_only)
             .open(&path)
             .map_err(|e| fail(ErrorKind::Io, format!("cannot open {}", path.display()), e))?;
-        let device = LoopDevice::attach(&file, sector_size, read_only)?;
+        let device = LoopDevice::attach(&file, sector_size, read_only, discards)?;
         let file_system = Self {
             dir: dir.to_owned(),
             number: device.number(),
@@ -371,11 +375,19 @@ impl FileSystem {
             .map_err(|e| fail(ErrorKind::Unsupported, "cannot run mount(8)", e))?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
+            let smaller_blocks = if sector_size > 512 {
+                format!(
+                    ". The volume has {sector_size}-byte sectors: a file system with smaller blocks                      cannot be mounted (mkfs.ext4 -b 4096, mkfs.xfs -s size={sector_size})"
+                )
+            } else {
+                String::new()
+            };
             return Err(refuse(
                 ErrorKind::Io,
                 format!(
                     "mount could not mount the volume on {}: {}. If there is no file system on \
-                     it yet: `xtent mount --file-only`, then mkfs on the file {FILE_NAME} there",
+                     it yet: `xtent mount --file-only`, then mkfs on the file {FILE_NAME} \
+                     there{smaller_blocks}",
                     dir.display(),
                     stderr.trim().trim_end_matches('.')
                 ),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, Session, SessionACL};
 use xtent_volume::Volume;
 
-use super::file::VolumeFile;
+use super::file::{Holes, VolumeFile};
 use super::{FILE_NAME, connection, fail, mountinfo};
 use crate::{Error, ErrorKind};
 
@@ -46,6 +46,7 @@ impl FuseMount {
         volume: Arc<Volume>,
         dir: &Path,
         source: &Path,
+        holes: Holes,
         events: &Sender<Event>,
     ) -> Result<Self, Error> {
         let failed = |e| {
@@ -57,7 +58,7 @@ impl FuseMount {
         };
         let opens = Arc::new(AtomicUsize::new(0));
         let closed = events.clone();
-        let file = VolumeFile::new(volume.clone(), opens.clone(), move || {
+        let file = VolumeFile::new(volume.clone(), holes, opens.clone(), move || {
             let _ = closed.send(Event::Closed);
         });
         let descriptor = connection::mount(dir, source, volume.is_read_only())?;
@@ -99,6 +100,11 @@ impl FuseMount {
     /// The file.
     pub(super) fn file(&self) -> PathBuf {
         self.dir.join(FILE_NAME)
+    }
+
+    /// What it serves.
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
     }
 
     /// How many have the file open.
