@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -48,17 +48,26 @@ pub(super) enum Holes {
     /// Refused, unless discards are zeros in writing by the volume's policy:
     /// mkfs punches holes as large as the volume just to be nice.
     Refused,
-    /// Zeros in writing. For loop devices: they make holes of the block
-    /// layer's "write zeroes" (and of discards, which are off: see
-    /// [`super::loopdev`]), and the file system trusts the zeros.
+    /// Zeros in writing. For loop devices: they make holes of discards and of
+    /// the block layer's "write zeroes", and file systems trust the zeros.
     Written,
+}
+
+/// What the file system shares with those who manage its mount.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// How many have the file open.
+    pub(super) openers: AtomicUsize,
+    /// statfs(2) fails. A loop device that is attached meanwhile offers
+    /// neither discards nor "write zeroes".
+    pub(super) statfs_fails: AtomicBool,
 }
 
 /// The directory and its file.
 pub(super) struct VolumeFile {
     volume: Arc<Volume>,
     holes: Holes,
-    opens: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     /// Told when the last opener closes the file.
     closed: Box<dyn Fn() + Send + Sync>,
     uid: u32,
@@ -67,17 +76,17 @@ pub(super) struct VolumeFile {
 }
 
 impl VolumeFile {
-    /// `opens` counts the openers of the file.
+    /// `closed` is called when the last opener is gone.
     pub(super) fn new(
         volume: Arc<Volume>,
         holes: Holes,
-        opens: Arc<AtomicUsize>,
+        shared: Arc<Shared>,
         closed: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
             volume,
             holes,
-            opens,
+            shared,
             closed: Box::new(closed),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
@@ -250,7 +259,7 @@ impl Filesystem for VolumeFile {
         if ino != FILE {
             return reply.error(Errno::EISDIR);
         }
-        self.opens.fetch_add(1, Ordering::SeqCst);
+        self.shared.openers.fetch_add(1, Ordering::SeqCst);
         reply.opened(
             FileHandle(0),
             FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
@@ -268,7 +277,7 @@ impl Filesystem for VolumeFile {
         reply: ReplyEmpty,
     ) {
         reply.ok();
-        if self.opens.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.shared.openers.fetch_sub(1, Ordering::SeqCst) == 1 {
             (self.closed)();
         }
     }
@@ -391,6 +400,9 @@ impl Filesystem for VolumeFile {
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        if self.shared.statfs_fails.load(Ordering::SeqCst) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         reply.statfs(self.volume.size() / 512, 0, 0, 2, 0, 512, 255, 512);
     }
 

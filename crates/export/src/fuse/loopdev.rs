@@ -1,10 +1,5 @@
 //! Loop devices: attach one to the FUSE file, detach it again.
 //!
-//! A loop device turns discards and the block layer's "write zeroes" alike
-//! into holes of its file. The file cannot tell them apart, and a "write
-//! zeroes" must leave zeros, so discards are switched off at the device unless
-//! the volume's policy writes zeros for them: they are never passed on.
-//!
 //! The `ioctl`s are ours because `LOOP_CONFIGURE` (Linux 5.8) is what makes
 //! the device appear in one step with its block size, direct I/O and
 //! self-clearing; the crates for loop devices do not have it.
@@ -92,13 +87,7 @@ impl LoopDevice {
     /// Attaches a free loop device to `backing`, with direct I/O: a page cache
     /// of its own below the file system's would hold the plaintext twice.
     /// `sector_size` becomes the logical block size, as under dm-crypt.
-    /// Without `discards` it offers none.
-    pub(super) fn attach(
-        backing: &File,
-        sector_size: u32,
-        read_only: bool,
-        discards: bool,
-    ) -> Result<Self, Error> {
+    pub(super) fn attach(backing: &File, sector_size: u32, read_only: bool) -> Result<Self, Error> {
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -146,9 +135,6 @@ impl LoopDevice {
             };
             match configure(&file, backing, sector_size, read_only) {
                 Ok(()) => {
-                    if !discards {
-                        disable_discards(number);
-                    }
                     return Ok(Self {
                         _open: file,
                         number,
@@ -224,14 +210,6 @@ fn configure(
     // `LoopConfig` is; the file behind `fd` stays open during the call, after
     // which the kernel has a reference of its own.
     unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
-}
-
-/// Without effect they would be slow, but never wrong.
-fn disable_discards(number: u32) {
-    let limit = format!("/sys/block/loop{number}/queue/discard_max_bytes");
-    if let Err(error) = std::fs::write(&limit, "0") {
-        tracing::warn!(%error, "cannot switch off discards: {limit}");
-    }
 }
 
 fn device_path(number: u32) -> PathBuf {

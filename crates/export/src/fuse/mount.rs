@@ -341,14 +341,22 @@ impl FileSystem {
         let volume = fuse.volume();
         let read_only = volume.is_read_only();
         let sector_size = u32::try_from(volume.sector_size().bytes()).unwrap_or(4096);
-        let discards = volume.discard_policy() == DiscardPolicy::Zero;
         let path = fuse.file();
         let file = OpenOptions::new()
             .read(true)
             .write(!read_only)
             .open(&path)
             .map_err(|e| fail(ErrorKind::Io, format!("cannot open {}", path.display()), e))?;
-        let device = LoopDevice::attach(&file, sector_size, read_only, discards)?;
+        let attach = || LoopDevice::attach(&file, sector_size, read_only);
+        // A loop device turns discards and the block layer's "write zeroes"
+        // alike into holes of its file, which then cannot be told apart and
+        // must read as zeros. Where discards are not to be zeros in writing
+        // the device offers neither; the kernel then writes zeros itself.
+        let device = if volume.discard_policy() == DiscardPolicy::Zero {
+            attach()
+        } else {
+            fuse.without_discards(attach)
+        }?;
         let file_system = Self {
             dir: dir.to_owned(),
             number: device.number(),
@@ -419,37 +427,44 @@ impl FileSystem {
     /// Unmounts it if it is (still) mounted. [`ErrorKind::Busy`], with the
     /// names of those who use it, unless `lazy`.
     pub(super) fn unmount(&self, lazy: bool) -> Result<(), Error> {
-        if !self.is_mounted().map_err(mountinfo_failed)? {
-            return Ok(());
-        }
         if lazy {
             // What is in memory now gets to the disk; later there may be none.
             let _ = std::fs::File::open(&self.dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
         }
-        let mut command = tool("umount");
-        if lazy {
-            command.arg("--lazy");
+        let mut tries = 0;
+        loop {
+            if !self.is_mounted().map_err(mountinfo_failed)? {
+                return Ok(());
+            }
+            let mut command = tool("umount");
+            if lazy {
+                command.arg("--lazy");
+            }
+            let output = command
+                .arg("--")
+                .arg(&self.dir)
+                .env("LC_ALL", "C")
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|e| fail(ErrorKind::Unsupported, "cannot run umount(8)", e))?;
+            // Somebody else may have been faster.
+            if output.status.success() || !self.is_mounted().map_err(mountinfo_failed)? {
+                return Ok(());
+            }
+            let text = String::from_utf8_lossy(&output.stderr);
+            if !text.contains("busy") {
+                return Err(refuse(
+                    ErrorKind::Io,
+                    format!("cannot unmount {}: {}", self.dir.display(), text.trim()),
+                ));
+            }
+            // Somebody who only looked in, as another `umount` does.
+            tries += 1;
+            if tries == 5 || !users::of(&self.dir).is_empty() {
+                return Err(busy(io::ErrorKind::ResourceBusy.into(), &self.dir));
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
-        let output = command
-            .arg("--")
-            .arg(&self.dir)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| fail(ErrorKind::Unsupported, "cannot run umount(8)", e))?;
-        // Somebody else may have been faster.
-        if output.status.success() || !self.is_mounted().map_err(mountinfo_failed)? {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr);
-        Err(if text.contains("busy") {
-            busy(io::ErrorKind::ResourceBusy.into(), &self.dir)
-        } else {
-            refuse(
-                ErrorKind::Io,
-                format!("cannot unmount {}: {}", self.dir.display(), text.trim()),
-            )
-        })
     }
 }
 

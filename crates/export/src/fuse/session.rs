@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, Session, SessionACL};
 use xtent_volume::Volume;
 
-use super::file::{Holes, VolumeFile};
+use super::file::{Holes, Shared, VolumeFile};
 use super::{FILE_NAME, connection, fail, mountinfo};
 use crate::{Error, ErrorKind};
 
@@ -36,7 +36,7 @@ pub(super) struct FuseMount {
     /// Tells our mount from one that took its place.
     mount_id: u64,
     volume: Arc<Volume>,
-    opens: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -56,9 +56,9 @@ impl FuseMount {
                 e,
             )
         };
-        let opens = Arc::new(AtomicUsize::new(0));
+        let shared = Arc::<Shared>::default();
         let closed = events.clone();
-        let file = VolumeFile::new(volume.clone(), holes, opens.clone(), move || {
+        let file = VolumeFile::new(volume.clone(), holes, shared.clone(), move || {
             let _ = closed.send(Event::Closed);
         });
         let descriptor = connection::mount(dir, source, volume.is_read_only())?;
@@ -67,7 +67,7 @@ impl FuseMount {
             dir: dir.to_owned(),
             mount_id: 0,
             volume,
-            opens,
+            shared,
             thread: None,
         };
         mount.mount_id = mountinfo::at(dir)
@@ -109,7 +109,16 @@ impl FuseMount {
 
     /// How many have the file open.
     pub(super) fn openers(&self) -> usize {
-        self.opens.load(Ordering::SeqCst)
+        self.shared.openers.load(Ordering::SeqCst)
+    }
+
+    /// Runs `attach`, which attaches a loop device to the file, such that the
+    /// device offers neither discards nor "write zeroes".
+    pub(super) fn without_discards<T>(&self, attach: impl FnOnce() -> T) -> T {
+        self.shared.statfs_fails.store(true, Ordering::SeqCst);
+        let attached = attach();
+        self.shared.statfs_fails.store(false, Ordering::SeqCst);
+        attached
     }
 
     /// Unmounts; the session ends when the last user is gone. Without `lazy`
