@@ -13,8 +13,9 @@ use std::sync::Arc;
 use fuse_common::{Fixture, SIZE, file_only, is_unprivileged, options, volume_over};
 use rustix::fs::FallocateFlags;
 use xtent_export::ErrorKind;
-use xtent_export::fuse::{self, FILE_NAME, Mount, Served, UmountOptions};
+use xtent_export::fuse::{self, FILE_NAME, Mount, Options, Served, UmountOptions};
 use xtent_store::testing::MemStore;
+use xtent_store::{Access, FileStore};
 use xtent_volume::{DiscardPolicy, Volume};
 
 fn run(package: &str, program: &str, arguments: &[&str]) -> Output {
@@ -281,41 +282,63 @@ fn umount_by_hand_ends_the_daemon() {
     fixture.assert_clean();
 }
 
-/// The example as a daemon in a process of its own; killed on drop.
+/// A daemon in a process of its own, which is this test program; killed on drop.
 struct Process(Child);
 
-impl Process {
-    fn start(fixture: &Fixture, arguments: &[&str]) -> Self {
-        let mut child = Self::command(fixture, arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the example `mount` is built by `cargo test`");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert!(line.starts_with("ready"), "{line:?}");
-        Self(child)
-    }
+const IMAGE: &str = "XTENT_TEST_IMAGE";
+const DIR: &str = "XTENT_TEST_DIR";
+const FILE_ONLY: &str = "XTENT_TEST_FILE_ONLY";
+const READY: &str = "the daemon is ready";
 
-    fn command(fixture: &Fixture, arguments: &[&str]) -> Command {
-        let key = fixture.root().join("key");
-        std::fs::write(&key, (0..64).collect::<Vec<u8>>()).unwrap();
-        // target/debug/deps/test -> target/debug/examples/mount
-        let program = std::env::current_exe().unwrap();
-        let program = program
-            .parent()
-            .unwrap()
-            .with_file_name("examples")
-            .join("mount");
-        let mut command = Command::new(program);
+/// Serves until it is unmounted; each line on standard input asks it to stop.
+#[test]
+#[ignore = "not a test: the daemon that the tests start"]
+fn daemon() {
+    let store = FileStore::open(
+        Path::new(&std::env::var_os(IMAGE).expect("only tests start it")),
+        Access::ReadWrite,
+    )
+    .unwrap();
+    store.lock_for_serving().unwrap();
+    let volume = volume_over(Arc::new(store), DiscardPolicy::Never, 4096, false);
+    let options = Options {
+        device: std::env::var_os(IMAGE).unwrap().into(),
+        dir: std::env::var_os(DIR).unwrap().into(),
+        file_only: std::env::var_os(FILE_ONLY).is_some(),
+        fstype: None,
+        mount_options: None,
+    };
+    let mount = Mount::new(volume, &options).unwrap();
+    let stop = mount.stop();
+    println!("\n{READY}");
+    std::thread::spawn(move || {
+        for _ in std::io::stdin().lines() {
+            stop.request();
+        }
+    });
+    mount.wait().unwrap();
+}
+
+impl Process {
+    fn start(fixture: &Fixture, file_only: bool) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(arguments)
-            .arg(key)
-            .arg(&fixture.device)
-            .arg(fixture.dir());
-        command
+            .args(["--exact", "--ignored", "--nocapture", "daemon"])
+            .env(IMAGE, &fixture.device)
+            .env(DIR, fixture.dir())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if file_only {
+            command.env(FILE_ONLY, "yes");
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let is_ready = lines.any(|line| line.unwrap() == READY);
+        // Nobody reads on, but the test program writes its verdict.
+        let process = Self(child);
+        std::thread::spawn(move || lines.for_each(drop));
+        assert!(is_ready, "the daemon did not start");
+        process
     }
 
     fn kill(mut self) {
@@ -336,7 +359,7 @@ fn with_image(fixture: &Fixture) {
         .unwrap()
         .set_len(2 * SIZE as u64)
         .unwrap();
-    let mut daemon = Process::start(fixture, &["--file-only"]);
+    let mut daemon = Process::start(fixture, true);
     mkfs(&fixture.dir().join(FILE_NAME));
     assert_eq!(fixture.umount(), Vec::<String>::new());
     // `umount` returned because it is done.
@@ -351,19 +374,19 @@ fn umount_cleans_up_after_a_killed_daemon() {
     let fixture = Fixture::new();
     with_image(&fixture);
 
-    Process::start(&fixture, &["--file-only"]).kill();
+    Process::start(&fixture, true).kill();
     assert!(File::open(fixture.dir().join(FILE_NAME)).is_err());
     let warnings = fixture.umount();
     assert!(warnings[0].contains("had died"), "{warnings:?}");
     fixture.assert_clean();
 
-    Process::start(&fixture, &[]).kill();
+    Process::start(&fixture, false).kill();
     let warnings = fixture.umount();
     assert!(warnings[0].contains("had died"), "{warnings:?}");
     fixture.assert_clean();
 
     // With a user, who keeps a normal unmount from working.
-    let daemon = Process::start(&fixture, &[]);
+    let daemon = Process::start(&fixture, false);
     let file = File::create(fixture.dir().join("open")).unwrap();
     daemon.kill();
     let warnings = fixture.umount();
@@ -379,13 +402,13 @@ fn the_next_mount_cleans_up_after_a_killed_daemon() {
     }
     let fixture = Fixture::new();
     with_image(&fixture);
-    let daemon = Process::start(&fixture, &[]);
+    let daemon = Process::start(&fixture, false);
     let path = fixture.dir().join("file");
     std::fs::write(&path, contents(50)).unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
     daemon.kill();
 
-    let mut daemon = Process::start(&fixture, &[]);
+    let mut daemon = Process::start(&fixture, false);
     assert!(std::fs::read(&path).unwrap() == contents(50));
 
     // Alive, it is in the way; dead, on another directory, it is not.
@@ -408,7 +431,7 @@ fn a_loop_device_of_somebody_else_is_left_alone() {
     }
     let fixture = Fixture::new();
     with_image(&fixture);
-    let daemon = Process::start(&fixture, &[]);
+    let daemon = Process::start(&fixture, false);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let dir = fixture.dir().to_str().unwrap();
     let line = mounts
@@ -448,7 +471,7 @@ fn two_requests_to_stop_end_a_daemon_with_users() {
     }
     let fixture = Fixture::new();
     with_image(&fixture);
-    let mut daemon = Process::start(&fixture, &[]);
+    let mut daemon = Process::start(&fixture, false);
     let mut file = File::create(fixture.dir().join("open")).unwrap();
     file.write_all(b"written, not synced").unwrap();
     daemon.0.stdin.take().unwrap().write_all(b"\n\n").unwrap();
@@ -457,7 +480,7 @@ fn two_requests_to_stop_end_a_daemon_with_users() {
     fixture.assert_clean();
 
     // What was written before the end is there.
-    let daemon = Process::start(&fixture, &[]);
+    let daemon = Process::start(&fixture, false);
     let seen = std::fs::read(fixture.dir().join("open")).unwrap();
     assert_eq!(seen, b"written, not synced");
     fixture.umount();
