@@ -684,7 +684,7 @@ mod tests {
                 prop_assert_eq!(place, offset + at as u64);
                 prop_assert!(!range.is_empty() && range.len() <= piece);
                 at = range.end;
-                prop_assert!(at == len || (offset + at as u64) % PAGE as u64 == 0);
+                prop_assert!(at == len || (offset + at as u64).is_multiple_of(PAGE as u64));
                 count += 1;
             }
             prop_assert_eq!((at, count), (len, announced));

@@ -29,7 +29,7 @@ const QUICK: Timeouts = Timeouts {
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     #[expect(clippy::cast_possible_truncation, reason = "any byte will do")]
     (0..len)
-        .map(|at| ((at + seed) * 0x9E37_79B9 >> 11) as u8)
+        .map(|at| (((at + seed) * 0x9E37_79B9) >> 11) as u8)
         .collect()
 }
 
