@@ -46,7 +46,8 @@ pub struct FileStore {
     flush_failure: AtomicI32,
     /// Whether the kernel takes `RWF_NOWAIT` for this file.
     nowait: AtomicBool,
-    /// Whether the file lies in memory and not on a disk.
+    /// Whether the file lives in memory only, so that nothing waits for a
+    /// disk. Linux does not take `RWF_NOWAIT` there.
     in_memory: bool,
     /// The exclusive claim on a block device that is served for writing.
     claim: OnceLock<File>,
@@ -79,7 +80,7 @@ impl FileStore {
     }
 
     /// Makes a new sparse file of `size` bytes, mode 0600; fails if it exists.
-    /// Its name is durable on return. Space is taken as it is written, so a full file
+    /// Its name is durable on return where the file system can do that. Space is taken as it is written, so a full file
     /// system shows later, as [`ErrorKind::NoSpace`].
     pub fn create(path: &Path, size: u64) -> Result<Self, Error> {
         let fail = |e: std::io::Error| Error::from_io(e, "create", path, None);
@@ -96,14 +97,19 @@ impl FileStore {
                 return Err(Errno::FBIG.into());
             }
             file.set_len(size)?;
-            file.sync_all()?;
-            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+            file.sync_all()
         };
         if let Err(error) = finish() {
             // Best effort: the error that matters is the one at hand.
             let _ = std::fs::remove_file(path);
             return Err(fail(error));
+        }
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        // Best effort: a directory may be closed to reading, and some file
+        // systems do not synchronize directories.
+        if let Err(error) = File::open(parent.unwrap_or(Path::new("."))).and_then(|d| d.sync_all())
+        {
+            tracing::debug!("the name of {} may not be durable: {error}", path.display());
         }
         Self::from_file(file, path, Access::ReadWrite)
     }
@@ -119,6 +125,7 @@ impl FileStore {
         };
         let in_memory = is_in_memory(&file);
         let store = Self {
+            in_memory: block.is_none() && is_in_memory(&file),
             file,
             path: path.to_owned(),
             access,
@@ -339,6 +346,9 @@ impl Store for FileStore {
 
     fn try_read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<bool, Error> {
         check_offset(offset, buf.len()).ok_or_else(|| self.out_of_range("read", offset))?;
+        if self.in_memory {
+            return self.read_at(buf, offset).map(|()| true);
+        }
         if !self.nowait.load(Ordering::Relaxed) {
             return Ok(buf.is_empty());
         }
@@ -431,6 +441,16 @@ impl Store for FileStore {
         };
         result.map_err(|errno| self.fail(errno, "discard", Some(offset)))
     }
+}
+
+fn is_in_memory(file: &File) -> bool {
+    // From linux/magic.h.
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58F6;
+    rustix::fs::fstatfs(file)
+        .ok()
+        .and_then(|fs| u64::try_from(fs.f_type).ok())
+        .is_some_and(|kind| kind == TMPFS || kind == RAMFS)
 }
 
 /// Whether the range ends where the system's offsets end, at the latest.
