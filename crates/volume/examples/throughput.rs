@@ -30,7 +30,10 @@ fn cpu_seconds() -> f64 {
 /// Bytes per pass: enough to outlast the clock's noise.
 const PASS: u64 = 128 << 20;
 
-fn measure(request: usize, work: &mut dyn FnMut(&mut [u8], u64)) -> f64 {
+/// One request: a buffer and the offset in the volume.
+type Work<'a> = &'a mut dyn FnMut(&mut [u8], u64);
+
+fn measure(request: usize, work: Work<'_>) -> f64 {
     // As in a server: few buffers, used again and again.
     let mut buf = vec![0x5A; request];
     let count = PASS / request as u64;
@@ -104,7 +107,7 @@ fn main() {
     let mut results = vec![[const { Vec::new() }; 5]; names.len()];
     // Interleaved, so that a busy machine treats all alike.
     for _ in 0..ROUNDS {
-        let mut kinds: [&mut dyn FnMut(&mut [u8], u64); 9] = [
+        let mut kinds: [Work<'_>; 9] = [
             &mut |buf, at| cipher.decrypt(at / 512, buf),
             &mut |buf, at| store.read_at(buf, OFFSET + at).unwrap(),
             &mut |buf, at| volume.read_at(buf, at).unwrap(),

@@ -39,6 +39,9 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Bytes in a page of the kernel's cache, at least.
+const PAGE: u64 = 4096;
+
 /// A whole sector of plaintext made of what was there and a part of a request.
 type Edge = [u8; MAX_SECTOR];
 
@@ -56,8 +59,9 @@ impl Volume {
             .map(|_| ())
     }
 
-    /// As [`Volume::write_at_in_place`] without `fua`, if that needs to wait neither for a
-    /// disk read (partial sectors) nor for another request; `Ok(false)` otherwise, with `data` untouched.
+    /// As [`Volume::write_at_in_place`] without `fua`, if that needs to wait
+    /// neither for a disk read (partial sectors, partial pages of the cache)
+    /// nor for another request; `Ok(false)` otherwise, with `data` untouched.
     pub fn try_write_at_in_place(&self, data: &mut [u8], offset: u64) -> Result<bool, Error> {
         self.write_in_place(data, offset, false, Wait::Never)
     }
@@ -127,6 +131,9 @@ impl Volume {
         let Some(_guard) = self.lock_for_writing(sectors, wait) else {
             return Ok(false);
         };
+        if wait == Wait::Never && !self.edges_are_in_memory(offset, data.len())? {
+            return Ok(false);
+        }
         let parts = Parts::of(offset, data.len(), self.sector_size);
         if data.is_empty() || parts.head + parts.tail > 0 {
             // Edges and middle go together through the buffer, as one write.
@@ -141,6 +148,28 @@ impl Volume {
         }
         if fua && !is_one {
             self.flush()?;
+        }
+        Ok(true)
+    }
+
+    /// Whether the kernel can take a write without reading first: it reads the
+    /// rest of a page that is written in part, unless it has the page.
+    fn edges_are_in_memory(&self, offset: u64, len: usize) -> Result<bool, Error> {
+        let start = self.offset + offset;
+        let end = start + len as u64;
+        // A byte of each page that may be written in part.
+        let bytes = [(start, start), (end, end.saturating_sub(1))];
+        for (edge, byte) in bytes {
+            if len == 0 || edge.is_multiple_of(PAGE) {
+                continue;
+            }
+            let is_there = self
+                .store
+                .try_read_at(&mut [0], byte)
+                .map_err(|e| Error::store(e, Some(offset)))?;
+            if !is_there {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
