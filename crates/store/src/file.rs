@@ -146,7 +146,8 @@ impl FileStore {
         &self.path
     }
 
-    /// The open file, for cryptsetup's metadata locks.
+    /// The open file, for cryptsetup's metadata locks. Its position moves at
+    /// any time.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -222,12 +223,9 @@ impl FileStore {
     }
 
     fn look_up_size(&self) -> Result<u64, Errno> {
-        let size = if self.block.is_some() {
-            // Nothing here uses the file's position.
-            rustix::fs::seek(&self.file, SeekFrom::End(0))?
-        } else {
-            u64::try_from(rustix::fs::fstat(&self.file)?.st_size).unwrap_or_default()
-        };
+        // Works on block devices too, and costs a fraction of what fstat does.
+        // Nothing here uses the file's position.
+        let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
         self.size.store(size, Ordering::Relaxed);
         Ok(size)
     }

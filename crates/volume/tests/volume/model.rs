@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use sector_cipher::SectorCount;
 use xtent_store::Limits;
 use xtent_store::testing::MemStore;
 use xtent_volume::{DiscardPolicy, Volume};
@@ -148,13 +149,15 @@ proptest! {
     #[test]
     fn behaves_like_an_array_of_bytes(
         cipher in prop_oneof![Just(XTS), Just(CBC)],
-        sector in prop_oneof![Just(512u32), Just(4096)],
+        sector in prop_oneof![3 => Just(512u32), 1 => Just(1024), 1 => Just(2048), 3 => Just(4096)],
+        count in prop_oneof![Just(SectorCount::Units512), Just(SectorCount::Large)],
         discard in policy(),
         requests in prop::collection::vec((request(), range()), 1..30),
     ) {
         let length = LENGTH as u64;
         let mut config = config(cipher, sector, length);
         config.discard = discard;
+        config.sector_count = count;
         let outside = pattern(1000, 99);
         let mut bytes = vec![0; store_len(length)];
         bytes[..1000].copy_from_slice(&outside);
