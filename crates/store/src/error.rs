@@ -111,6 +111,9 @@ impl ErrorKind {
             (Self::OutOfRange, _) => {
                 "the file or device is shorter than needed: was it truncated or copied in part?"
             }
+            (Self::ReadOnly, "open" | "create") => {
+                "open it read-only, or make the file system or device writable"
+            }
             (Self::ReadOnly, _) => "open it for reading and writing",
             (Self::NoSpace, _) => {
                 "free space (or raise the quota or file size limit) on the file system that holds it"

@@ -63,10 +63,10 @@ impl FileStore {
     /// Opens an existing file or block device. Refuses directories, character
     /// devices, FIFOs and sockets.
     ///
-    /// A block device is opened without an exclusive claim, so that keys can be managed
-    /// while it is in use, as with cryptsetup. Whoever is going to write data
-    /// calls [`FileStore::lock_for_serving`], which refuses a device that is
-    /// mounted or mapped.
+    /// A block device is opened without an exclusive claim, so that keys can
+    /// be managed while it is in use, as with cryptsetup. Whoever is going to
+    /// write data, or to format, calls [`FileStore::lock_for_serving`], which
+    /// refuses a device that is mounted or mapped.
     pub fn open(path: &Path, access: Access) -> Result<Self, Error> {
         let fail = |e: std::io::Error| Error::from_io(e, "open", path, None);
         // Looked at before it is opened: opening a FIFO would hang.
@@ -80,8 +80,9 @@ impl FileStore {
     }
 
     /// Makes a new sparse file of `size` bytes, mode 0600; fails if it exists.
-    /// Its name is durable on return where the file system can do that. Space is taken as it is written, so a full file
-    /// system shows later, as [`ErrorKind::NoSpace`].
+    /// Its name is durable on return where the file system can do that. Space
+    /// is taken as it is written, so a full file system shows later, as
+    /// [`ErrorKind::NoSpace`].
     pub fn create(path: &Path, size: u64) -> Result<Self, Error> {
         let fail = |e: std::io::Error| Error::from_io(e, "create", path, None);
         let file = OpenOptions::new()
@@ -92,7 +93,7 @@ impl FileStore {
             .open(path)
             .map_err(fail)?;
         let finish = || {
-            // EINVAL, the system's word for a size beyond i64, would tell nobody anything.
+            // The system's word for it, EINVAL, would tell nobody anything.
             if i64::try_from(size).is_err() {
                 return Err(Errno::FBIG.into());
             }
@@ -163,8 +164,8 @@ impl FileStore {
     /// another process (or another [`FileStore`] of this one) holds it.
     ///
     /// A block device opened for writing is claimed exclusively as well
-    /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is refused, and
-    /// cannot be mounted meanwhile.
+    /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is
+    /// refused, and cannot be mounted meanwhile.
     pub fn lock_for_serving(&self) -> Result<(), Error> {
         let kind = match self.access {
             Access::ReadOnly => nix::libc::F_RDLCK,

@@ -38,9 +38,9 @@ pub struct Error {
 impl Error {
     /// The errno that protocols report for it.
     ///
-    /// The client's own mistakes are EINVAL and EROFS. Of the store's
-    /// troubles only those that a client can act upon are told apart; an image that became too short, for
-    /// example, is EIO.
+    /// The client's own mistakes are EINVAL and EROFS. Of the store's troubles
+    /// only those that a client can act upon are told apart; an image that
+    /// became too short, for example, is EIO.
     pub fn errno(&self) -> Errno {
         use xtent_store::ErrorKind as Store;
         match self.kind {

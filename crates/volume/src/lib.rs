@@ -3,8 +3,10 @@
 //! written under a range lock.
 //!
 //! A request is cut only into pieces that stay in a CPU's second-level cache
-//! between the store's copy and the cipher ([`Volume::preferred_piece`]): still runs of
-//! hundreds of sectors, and faster than passing over main memory twice.
+//! between the store's copy and the cipher ([`Volume::preferred_piece`]): still
+//! runs of hundreds of sectors, and faster than passing over main memory twice.
+//! Each thread that writes keeps one buffer of that size; there is no other
+//! memory per request.
 //!
 //! Requests that overlap are ordered against each other sector by sector, so
 //! that no reader ever decrypts a sector that is half old and half new, and no

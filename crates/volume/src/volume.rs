@@ -11,7 +11,7 @@ use xtent_store::Store;
 
 use crate::config::UNIT;
 use crate::piece::PIECE;
-use crate::range_lock::{Guard, Mode, RangeLock};
+use crate::range_lock::{Mode, RangeLock};
 use crate::{Config, DiscardPolicy, Error};
 
 /// Bytes in the largest sector.
@@ -151,14 +151,6 @@ impl Volume {
                 Ok(offset / sector..end.div_ceil(sector))
             }
             _ => Err(Error::out_of_range(offset, len, self.length)),
-        }
-    }
-
-    /// The range of sectors, locked for a writer.
-    pub(crate) fn lock_for_writing(&self, sectors: Range<u64>, wait: Wait) -> Option<Guard<'_>> {
-        match wait {
-            Wait::Allowed => Some(self.locks.lock(sectors, Mode::Exclusive)),
-            Wait::Never => self.locks.try_lock(sectors, Mode::Exclusive),
         }
     }
 

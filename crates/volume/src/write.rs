@@ -1,8 +1,10 @@
 //! Writes, zeroes and discards.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::piece::{PIECE, with_buffer};
+use crate::range_lock::Mode;
 use crate::volume::{MAX_SECTOR, Parts, Volume, Wait};
 use crate::{DiscardPolicy, Error};
 
@@ -70,7 +72,7 @@ impl Volume {
     /// (`Allow`) or zeroed (`Zero`). A store that cannot discard is no error.
     pub fn discard(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
         match self.discard {
-            DiscardPolicy::Never => self.check_write(offset, len),
+            DiscardPolicy::Never => self.check_write(offset, len).map(|_| ()),
             DiscardPolicy::Zero => self.write_zeroes(offset, len, fua),
             DiscardPolicy::Allow => {
                 self.check_write(offset, len)?;
@@ -100,23 +102,22 @@ impl Volume {
         if is_durable { Ok(()) } else { self.flush() }
     }
 
-    fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
+    /// The sectors that a range touches, if it lies inside and may be written.
+    fn check_write(&self, offset: u64, len: u64) -> Result<Range<u64>, Error> {
         if self.read_only {
             return Err(Error::read_only(offset));
         }
-        self.check_range(offset, len).map(|_| ())
+        self.check_range(offset, len)
     }
 
     fn write(&self, source: Source<'_>, offset: u64, fua: bool) -> Result<(), Error> {
-        self.check_write(offset, source.len() as u64)?;
+        let sectors = self.check_write(offset, source.len() as u64)?;
         if source.len() == 0 {
-            return if fua { self.flush() } else { Ok(()) };
+            return Ok(());
         }
-        let sectors = self.check_range(offset, source.len() as u64)?;
-        let guard = self.lock_for_writing(sectors, Wait::Allowed);
-        let result = self.write_locked(source, offset, fua, Wait::Allowed);
-        drop(guard);
-        result.map(|_| ())
+        let _guard = self.locks.lock(sectors, Mode::Exclusive);
+        self.write_locked(source, offset, fua, Wait::Allowed)
+            .map(|_| ())
     }
 
     fn write_in_place(
@@ -126,16 +127,22 @@ impl Volume {
         fua: bool,
         wait: Wait,
     ) -> Result<bool, Error> {
-        self.check_write(offset, data.len() as u64)?;
-        let sectors = self.check_range(offset, data.len() as u64)?;
-        let Some(_guard) = self.lock_for_writing(sectors, wait) else {
+        let sectors = self.check_write(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(true);
+        }
+        let guard = match wait {
+            Wait::Allowed => Some(self.locks.lock(sectors, Mode::Exclusive)),
+            Wait::Never => self.locks.try_lock(sectors, Mode::Exclusive),
+        };
+        let Some(_guard) = guard else {
             return Ok(false);
         };
         if wait == Wait::Never && !self.edges_are_in_memory(offset, data.len())? {
             return Ok(false);
         }
         let parts = Parts::of(offset, data.len(), self.sector_size);
-        if data.is_empty() || parts.head + parts.tail > 0 {
+        if parts.head + parts.tail > 0 {
             // Edges and middle go together through the buffer, as one write.
             return self.write_locked(Source::Bytes(data), offset, fua, wait);
         }
@@ -153,14 +160,14 @@ impl Volume {
     }
 
     /// Whether the kernel can take a write without reading first: it reads the
-    /// rest of a page that is written in part, unless it has the page.
+    /// rest of a page that is written in part, unless it has the page. `len` is
+    /// not zero.
     fn edges_are_in_memory(&self, offset: u64, len: usize) -> Result<bool, Error> {
         let start = self.offset + offset;
         let end = start + len as u64;
         // A byte of each page that may be written in part.
-        let bytes = [(start, start), (end, end.saturating_sub(1))];
-        for (edge, byte) in bytes {
-            if len == 0 || edge.is_multiple_of(PAGE) {
+        for (edge, byte) in [(start, start), (end, end - 1)] {
+            if edge.is_multiple_of(PAGE) {
                 continue;
             }
             let is_there = self
@@ -291,7 +298,8 @@ impl Volume {
         if start_at >= end_at {
             return Ok(());
         }
-        let _guard = self.lock_for_writing(first / sector..end / sector, Wait::Allowed);
+        let sectors = first / sector..end / sector;
+        let _guard = self.locks.lock(sectors, Mode::Exclusive);
         match self.store.discard(start_at, end_at - start_at) {
             Err(e) if e.kind == xtent_store::ErrorKind::Unsupported => {
                 if !self.cannot_discard.swap(true, Ordering::Relaxed) {

@@ -22,7 +22,8 @@ pub enum Operation {
     Discard,
 }
 
-/// One failure, or a series of them. Made by [`Fault::on`] and narrowed by the other methods:
+/// One failure, or a series of them. Made by [`Fault::on`] and narrowed by the
+/// other methods:
 ///
 /// ```
 /// # use xtent_store::testing::*;

@@ -7,8 +7,8 @@
 //! * every write that a completed flush covers is there, and so is every
 //!   durable (FUA) write that completed;
 //! * every other write is there in any part: each of its sectors old or new,
-//!   each on its own, in whatever order they were issued. A write or durable write that was
-//!   under way at the cut is one of these.
+//!   each on its own, in whatever order they were issued. A write or durable
+//!   write that was under way at the cut is one of these.
 //!
 //! A sector that several pending writes touched holds what any one of them
 //! left in it, or what was durable before them all.
@@ -93,9 +93,9 @@ impl Default for Sampling {
 pub struct Survivor {
     /// What the disk holds.
     pub image: Vec<u8>,
-    /// Writes, discards and flushes that had completed before the cut: whatever was
-    /// acknowledged when [`RecordingStore::position`] was not above this must
-    /// be here.
+    /// Writes, discards and flushes that had completed before the cut: whatever
+    /// was acknowledged when [`RecordingStore::position`] was not above this
+    /// must be here.
     pub cut: usize,
     /// Which pending sectors made it, for the message of a failed assertion.
     pub description: String,
