@@ -92,12 +92,13 @@ impl Xts {
 
     pub(crate) fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
+        let mut batch = sectors.empty_batch();
         loop {
-            let mut batch = sectors.batch();
+            sectors.fill(&mut batch);
             if batch.len() == 0 {
                 return;
             }
-            let mut tweaks = batch.ivs();
+            let mut tweaks = *batch.ivs();
             self.tweak.encrypt_ivs(&mut tweaks, batch.len());
             for (sector, &first) in tweaks.iter().enumerate().take(batch.len()) {
                 let mut tweak = first;
@@ -141,7 +142,7 @@ impl Cbc {
     }
 
     fn ivs(&self, batch: &Batch<'_>) -> [u128; BATCH] {
-        let mut ivs = batch.ivs();
+        let mut ivs = *batch.ivs();
         if let Some(essiv) = &self.essiv {
             essiv.encrypt_ivs(&mut ivs, batch.len());
         }
@@ -151,8 +152,9 @@ impl Cbc {
     /// Serial inside a sector: the places are filled with several sectors.
     pub(crate) fn encrypt(&self, mut sectors: Sectors<'_, '_>) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
+        let mut batch = sectors.empty_batch();
         loop {
-            let mut batch = sectors.batch();
+            sectors.fill(&mut batch);
             if batch.len() == 0 {
                 return;
             }
@@ -175,8 +177,9 @@ impl Cbc {
 
     pub(crate) fn decrypt(&self, mut sectors: Sectors<'_, '_>) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
+        let mut batch = sectors.empty_batch();
         loop {
-            let mut batch = sectors.batch();
+            sectors.fill(&mut batch);
             if batch.len() == 0 {
                 return;
             }

@@ -14,23 +14,14 @@ pub(crate) const BLOCK: usize = 16;
 /// Sectors whose IVs are made together.
 pub(crate) const BATCH: usize = 8;
 
-/// One sector: where its bytes come from, where they go, and its IV before any
-/// encryption, as a little-endian integer.
+/// One sector: where its bytes come from and where they go.
 #[derive(Clone, Copy)]
 pub(crate) struct Sector {
     src: *const u8,
     dst: *mut u8,
-    iv: u128,
 }
 
 impl Sector {
-    /// For the unused places of a batch: has no bytes, must not be read.
-    const NONE: Self = Self {
-        src: ptr::null(),
-        dst: ptr::null_mut(),
-        iv: 0,
-    };
-
     /// Readable for the sector size while the stream lives. The same as
     /// [`Self::dst`], or not overlapping it.
     #[inline(always)]
@@ -43,17 +34,12 @@ impl Sector {
     pub(crate) fn dst(&self) -> *mut u8 {
         self.dst
     }
-
-    /// The IV or tweak before any encryption, as a little-endian integer.
-    #[inline(always)]
-    pub(crate) fn iv(&self) -> u128 {
-        self.iv
-    }
 }
 
 /// Up to [`BATCH`] following sectors of a stream.
 pub(crate) struct Batch<'a> {
     sectors: [Sector; BATCH],
+    ivs: [u128; BATCH],
     len: usize,
     bytes: usize,
     _borrow: PhantomData<&'a mut [u8]>,
@@ -66,10 +52,11 @@ impl Batch<'_> {
         &self.sectors[..self.len]
     }
 
-    /// IVs of the sectors, zero behind the last.
+    /// Their IVs, before any encryption, as little-endian integers; behind the
+    /// last sector's stands anything.
     #[inline(always)]
-    pub(crate) fn ivs(&self) -> [u128; BATCH] {
-        self.sectors.map(|sector| sector.iv)
+    pub(crate) fn ivs(&self) -> &[u128; BATCH] {
+        &self.ivs
     }
 
     /// How many sectors there are.
@@ -101,11 +88,14 @@ impl Batch<'_> {
 /// How the number of a sector becomes its IV.
 #[derive(Clone, Copy)]
 pub(crate) struct IvRule {
-    mode: IvMode,
     /// Sectors of 512 bytes in one sector.
     units: u64,
     /// From 512-byte units to what the IV counts.
     shift: u32,
+    /// The bits of the number in the first eight bytes of the IV.
+    little: u64,
+    /// The bits of the byte-swapped number in its last eight bytes.
+    big: u64,
 }
 
 impl IvRule {
@@ -115,7 +105,17 @@ impl IvRule {
             SectorCount::Units512 => 0,
             SectorCount::Large => units.trailing_zeros(),
         };
-        Self { mode, units, shift }
+        let (little, big) = match mode {
+            IvMode::Plain => (0xffff_ffff, 0),
+            IvMode::Plain64 | IvMode::EssivSha256 => (u64::MAX, 0),
+            IvMode::Plain64Be => (0, u64::MAX),
+        };
+        Self {
+            units,
+            shift,
+            little,
+            big,
+        }
     }
 
     /// The IV, or the tweak before its encryption, of the sector whose first
@@ -123,11 +123,7 @@ impl IvRule {
     #[inline(always)]
     fn iv(&self, sector: u64) -> u128 {
         let number = sector >> self.shift;
-        match self.mode {
-            IvMode::Plain => u128::from(number & 0xffff_ffff),
-            IvMode::Plain64 | IvMode::EssivSha256 => u128::from(number),
-            IvMode::Plain64Be => u128::from(number.swap_bytes()) << 64,
-        }
+        u128::from(number & self.little) | u128::from(number.swap_bytes() & self.big) << 64
     }
 }
 
@@ -197,15 +193,30 @@ impl<'a, 'b> Sectors<'a, 'b> {
         self.bytes
     }
 
-    /// The next sectors, as many as there are up to [`BATCH`]; none at the end.
+    /// An empty batch, to be filled.
     #[inline(always)]
-    pub(crate) fn batch(&mut self) -> Batch<'a> {
-        let mut sectors = [Sector::NONE; BATCH];
-        let mut len = 0;
-        while len < BATCH {
+    pub(crate) fn empty_batch(&self) -> Batch<'a> {
+        Batch {
+            sectors: [Sector {
+                src: ptr::null(),
+                dst: ptr::null_mut(),
+            }; BATCH],
+            ivs: [0; BATCH],
+            len: 0,
+            bytes: self.bytes,
+            _borrow: PhantomData,
+        }
+    }
+
+    /// Replaces the batch by the next sectors, as many as there are up to
+    /// [`BATCH`]; none at the end.
+    #[inline(never)]
+    pub(crate) fn fill(&mut self, batch: &mut Batch<'a>) {
+        batch.len = 0;
+        while batch.len < BATCH {
             if self.left == 0 {
                 let Some(segment) = self.rest.next() else {
-                    break;
+                    return;
                 };
                 self.dst = segment.data.as_mut_ptr();
                 self.src = self.dst;
@@ -213,22 +224,16 @@ impl<'a, 'b> Sectors<'a, 'b> {
                 self.next = segment.first;
                 continue;
             }
-            sectors[len] = Sector {
+            batch.sectors[batch.len] = Sector {
                 src: self.src,
                 dst: self.dst,
-                iv: self.rule.iv(self.next),
             };
-            len += 1;
+            batch.ivs[batch.len] = self.rule.iv(self.next);
+            batch.len += 1;
             self.src = self.src.wrapping_add(self.bytes);
             self.dst = self.dst.wrapping_add(self.bytes);
             self.left -= self.bytes;
             self.next = self.next.wrapping_add(self.rule.units);
-        }
-        Batch {
-            sectors,
-            len,
-            bytes: self.bytes,
-            _borrow: PhantomData,
         }
     }
 }
@@ -286,7 +291,9 @@ mod tests {
     fn numbers_wrap_at_two_to_the_64() {
         let mut data = [0; 4 * 512];
         let rule = rule(IvMode::Plain64, 512, SectorCount::Units512);
-        let batch = Sectors::in_place(rule, u64::MAX - 1, &mut data).batch();
+        let mut sectors = Sectors::in_place(rule, u64::MAX - 1, &mut data);
+        let mut batch = sectors.empty_batch();
+        sectors.fill(&mut batch);
         assert_eq!(batch.len(), 4);
         let max = u128::from(u64::MAX);
         assert_eq!(batch.ivs()[..4], [max - 1, max, 0, 1]);
@@ -311,10 +318,15 @@ mod tests {
             },
         ];
         let mut sectors = Sectors::segments(rule, &mut segments);
-        assert_eq!(sectors.batch().ivs(), [10, 11, 12, 20, 21, 22, 23, 24]);
-        let batch = sectors.batch();
+        let mut batch = sectors.empty_batch();
+        sectors.fill(&mut batch);
+        assert_eq!(batch.len(), 8);
+        assert_eq!(batch.ivs(), &[10, 11, 12, 20, 21, 22, 23, 24]);
+        sectors.fill(&mut batch);
         assert_eq!((batch.len(), &batch.ivs()[..2]), (2, &[25, 26][..]));
-        assert_eq!(sectors.batch().len(), 0);
-        assert_eq!(sectors.batch().len(), 0);
+        sectors.fill(&mut batch);
+        assert_eq!(batch.len(), 0);
+        sectors.fill(&mut batch);
+        assert_eq!(batch.len(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! AES-CBC. Decryption takes eight blocks of a sector at a time; encryption,
 //! serial inside a sector, takes eight sectors side by side.
 
-use super::schedule::Keys;
+use super::schedule::{Keys, fresh};
 use super::xts::{encrypt_ivs, load_ivs};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use core::arch::x86_64::*;
@@ -25,10 +25,10 @@ fn ivs(keys: &Keys, batch: &Batch<'_>) -> [__m128i; BATCH] {
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
 pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
-    let key = keys.encrypt.vectors();
     let bytes = sectors.bytes();
+    let mut batch = sectors.empty_batch();
     loop {
-        let batch = sectors.batch();
+        sectors.fill(&mut batch);
         if batch.len() == 0 {
             return;
         }
@@ -36,6 +36,7 @@ pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
         // latency, however many there are.
         let mut x = ivs(keys, &batch);
         for offset in (0..bytes).step_by(BLOCK) {
+            let key = fresh(&keys.encrypt).vectors();
             for (x, sector) in x.iter_mut().zip(batch.sectors()) {
                 // SAFETY: the block is inside the sector.
                 let block = unsafe { _mm_loadu_si128(sector.src().add(offset).cast()) };
@@ -44,14 +45,10 @@ pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
             for x in &mut x {
                 *x = _mm_xor_si128(*x, key[0]);
             }
-            for key in &key[1..ROUNDS] {
-                for x in &mut x {
-                    *x = _mm_aesenc_si128(*x, *key);
-                }
-            }
-            for x in &mut x {
-                *x = _mm_aesenclast_si128(*x, key[ROUNDS]);
-            }
+            unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+                round!("vaesenc", x, &key[ROUND]);
+            });
+            round!("vaesenclast", x, &key[ROUNDS]);
             for (x, sector) in x.iter().zip(batch.sectors()) {
                 // SAFETY: as above, and the destination may be written.
                 unsafe { _mm_storeu_si128(sector.dst().add(offset).cast(), *x) };
@@ -64,16 +61,17 @@ pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
 pub(super) unsafe fn decrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
-    let key = keys.decrypt.vectors();
     let bytes = sectors.bytes();
+    let mut batch = sectors.empty_batch();
     loop {
-        let batch = sectors.batch();
+        sectors.fill(&mut batch);
         if batch.len() == 0 {
             return;
         }
         for (sector, iv) in batch.sectors().iter().zip(ivs(keys, &batch)) {
             let mut previous = iv;
             for offset in (0..bytes).step_by(LANES * BLOCK) {
+                let key = fresh(&keys.decrypt).vectors();
                 let src = sector.src().wrapping_add(offset);
                 let dst = sector.dst().wrapping_add(offset);
                 let mut x = [_mm_setzero_si128(); LANES];
@@ -86,11 +84,9 @@ pub(super) unsafe fn decrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
                     last[i] = _mm_xor_si128(previous, key[ROUNDS]);
                     previous = block;
                 }
-                for key in &key[1..ROUNDS] {
-                    for x in &mut x {
-                        *x = _mm_aesdec_si128(*x, *key);
-                    }
-                }
+                unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+                    round!("vaesdec", x, &key[ROUND]);
+                });
                 for i in 0..LANES {
                     let block = _mm_aesdeclast_si128(x[i], last[i]);
                     // SAFETY: as above, and the destination may be written.

@@ -6,6 +6,50 @@
 //! branches and addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
+/// Repeats the body with a constant: loops over rounds must be straight code.
+macro_rules! unroll {
+    ($i:ident in $($n:literal)*, $body:expr) => {
+        $({
+            const $i: usize = $n;
+            $body
+        })*
+    };
+}
+
+/// One AES round on eight blocks side by side, the key loaded once. Assembly
+/// because the compiler, seeing eight independent chains, may put them one
+/// behind the other again.
+macro_rules! round {
+    ($instruction:literal, $x:expr, $key:expr) => {{
+        let key: *const __m128i = $key;
+        // SAFETY: computes on registers and reads one round key.
+        unsafe {
+            core::arch::asm!(
+                "vmovdqa {k}, xmmword ptr [{key}]",
+                concat!($instruction, " {0}, {0}, {k}"),
+                concat!($instruction, " {1}, {1}, {k}"),
+                concat!($instruction, " {2}, {2}, {k}"),
+                concat!($instruction, " {3}, {3}, {k}"),
+                concat!($instruction, " {4}, {4}, {k}"),
+                concat!($instruction, " {5}, {5}, {k}"),
+                concat!($instruction, " {6}, {6}, {k}"),
+                concat!($instruction, " {7}, {7}, {k}"),
+                inout(xmm_reg) $x[0],
+                inout(xmm_reg) $x[1],
+                inout(xmm_reg) $x[2],
+                inout(xmm_reg) $x[3],
+                inout(xmm_reg) $x[4],
+                inout(xmm_reg) $x[5],
+                inout(xmm_reg) $x[6],
+                inout(xmm_reg) $x[7],
+                k = out(xmm_reg) _,
+                key = in(reg) key,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+    }};
+}
+
 mod cbc;
 mod schedule;
 mod xts;

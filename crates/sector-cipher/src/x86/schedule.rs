@@ -79,6 +79,20 @@ impl Keys {
     }
 }
 
+/// The same round keys, of which the compiler does not know that it has loaded
+/// them before. Without this it loads all of them ahead of a loop and, having
+/// too few registers, leaves copies of the key on the stack.
+#[inline(always)]
+pub(super) fn fresh(keys: &RoundKeys) -> &RoundKeys {
+    let mut keys: *const RoundKeys = keys;
+    // SAFETY: an empty piece of assembly, that hands the pointer through.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) keys, options(nomem, nostack, preserves_flags));
+    }
+    // SAFETY: it is the reference that came in.
+    unsafe { &*keys }
+}
+
 /// Expands a key and returns the number of rounds.
 #[target_feature(enable = "aes,avx")]
 fn expand(key: &[u8], round_keys: &mut RoundKeys) -> usize {

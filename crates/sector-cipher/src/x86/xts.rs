@@ -2,9 +2,10 @@
 //! sector in flight. The tweaks of the next eight sectors are encrypted, also
 //! eight at a time, while the sectors before them are under way.
 
-use super::schedule::{Keys, RoundKeys};
+use super::schedule::{Keys, RoundKeys, fresh};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
 use core::arch::x86_64::*;
+use core::mem;
 
 /// Blocks in flight. Every sector is a multiple of as many blocks.
 const LANES: usize = 8;
@@ -22,16 +23,19 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
         &keys.decrypt
     };
     let bytes = sectors.bytes();
-    let mut batch = sectors.batch();
+    let mut batch = sectors.empty_batch();
+    sectors.fill(&mut batch);
     let mut tweaks = encrypt_ivs::<ROUNDS>(&keys.iv, &batch);
+    let mut following = sectors.empty_batch();
     while batch.len() != 0 {
-        let next = sectors.batch();
-        let next_tweaks = encrypt_ivs::<ROUNDS>(&keys.iv, &next);
+        sectors.fill(&mut following);
+        let following_tweaks = encrypt_ivs::<ROUNDS>(&keys.iv, &following);
         for (sector, tweak) in batch.sectors().iter().zip(tweaks) {
             // SAFETY: a sector of the stream, with its size.
             unsafe { crypt_sector::<ROUNDS, ENCRYPT>(data, sector, bytes, tweak) };
         }
-        (batch, tweaks) = (next, next_tweaks);
+        mem::swap(&mut batch, &mut following);
+        tweaks = following_tweaks;
     }
 }
 
@@ -52,35 +56,39 @@ pub(super) fn encrypt_ivs<const ROUNDS: usize>(
     key: &RoundKeys,
     batch: &Batch<'_>,
 ) -> [__m128i; BATCH] {
-    let key = key.vectors();
     let mut x = load_ivs(batch);
     match batch.len() {
         0 => {}
-        1 => {
-            let mut one = [x[0]];
-            encrypt::<ROUNDS, 1>(key, &mut one);
-            x[0] = one[0];
-        }
-        _ => encrypt::<ROUNDS, BATCH>(key, &mut x),
+        1 => x[0] = encrypt_one::<ROUNDS>(key, x[0]),
+        _ => encrypt_eight::<ROUNDS>(key, &mut x),
     }
     x
 }
 
-/// AES on `N` blocks side by side.
+/// AES on one block.
 #[target_feature(enable = "aes,avx")]
 #[inline]
-fn encrypt<const ROUNDS: usize, const N: usize>(key: &[__m128i; 15], x: &mut [__m128i; N]) {
+fn encrypt_one<const ROUNDS: usize>(key: &RoundKeys, x: __m128i) -> __m128i {
+    let key = fresh(key).vectors();
+    let mut x = _mm_xor_si128(x, key[0]);
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        x = _mm_aesenc_si128(x, key[ROUND]);
+    });
+    _mm_aesenclast_si128(x, key[ROUNDS])
+}
+
+/// AES on eight blocks side by side.
+#[target_feature(enable = "aes,avx")]
+#[inline]
+fn encrypt_eight<const ROUNDS: usize>(key: &RoundKeys, x: &mut [__m128i; LANES]) {
+    let key = fresh(key).vectors();
     for x in x.iter_mut() {
         *x = _mm_xor_si128(*x, key[0]);
     }
-    for key in &key[1..ROUNDS] {
-        for x in x.iter_mut() {
-            *x = _mm_aesenc_si128(*x, *key);
-        }
-    }
-    for x in x.iter_mut() {
-        *x = _mm_aesenclast_si128(*x, key[ROUNDS]);
-    }
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        round!("vaesenc", x, &key[ROUND]);
+    });
+    round!("vaesenclast", x, &key[ROUNDS]);
 }
 
 /// # Safety
@@ -93,10 +101,10 @@ unsafe fn crypt_sector<const ROUNDS: usize, const ENCRYPT: bool>(
     bytes: usize,
     tweak: __m128i,
 ) {
-    let key = key.vectors();
     let mut masks = spread(tweak);
     let mut offset = 0;
     while offset < bytes {
+        let key = fresh(key).vectors();
         let src = sector.src().wrapping_add(offset);
         let dst = sector.dst().wrapping_add(offset);
         let mut x = [_mm_setzero_si128(); LANES];
@@ -106,20 +114,18 @@ unsafe fn crypt_sector<const ROUNDS: usize, const ENCRYPT: bool>(
             x[i] = _mm_xor_si128(_mm_xor_si128(masks[i], key[0]), block);
         }
         let mut last = [_mm_setzero_si128(); LANES];
-        for round in 1..ROUNDS {
-            for x in &mut x {
-                *x = if ENCRYPT {
-                    _mm_aesenc_si128(*x, key[round])
-                } else {
-                    _mm_aesdec_si128(*x, key[round])
-                };
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            if ENCRYPT {
+                round!("vaesenc", x, &key[ROUND]);
+            } else {
+                round!("vaesdec", x, &key[ROUND]);
             }
-            if round <= LANES {
-                let i = round - 1;
+            if ROUND <= LANES {
+                let i = ROUND - 1;
                 last[i] = _mm_xor_si128(masks[i], key[ROUNDS]);
                 masks[i] = times_x8(masks[i]);
             }
-        }
+        });
         for i in 0..LANES {
             let block = if ENCRYPT {
                 _mm_aesenclast_si128(x[i], last[i])
