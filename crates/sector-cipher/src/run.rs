@@ -96,6 +96,9 @@ pub(crate) struct IvRule {
     little: u64,
     /// The bits of the byte-swapped number in its last eight bytes.
     big: u64,
+    /// Any IV, for vectors whose IV is no sector number.
+    #[cfg(test)]
+    pub(crate) forced: Option<u128>,
 }
 
 impl IvRule {
@@ -115,6 +118,8 @@ impl IvRule {
             shift,
             little,
             big,
+            #[cfg(test)]
+            forced: None,
         }
     }
 
@@ -122,6 +127,10 @@ impl IvRule {
     /// 512 bytes have number `sector`.
     #[inline(always)]
     fn iv(&self, sector: u64) -> u128 {
+        #[cfg(test)]
+        if let Some(iv) = self.forced {
+            return iv;
+        }
         let number = sector >> self.shift;
         u128::from(number & self.little) | u128::from(number.swap_bytes() & self.big) << 64
     }

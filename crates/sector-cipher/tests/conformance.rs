@@ -1,25 +1,332 @@
+//! The conformance suite: every back-end that this CPU has must give what the
+//! portable one gives, in every form of call, and back again.
+
+mod common;
+
+use common::{Random, SIZES, cipher, for_all, size, spec};
+use sector_cipher::{Backend, Cipher, SectorCount, Segment, WrongKeyLength};
+
+/// Cuts `data` into runs at random sectors. The pieces' first sectors follow
+/// from where they are, so that together they are the one run.
+fn cut<'a>(first: u64, data: &'a mut [u8], bytes: usize, random: &mut Random) -> Vec<Segment<'a>> {
+    let mut segments = Vec::new();
+    let (mut rest, mut first) = (data, first);
+    while !rest.is_empty() {
+        let sectors = random
+            .below(rest.len() / bytes + 1)
+            .min(1 + random.below(12));
+        let (data, behind) = rest.split_at_mut(sectors * bytes);
+        rest = behind;
+        segments.push(Segment { first, data });
+        first = first.wrapping_add((sectors * bytes / 512) as u64);
+    }
+    // Order must not matter.
+    if random.below(2) == 0 {
+        segments.reverse();
+    }
+    segments
+}
+
 #[test]
-fn smoke() {
-    use sector_cipher::*;
-    let c = Cipher::new(
-        "aes-xts-plain64".parse().unwrap(),
-        SectorSize::new(512).unwrap(),
-        SectorCount::Units512,
-        &(0..32).collect::<Vec<u8>>(),
-        None,
-    )
-    .unwrap();
-    let x = xts_mode::Xts128::new(
-        <aes::Aes128 as aes::cipher::KeyInit>::new_from_slice(&(0..16).collect::<Vec<u8>>())
-            .unwrap(),
-        <aes::Aes128 as aes::cipher::KeyInit>::new_from_slice(&(16..32).collect::<Vec<u8>>())
-            .unwrap(),
-    );
-    let mut a = vec![7u8; 512 * 11];
-    let mut b = a.clone();
-    c.encrypt(5, &mut a);
-    x.encrypt_area(&mut b, 512, 5, xts_mode::get_tweak_default);
-    assert!(a == b);
-    c.decrypt(5, &mut a);
-    assert!(a == [7; 512 * 11]);
+fn every_backend_matches_portable_at_every_length() {
+    println!("back-ends of this CPU: {:?}", Backend::available());
+    for_all(|name, key, bytes, random| {
+        let portable = cipher(name, bytes, key, Backend::Portable);
+        for sectors in 1..=70 {
+            let first = random.next() / 8 * 8;
+            let len = sectors * bytes;
+            let plain = random.bytes(len);
+            let mut expected = vec![0; len];
+            portable.encrypt_to(first, &plain, &mut expected);
+            assert_ne!(plain, expected);
+            for &backend in Backend::available() {
+                let what = format!("{name} {} {bytes} {backend}: {sectors} sectors", key.len());
+                let cipher = cipher(name, bytes, key, backend);
+                let (from, to) = (random.below(65), random.below(65));
+                let mut source = random.bytes(from + len + 64);
+                let mut dest = random.bytes(to + len + 64);
+
+                // From source to destination, which leaves all else alone.
+                source[from..from + len].copy_from_slice(&plain);
+                let (source_before, dest_before) = (source.clone(), dest.clone());
+                cipher.encrypt_to(first, &source[from..from + len], &mut dest[to..to + len]);
+                assert!(source == source_before, "{what}: source changed");
+                assert!(dest[to..to + len] == expected, "{what}: encrypt_to");
+                assert!(dest[..to] == dest_before[..to], "{what}: wrote ahead");
+                assert!(
+                    dest[to + len..] == dest_before[to + len..],
+                    "{what}: wrote behind"
+                );
+                let mut back = vec![0; len];
+                cipher.decrypt_to(first, &dest[to..to + len], &mut back);
+                assert!(back == plain, "{what}: decrypt_to");
+
+                // In place.
+                cipher.encrypt(first, &mut source[from..from + len]);
+                assert!(source[from..from + len] == expected, "{what}: encrypt");
+                assert!(
+                    source[..from] == source_before[..from],
+                    "{what}: wrote ahead"
+                );
+                assert!(
+                    source[from + len..] == source_before[from + len..],
+                    "{what}: wrote behind"
+                );
+                cipher.decrypt(first, &mut source[from..from + len]);
+                assert!(source == source_before, "{what}: decrypt");
+
+                // Segments.
+                let data = &mut source[from..from + len];
+                cipher.encrypt_segments(&mut cut(first, data, bytes, random));
+                assert!(*data == expected, "{what}: encrypt_segments");
+                cipher.decrypt_segments(&mut cut(first, data, bytes, random));
+                assert!(*data == plain, "{what}: decrypt_segments");
+            }
+        }
+    });
+}
+
+#[test]
+fn every_alignment() {
+    for_all(|name, key, bytes, random| {
+        let (sectors, first) = (3, 4096);
+        let len = sectors * bytes;
+        let plain = random.bytes(len);
+        let mut expected = plain.clone();
+        cipher(name, bytes, key, Backend::Portable).encrypt(first, &mut expected);
+        for &backend in &Backend::available()[1..] {
+            let cipher = cipher(name, bytes, key, backend);
+            let mut source = vec![0; len + 16];
+            let mut dest = vec![0; len + 16];
+            for from in 0..16 {
+                for to in 0..16 {
+                    source[from..from + len].copy_from_slice(&plain);
+                    cipher.encrypt_to(first, &source[from..from + len], &mut dest[to..to + len]);
+                    assert!(
+                        dest[to..to + len] == expected,
+                        "{name} {backend} {from} {to}"
+                    );
+                    cipher.decrypt_to(first, &dest[to..to + len], &mut source[from..from + len]);
+                    assert!(
+                        source[from..from + len] == plain,
+                        "{name} {backend} {from} {to}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_run_is_its_sectors_one_by_one() {
+    for_all(|name, key, bytes, random| {
+        for &backend in Backend::available() {
+            let cipher = cipher(name, bytes, key, backend);
+            let units = (bytes / 512) as u64;
+            // Across 2^32, 2^63 and around 2^64, where sector 0 comes next.
+            for first in [
+                0,
+                (1 << 32) - 8 * units,
+                (1 << 63) - 8 * units,
+                0_u64.wrapping_sub(8 * units),
+            ] {
+                let mut run = random.bytes(20 * bytes);
+                let plain = run.clone();
+                let mut single = run.clone();
+                cipher.encrypt(first, &mut run);
+                for (i, sector) in single.chunks_exact_mut(bytes).enumerate() {
+                    cipher.encrypt(first.wrapping_add(i as u64 * units), sector);
+                }
+                assert!(run == single, "{name} {bytes} {backend} {first:#x}");
+                cipher.decrypt(first, &mut run);
+                assert!(run == plain, "{name} {bytes} {backend} {first:#x}");
+            }
+        }
+    });
+}
+
+#[test]
+fn large_sectors_count_whole_sectors() {
+    for &backend in Backend::available() {
+        for name in common::NAMES {
+            let key = vec![7; *spec(name).key_lengths().last().unwrap()];
+            for bytes in SIZES {
+                let units = (bytes / 512) as u64;
+                let large = Cipher::new(
+                    spec(name),
+                    size(bytes),
+                    SectorCount::Large,
+                    &key,
+                    Some(backend),
+                )
+                .unwrap();
+                let small = cipher(name, bytes, &key, backend);
+                let mut run = vec![1; 12 * bytes];
+                large.encrypt(units * 500, &mut run);
+                for (i, sector) in run.chunks_exact_mut(bytes).enumerate() {
+                    // Sector n of the large count is the one whose 512-byte
+                    // number is n: its first unit may not be aligned, so only
+                    // those that are can be compared.
+                    let number = 500 + i as u64;
+                    if number.is_multiple_of(units) {
+                        small.decrypt(number, sector);
+                        assert!(
+                            sector.iter().all(|&byte| byte == 1),
+                            "{name} {bytes} {backend}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_requests_do_nothing() {
+    for &backend in Backend::available() {
+        let cipher = cipher("aes-xts-plain64", 512, &[1; 64], backend);
+        cipher.encrypt(5, &mut []);
+        cipher.decrypt_to(5, &[], &mut []);
+        cipher.encrypt_segments(&mut []);
+        let mut none = [];
+        cipher.decrypt_segments(&mut [Segment {
+            first: 1,
+            data: &mut none,
+        }]);
+    }
+}
+
+#[test]
+fn rekeying_is_as_making_anew() {
+    for_all(|name, key, bytes, random| {
+        for &backend in Backend::available() {
+            let plain = random.bytes(9 * bytes);
+            let mut expected = plain.clone();
+            cipher(name, bytes, key, backend).encrypt(8, &mut expected);
+            for &other in spec(name).key_lengths() {
+                let mut cipher = cipher(name, bytes, &random.bytes(other), backend);
+                let mut data = plain.clone();
+                cipher.rekey(key).unwrap();
+                cipher.encrypt(8, &mut data);
+                assert!(data == expected, "{name} {backend}");
+                // A refused key leaves the old one.
+                let takes = spec(name).key_lengths();
+                for given in [0, 1, 15, 17, 31, 33, 48, 63, 65, 128] {
+                    let error = WrongKeyLength { given, takes };
+                    assert_eq!(cipher.rekey(&vec![9; given]), Err(error));
+                }
+                cipher.decrypt(8, &mut data);
+                assert!(data == plain, "{name} {backend}");
+            }
+        }
+    });
+}
+
+#[test]
+fn key_lengths_are_checked() {
+    for name in common::NAMES {
+        let takes = spec(name).key_lengths();
+        for given in 0..=130 {
+            let made = Cipher::new(
+                spec(name),
+                size(512),
+                SectorCount::Units512,
+                &vec![3; given],
+                None,
+            );
+            match made {
+                Ok(cipher) => {
+                    assert!(takes.contains(&given));
+                    assert_eq!(cipher.spec(), spec(name));
+                    assert_eq!(cipher.backend(), Backend::best());
+                    assert_eq!(cipher.sector_size(), size(512));
+                }
+                Err(error) => {
+                    assert!(!takes.contains(&given));
+                    assert_eq!(error, WrongKeyLength { given, takes });
+                }
+            }
+        }
+    }
+    let refused = sector_cipher::CipherSpec {
+        mode: sector_cipher::Mode::AesXts,
+        iv: sector_cipher::IvMode::EssivSha256,
+    };
+    assert!(Cipher::new(refused, size(512), SectorCount::Units512, &[1; 32], None).is_err());
+}
+
+#[test]
+fn debug_output_has_no_key() {
+    for &backend in Backend::available() {
+        let text = format!(
+            "{:?}",
+            cipher("aes-xts-plain64", 4096, &[0xab; 64], backend)
+        );
+        assert_eq!(
+            text,
+            format!(
+                "Cipher {{ spec: aes-xts-plain64, sector_size: 4096, backend: {backend}, .. }}"
+            )
+        );
+    }
+}
+
+/// Whether the call panics, with the data left as they were.
+fn refuses(call: impl FnOnce(&Cipher, &mut [u8]) + std::panic::UnwindSafe) -> bool {
+    let cipher =
+        std::panic::AssertUnwindSafe(cipher("aes-xts-plain64", 4096, &[1; 32], Backend::best()));
+    std::panic::catch_unwind(move || {
+        let mut data = vec![5; 3 * 4096];
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(&cipher, &mut data)));
+        assert!(
+            data.iter().all(|&byte| byte == 5),
+            "changed before the panic"
+        );
+        outcome.is_err()
+    })
+    .unwrap()
+}
+
+#[test]
+fn what_is_not_whole_sectors_is_refused_before_a_byte_changes() {
+    assert!(refuses(|cipher, data| cipher.encrypt(0, &mut data[..4095])));
+    assert!(refuses(|cipher, data| cipher.decrypt(0, &mut data[..512])));
+    assert!(refuses(|cipher, data| cipher.encrypt(1, &mut data[..4096])));
+    assert!(refuses(|cipher, data| cipher.encrypt_to(
+        0,
+        &[0; 8192],
+        &mut data[..4096]
+    )));
+    assert!(refuses(|cipher, data| cipher.decrypt_to(
+        0,
+        &[0; 100],
+        &mut data[..100]
+    )));
+    assert!(refuses(|cipher, data| {
+        let (good, bad) = data.split_at_mut(8192);
+        cipher.encrypt_segments(&mut [
+            Segment {
+                first: 8,
+                data: good,
+            },
+            Segment {
+                first: 7,
+                data: bad,
+            },
+        ]);
+    }));
+    assert!(refuses(|cipher, data| {
+        let (good, bad) = data.split_at_mut(4096);
+        cipher.decrypt_segments(&mut [
+            Segment {
+                first: 8,
+                data: good,
+            },
+            Segment {
+                first: 16,
+                data: &mut bad[..513],
+            },
+        ]);
+    }));
 }

@@ -1,0 +1,81 @@
+//! What the tests share: random bytes that are the same in every run, ciphers
+//! by name, and the list of everything to go through.
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize};
+
+pub(crate) const NAMES: [&str; 7] = [
+    "aes-xts-plain",
+    "aes-xts-plain64",
+    "aes-xts-plain64be",
+    "aes-cbc-essiv:sha256",
+    "aes-cbc-plain",
+    "aes-cbc-plain64",
+    "aes-cbc-plain64be",
+];
+
+pub(crate) const SIZES: [usize; 4] = [512, 1024, 2048, 4096];
+
+/// Random numbers (xorshift64*), the same in every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
+    }
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from((self.next() >> 16) % end as u64).unwrap()
+    }
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend(self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+pub(crate) fn spec(name: &str) -> CipherSpec {
+    name.parse().unwrap()
+}
+
+pub(crate) fn size(bytes: usize) -> SectorSize {
+    SectorSize::new(u32::try_from(bytes).unwrap()).unwrap()
+}
+
+pub(crate) fn cipher(name: &str, bytes: usize, key: &[u8], backend: Backend) -> Cipher {
+    Cipher::new(
+        spec(name),
+        size(bytes),
+        SectorCount::Units512,
+        key,
+        Some(backend),
+    )
+    .unwrap()
+}
+
+/// Calls `test` for every cipher, key length and sector size, with a key.
+pub(crate) fn for_all(mut test: impl FnMut(&str, &[u8], usize, &mut Random)) {
+    for (i, name) in NAMES.into_iter().enumerate() {
+        for &key_len in spec(name).key_lengths() {
+            for bytes in SIZES {
+                let mut random = Random::new((i * 100_000 + key_len * 10_000 + bytes) as u64);
+                let key = random.bytes(key_len);
+                test(name, &key, bytes, &mut random);
+            }
+        }
+    }
+}
+
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2)
+        .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
+        .collect()
+}
