@@ -6,6 +6,7 @@
 //! cargo run --release -p sector-cipher --example throughput [SPEC [KEY_BITS]] [-- BACKEND…]
 //! ```
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a tool for developers")]
 
 use rustix::time::{ClockId, clock_gettime};
 use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
@@ -94,7 +95,7 @@ fn main() {
 
 fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize, run: usize) {
     let size = SectorSize::new(u32::try_from(sector_size).unwrap()).unwrap();
-    let key: Vec<u8> = (0..key_len).map(|i| i as u8 ^ 0x5a).collect();
+    let key: Vec<u8> = (0x5a..).take(key_len).collect();
     let cipher = Cipher::new(spec, size, SectorCount::Units512, &key, Some(backend)).unwrap();
     let aes_key = if spec.mode == sector_cipher::Mode::AesXts {
         key_len / 2
@@ -195,9 +196,22 @@ mod limit {
         unsafe {
             match backend {
                 Backend::AesNi => super::rate(REPEATS * CHAINS * 16, || aes_ni(rounds)),
+                Backend::Vaes512 => super::rate(REPEATS * CHAINS * 64, || vaes512(rounds)),
                 _ => f64::NAN,
             }
         }
+    }
+
+    #[target_feature(enable = "avx512f,vaes")]
+    fn vaes512(rounds: usize) {
+        let key = black_box(_mm512_set1_epi8(0x63));
+        let mut x = [_mm512_setzero_si512(); CHAINS];
+        for _ in 0..REPEATS * rounds {
+            for x in &mut x {
+                *x = _mm512_aesenc_epi128(*x, key);
+            }
+        }
+        black_box(x);
     }
 
     #[target_feature(enable = "aes,avx")]

@@ -185,24 +185,28 @@ impl Keys {
                 *self = Self::PortableCbc(portable::Cbc::new(key, essiv));
             }
             #[cfg(target_arch = "x86_64")]
-            (Mode::AesXts, Backend::AesNi) => {
-                let (data, tweak) = key.split_at(key.len() / 2);
-                *self = Self::X86Xts(x86::Level::AesNi, x86::Keys::UNSET);
+            (Mode::AesXts, Backend::AesNi | Backend::Vaes512) => {
+                let level = match backend {
+                    Backend::Vaes512 => x86::Level::Vaes512,
+                    _ => x86::Level::AesNi,
+                };
+                *self = Self::X86Xts(level, x86::Keys::UNSET);
                 if let Self::X86Xts(_, keys) = self {
-                    // SAFETY: the CPU has the back-end.
+                    let (data, tweak) = key.split_at(key.len() / 2);
+                    // SAFETY: the CPU has the back-end, and so AES-NI.
                     unsafe { keys.set(data, Some(tweak)) };
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            (Mode::AesCbc, Backend::AesNi) => {
+            (Mode::AesCbc, Backend::AesNi | Backend::Vaes512) => {
                 *self = Self::X86Cbc(x86::Keys::UNSET);
                 if let Self::X86Cbc(keys) = self {
-                    // SAFETY: the CPU has the back-end.
+                    // SAFETY: the CPU has the back-end, and so AES-NI.
                     unsafe { keys.set(key, essiv.map(|key| &key[..])) };
                 }
             }
             #[cfg(not(target_arch = "x86_64"))]
-            (_, Backend::AesNi) => unreachable!("the back-end was checked"),
+            (_, _) => unreachable!("the back-end was checked"),
         }
     }
 
@@ -281,6 +285,14 @@ mod tests {
         .unwrap()
     }
 
+    fn key(step: u8, len: usize) -> Vec<u8> {
+        (0..len)
+            .scan(11_u8, |byte, _| {
+                Some(core::mem::replace(byte, byte.wrapping_add(step)))
+            })
+            .collect()
+    }
+
     /// The bytes of the key schedule.
     fn schedule(place: &MaybeUninit<Cipher>) -> Vec<u8> {
         let base = place
@@ -333,10 +345,10 @@ mod tests {
                     let words = schedule.chunks_exact(8).filter(|word| word[6..] != [0, 0]);
                     words.map(Vec::from).collect()
                 };
-                let before = rekey(&(0..long).map(|i| (i * 37 + 11) as u8).collect::<Vec<_>>());
+                let before = rekey(&key(37, long));
                 let after = rekey(&std::vec![0x11; short]);
                 // What stands there whatever key was there before.
-                rekey(&(0..long).map(|i| (i * 91 + 3) as u8).collect::<Vec<_>>());
+                rekey(&key(91, long));
                 let always = rekey(&std::vec![0x11; short]);
                 let left = before
                     .intersection(&after)

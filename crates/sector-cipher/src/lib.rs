@@ -1,6 +1,34 @@
 //! Disk sector ciphers over *runs*: any number of consecutive sectors in one
 //! call, so that the back-end can fill the CPU's AES pipelines across sector
 //! boundaries. The bytes are those of dm-crypt, sector by sector.
+//!
+//! ```
+//! use sector_cipher::{Cipher, SectorCount, SectorSize};
+//!
+//! let spec = "aes-xts-plain64".parse()?;
+//! let size = SectorSize::new(4096).ok_or("sector size")?;
+//! let cipher = Cipher::new(spec, size, SectorCount::Units512, &[7; 64], None)?;
+//! let source = vec![0; 16 * 4096];
+//! let mut dest = vec![0; 16 * 4096];
+//! // Sector numbers count 512-byte units, whatever the sector size.
+//! cipher.encrypt_to(8 * 1000, &source, &mut dest);
+//! cipher.decrypt(8 * 1000, &mut dest);
+//! assert_eq!(source, dest);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Inside
+//!
+//! A request, of whichever form, becomes a stream of sectors (`run`), which a
+//! kernel takes in batches: first their IVs, together, then their blocks. There
+//! is one kernel per mode and back-end, and one form of key schedule for each;
+//! a further mode or back-end is one more of each in `cipher`.
+//!
+//! # Constant time
+//!
+//! No branch and no address depends on a key or on data: the portable AES is
+//! fixsliced, the others use the CPU's AES instructions, key expansion
+//! included, and field arithmetic is shifts and carry-less products.
 #![no_std]
 
 mod backend;
@@ -14,3 +42,8 @@ mod x86;
 pub use backend::{Backend, UnknownBackend};
 pub use cipher::{Cipher, Segment};
 pub use spec::{CipherSpec, IvMode, Mode, SectorCount, SectorSize, UnknownCipher, WrongKeyLength};
+
+/// The README's example, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

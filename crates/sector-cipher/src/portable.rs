@@ -13,6 +13,13 @@ use aes_soft::{
     Aes128, Aes192, Aes256, Block, BlockDecrypt, BlockEncrypt, NewBlockCipher, ParBlocks,
 };
 
+// Without the feature `force-soft` the types would hold vectors, aligned to 16
+// bytes, for the CPU's instructions.
+const _: () = assert!(
+    align_of::<Aes128>() <= align_of::<u64>(),
+    "the portable back-end needs `aes` with its feature `force-soft`"
+);
+
 /// AES with its key schedule for both directions.
 enum Aes {
     Aes128(Aes128),

@@ -65,6 +65,13 @@ impl Batch<'_> {
         self.len
     }
 
+    /// Makes it empty.
+    #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
     /// Block `block` of sector `sector`.
     #[inline(always)]
     pub(crate) fn load(&self, sector: usize, block: usize) -> [u8; BLOCK] {
@@ -88,6 +95,7 @@ impl Batch<'_> {
 /// How the number of a sector becomes its IV.
 #[derive(Clone, Copy)]
 pub(crate) struct IvRule {
+    size: SectorSize,
     /// Sectors of 512 bytes in one sector.
     units: u64,
     /// From 512-byte units to what the IV counts.
@@ -114,6 +122,7 @@ impl IvRule {
             IvMode::Plain64Be => (0, u64::MAX),
         };
         Self {
+            size,
             units,
             shift,
             little,
@@ -185,7 +194,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
 
     fn run(rule: IvRule, first: u64, src: *const u8, dst: *mut u8, left: usize) -> Self {
         check(rule, first, left);
-        let bytes = sector_bytes(rule);
+        let bytes = rule.size.bytes();
         Self {
             src,
             dst,
@@ -247,14 +256,9 @@ impl<'a, 'b> Sectors<'a, 'b> {
     }
 }
 
-fn sector_bytes(rule: IvRule) -> usize {
-    // At most 8 units: no loss.
-    rule.units as usize * 512
-}
-
 /// The boundary check: after it `len` is whole sectors.
 fn check(rule: IvRule, first: u64, len: usize) {
-    let bytes = sector_bytes(rule);
+    let bytes = rule.size.bytes();
     assert!(
         len.is_multiple_of(bytes),
         "a run of {len} bytes is not whole sectors of {bytes} bytes"

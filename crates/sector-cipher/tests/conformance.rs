@@ -5,6 +5,7 @@ mod common;
 
 use common::{Random, SIZES, cipher, for_all, size, spec};
 use sector_cipher::{Backend, Cipher, SectorCount, Segment, WrongKeyLength};
+use std::panic::AssertUnwindSafe;
 
 /// Cuts `data` into runs at random sectors. The pieces' first sectors follow
 /// from where they are, so that together they are the one run.
@@ -40,11 +41,15 @@ fn every_backend_matches_portable_at_every_length() {
             portable.encrypt_to(first, &plain, &mut expected);
             assert_ne!(plain, expected);
             for &backend in Backend::available() {
+                // Slow, and against itself: up to two batches and a bit.
+                if backend == Backend::Portable && sectors > 18 {
+                    continue;
+                }
                 let what = format!("{name} {} {bytes} {backend}: {sectors} sectors", key.len());
                 let cipher = cipher(name, bytes, key, backend);
                 let (from, to) = (random.below(65), random.below(65));
-                let mut source = random.bytes(from + len + 64);
-                let mut dest = random.bytes(to + len + 64);
+                let mut source = vec![0xa5; from + len + 64];
+                let mut dest = vec![0x5a; to + len + 64];
 
                 // From source to destination, which leaves all else alone.
                 source[from..from + len].copy_from_slice(&plain);
@@ -271,21 +276,17 @@ fn debug_output_has_no_key() {
     }
 }
 
-/// Whether the call panics, with the data left as they were.
-fn refuses(call: impl FnOnce(&Cipher, &mut [u8]) + std::panic::UnwindSafe) -> bool {
-    let cipher =
-        std::panic::AssertUnwindSafe(cipher("aes-xts-plain64", 4096, &[1; 32], Backend::best()));
-    std::panic::catch_unwind(move || {
-        let mut data = vec![5; 3 * 4096];
-        let outcome =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call(&cipher, &mut data)));
-        assert!(
-            data.iter().all(|&byte| byte == 5),
-            "changed before the panic"
-        );
-        outcome.is_err()
-    })
-    .unwrap()
+/// Whether the call panics; it must leave the data as they were.
+fn refuses(call: impl FnOnce(&Cipher, &mut [u8])) -> bool {
+    let cipher = cipher("aes-xts-plain64", 4096, &[1; 32], Backend::best());
+    let mut data = vec![5; 3 * 4096];
+    let call = AssertUnwindSafe(|| call(&cipher, &mut data));
+    let outcome = std::panic::catch_unwind(call);
+    assert!(
+        data.iter().all(|&byte| byte == 5),
+        "changed before the panic"
+    );
+    outcome.is_err()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! kernel that reads or writes one byte outside its sectors dies here.
 #![cfg(unix)]
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
 mod common;
 

@@ -53,6 +53,7 @@ macro_rules! round {
 mod cbc;
 mod schedule;
 mod xts;
+mod xts512;
 
 use crate::run::Sectors;
 pub(crate) use schedule::Keys;
@@ -64,10 +65,30 @@ pub(crate) fn has_aes_ni() -> bool {
     aes_ni::get()
 }
 
+cpufeatures::new!(
+    vaes512,
+    "aes",
+    "avx",
+    "pclmulqdq",
+    "sse4.1",
+    "avx2",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "vaes",
+    "vpclmulqdq"
+);
+
+/// Whether they let us use VAES with AVX-512.
+pub(crate) fn has_vaes512() -> bool {
+    vaes512::get()
+}
+
 /// Which kernels to use.
 #[derive(Clone, Copy)]
 pub(crate) enum Level {
     AesNi,
+    Vaes512,
 }
 
 /// XTS-AES over the stream.
@@ -77,6 +98,8 @@ pub(crate) fn xts<const ENCRYPT: bool>(level: Level, keys: &Keys, sectors: Secto
         match (level, keys.rounds()) {
             (Level::AesNi, 10) => xts::crypt::<10, ENCRYPT>(keys, sectors),
             (Level::AesNi, _) => xts::crypt::<14, ENCRYPT>(keys, sectors),
+            (Level::Vaes512, 10) => xts512::crypt::<10, ENCRYPT>(keys, sectors),
+            (Level::Vaes512, _) => xts512::crypt::<14, ENCRYPT>(keys, sectors),
         }
     }
 }

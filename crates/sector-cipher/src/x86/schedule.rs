@@ -87,10 +87,17 @@ pub(super) fn fresh(keys: &RoundKeys) -> &RoundKeys {
     let mut keys: *const RoundKeys = keys;
     // SAFETY: an empty piece of assembly, that hands the pointer through.
     unsafe {
-        core::arch::asm!("/* {} */", inout(reg) keys, options(nomem, nostack, preserves_flags));
+        core::arch::asm!("/* {} */", inout(reg) keys, options(readonly, nostack, preserves_flags));
     }
     // SAFETY: it is the reference that came in.
     unsafe { &*keys }
+}
+
+/// A block as a vector.
+#[inline(always)]
+pub(super) fn vector(block: u128) -> __m128i {
+    // SAFETY: sixteen bytes of plain data either way.
+    unsafe { core::mem::transmute::<u128, __m128i>(block) }
 }
 
 /// Expands a key and returns the number of rounds.

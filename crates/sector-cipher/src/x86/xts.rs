@@ -2,7 +2,7 @@
 //! sector in flight. The tweaks of the next eight sectors are encrypted, also
 //! eight at a time, while the sectors before them are under way.
 
-use super::schedule::{Keys, RoundKeys, fresh};
+use super::schedule::{Keys, RoundKeys, fresh, vector};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
 use core::arch::x86_64::*;
 use core::mem;
@@ -43,10 +43,7 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
 #[target_feature(enable = "avx")]
 #[inline]
 pub(super) fn load_ivs(batch: &Batch<'_>) -> [__m128i; BATCH] {
-    batch.ivs().map(|iv| {
-        let (low, high) = (iv as i64, (iv >> 64) as i64);
-        _mm_set_epi64x(high, low)
-    })
+    batch.ivs().map(vector)
 }
 
 /// The IVs of a batch, encrypted.
