@@ -1,7 +1,7 @@
 //! AES-CBC. Decryption takes eight blocks of a sector at a time; encryption,
 //! serial inside a sector, takes eight sectors side by side.
 
-use super::schedule::{Keys, fresh};
+use super::schedule::{Keys, RoundKeys, fresh};
 use super::xts::{encrypt_ivs, load_ivs};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use core::arch::x86_64::*;
@@ -46,9 +46,9 @@ pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
                 *x = _mm_xor_si128(*x, key[0]);
             }
             unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-                round!("vaesenc", x, &key[ROUND]);
+                round!("vaesenc", x, &keys.encrypt, ROUND);
             });
-            round!("vaesenclast", x, &key[ROUNDS]);
+            round!("vaesenclast", x, &keys.encrypt, ROUNDS);
             for (x, sector) in x.iter().zip(batch.sectors()) {
                 // SAFETY: as above, and the destination may be written.
                 unsafe { _mm_storeu_si128(sector.dst().add(offset).cast(), *x) };
@@ -85,7 +85,7 @@ pub(super) unsafe fn decrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
                     previous = block;
                 }
                 unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-                    round!("vaesdec", x, &key[ROUND]);
+                    round!("vaesdec", x, &keys.decrypt, ROUND);
                 });
                 for i in 0..LANES {
                     let block = _mm_aesdeclast_si128(x[i], last[i]);

@@ -16,34 +16,49 @@ macro_rules! unroll {
     };
 }
 
-/// One AES round on eight blocks side by side, the key loaded once. Assembly
-/// because the compiler, seeing eight independent chains, may put them one
-/// behind the other again.
+/// One AES round on eight blocks side by side, with round key `round` of `key`,
+/// loaded once. Assembly, because the compiler, seeing eight independent
+/// chains, may put them one behind the other again.
 macro_rules! round {
-    ($instruction:literal, $x:expr, $key:expr) => {{
-        let key: *const __m128i = $key;
-        // SAFETY: computes on registers and reads one round key.
+    ($instruction:literal, $x:expr, $key:expr, $round:expr) => {
+        round!($instruction, $x, $key, $round, "", "", "", "",)
+    };
+    // Four pieces of other work are put between the blocks, where the AES unit
+    // leaves the other units idle; they have operands of their own.
+    (
+        $instruction:literal, $x:expr, $key:expr, $round:expr,
+        $work0:expr, $work1:expr, $work2:expr, $work3:expr, $($operands:tt)*
+    ) => {{
+        let key: *const RoundKeys = $key;
+        // SAFETY: computes on registers, and reads round keys and what the
+        // operands point to.
         unsafe {
             core::arch::asm!(
-                "vmovdqa {k}, xmmword ptr [{key}]",
-                concat!($instruction, " {0}, {0}, {k}"),
-                concat!($instruction, " {1}, {1}, {k}"),
-                concat!($instruction, " {2}, {2}, {k}"),
-                concat!($instruction, " {3}, {3}, {k}"),
-                concat!($instruction, " {4}, {4}, {k}"),
-                concat!($instruction, " {5}, {5}, {k}"),
-                concat!($instruction, " {6}, {6}, {k}"),
-                concat!($instruction, " {7}, {7}, {k}"),
-                inout(xmm_reg) $x[0],
-                inout(xmm_reg) $x[1],
-                inout(xmm_reg) $x[2],
-                inout(xmm_reg) $x[3],
-                inout(xmm_reg) $x[4],
-                inout(xmm_reg) $x[5],
-                inout(xmm_reg) $x[6],
-                inout(xmm_reg) $x[7],
+                "vmovdqa {k}, xmmword ptr [{key} + {offset}]",
+                concat!($instruction, " {x0}, {x0}, {k}"),
+                concat!($instruction, " {x1}, {x1}, {k}"),
+                $work0,
+                concat!($instruction, " {x2}, {x2}, {k}"),
+                concat!($instruction, " {x3}, {x3}, {k}"),
+                $work1,
+                concat!($instruction, " {x4}, {x4}, {k}"),
+                concat!($instruction, " {x5}, {x5}, {k}"),
+                $work2,
+                concat!($instruction, " {x6}, {x6}, {k}"),
+                concat!($instruction, " {x7}, {x7}, {k}"),
+                $work3,
+                x0 = inout(xmm_reg) $x[0],
+                x1 = inout(xmm_reg) $x[1],
+                x2 = inout(xmm_reg) $x[2],
+                x3 = inout(xmm_reg) $x[3],
+                x4 = inout(xmm_reg) $x[4],
+                x5 = inout(xmm_reg) $x[5],
+                x6 = inout(xmm_reg) $x[6],
+                x7 = inout(xmm_reg) $x[7],
                 k = out(xmm_reg) _,
                 key = in(reg) key,
+                offset = const 16 * ($round),
+                $($operands)*
                 options(readonly, nostack, preserves_flags),
             );
         }

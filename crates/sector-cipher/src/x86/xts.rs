@@ -25,16 +25,31 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
     let bytes = sectors.bytes();
     let mut batch = sectors.empty_batch();
     sectors.fill(&mut batch);
+    if batch.len() == 0 {
+        return;
+    }
     let mut tweaks = encrypt_ivs::<ROUNDS>(&keys.iv, &batch);
+    let mut masks = first_masks(tweaks[0]);
     let mut following = sectors.empty_batch();
-    while batch.len() != 0 {
-        sectors.fill(&mut following);
+    loop {
+        if batch.len() == BATCH {
+            sectors.fill(&mut following);
+        }
         let following_tweaks = encrypt_ivs::<ROUNDS>(&keys.iv, &following);
-        for (sector, tweak) in batch.sectors().iter().zip(tweaks) {
+        for (i, sector) in batch.sectors().iter().enumerate() {
+            let next = if i + 1 < BATCH {
+                &tweaks[i + 1]
+            } else {
+                &following_tweaks[0]
+            };
             // SAFETY: a sector of the stream, with its size.
-            unsafe { crypt_sector::<ROUNDS, ENCRYPT>(data, sector, bytes, tweak) };
+            unsafe { crypt_sector::<ROUNDS, ENCRYPT>(data, sector, bytes, &mut masks, next) };
+        }
+        if following.len() == 0 {
+            return;
         }
         mem::swap(&mut batch, &mut following);
+        following.clear();
         tweaks = following_tweaks;
     }
 }
@@ -77,62 +92,146 @@ fn encrypt_one<const ROUNDS: usize>(key: &RoundKeys, x: __m128i) -> __m128i {
 /// AES on eight blocks side by side.
 #[target_feature(enable = "aes,avx")]
 #[inline]
-fn encrypt_eight<const ROUNDS: usize>(key: &RoundKeys, x: &mut [__m128i; LANES]) {
-    let key = fresh(key).vectors();
+fn encrypt_eight<const ROUNDS: usize>(keys: &RoundKeys, x: &mut [__m128i; LANES]) {
+    let first = fresh(keys).vectors()[0];
     for x in x.iter_mut() {
-        *x = _mm_xor_si128(*x, key[0]);
+        *x = _mm_xor_si128(*x, first);
     }
     unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-        round!("vaesenc", x, &key[ROUND]);
+        round!("vaesenc", x, keys, ROUND);
     });
-    round!("vaesenclast", x, &key[ROUNDS]);
+    round!("vaesenclast", x, keys, ROUNDS);
 }
 
+/// One sector. Its first masks are there; it leaves those of the sector with
+/// tweak `next`.
+///
 /// # Safety
 /// `sector` has `bytes` bytes to read and to write, a multiple of 128.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
 #[inline]
 unsafe fn crypt_sector<const ROUNDS: usize, const ENCRYPT: bool>(
-    key: &RoundKeys,
+    keys: &RoundKeys,
     sector: &Sector,
     bytes: usize,
-    tweak: __m128i,
+    masks: &mut [__m128i; LANES],
+    next: &__m128i,
 ) {
-    let mut masks = spread(tweak);
     let mut offset = 0;
-    while offset < bytes {
-        let key = fresh(key).vectors();
-        let src = sector.src().wrapping_add(offset);
-        let dst = sector.dst().wrapping_add(offset);
-        let mut x = [_mm_setzero_si128(); LANES];
-        for i in 0..LANES {
-            // SAFETY: block i of the group is inside the sector.
-            let block = unsafe { _mm_loadu_si128(src.add(i * BLOCK).cast()) };
-            x[i] = _mm_xor_si128(_mm_xor_si128(masks[i], key[0]), block);
-        }
-        let mut last = [_mm_setzero_si128(); LANES];
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            if ENCRYPT {
-                round!("vaesenc", x, &key[ROUND]);
-            } else {
-                round!("vaesdec", x, &key[ROUND]);
-            }
-            if ROUND <= LANES {
-                let i = ROUND - 1;
-                last[i] = _mm_xor_si128(masks[i], key[ROUNDS]);
-                masks[i] = times_x8(masks[i]);
-            }
-        });
-        for i in 0..LANES {
-            let block = if ENCRYPT {
-                _mm_aesenclast_si128(x[i], last[i])
-            } else {
-                _mm_aesdeclast_si128(x[i], last[i])
-            };
-            // SAFETY: as above, and the destination may be written.
-            unsafe { _mm_storeu_si128(dst.add(i * BLOCK).cast(), block) };
+    while offset + LANES * BLOCK < bytes {
+        // SAFETY: the group is inside the sector.
+        unsafe {
+            let src = sector.src().add(offset);
+            let dst = sector.dst().add(offset);
+            crypt_group::<ROUNDS, ENCRYPT, false>(keys, src, dst, masks, next);
         }
         offset += LANES * BLOCK;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let src = sector.src().add(offset);
+        let dst = sector.dst().add(offset);
+        crypt_group::<ROUNDS, ENCRYPT, true>(keys, src, dst, masks, next);
+    }
+}
+
+/// A round in which mask `I` is kept for the end of the group, added to the
+/// last round key, and replaced by the one for the next group of the sector:
+/// times x^8, one byte up, and the byte that falls out is reduced.
+macro_rules! round_and_advance {
+    ($instruction:literal, $x:expr, $keys:expr, $round:expr, $rounds:expr, $last:expr, $mask:expr) => {
+        round!(
+            $instruction, $x, $keys, $round,
+            "vpsrldq {carry}, {mask}, 15",
+            "vpclmulqdq {carry}, {carry}, {reduction}, 0x00",
+            "vpxor {last}, {mask}, xmmword ptr [{key} + {last_key}]",
+            "vpslldq {mask}, {mask}, 1\nvpxor {mask}, {mask}, {carry}",
+            mask = inout(xmm_reg) $mask,
+            last = out(xmm_reg) $last,
+            carry = out(xmm_reg) _,
+            reduction = in(xmm_reg) reduction(),
+            last_key = const 16 * ($rounds),
+        )
+    };
+}
+
+/// The same with the mask for the first group of the next sector: its tweak
+/// times x^`I`. See `times_power`.
+macro_rules! round_and_spread {
+    (
+        $instruction:literal, $x:expr, $keys:expr, $round:expr, $rounds:expr, $last:expr, $mask:expr,
+        $tweak:expr, $i:expr
+    ) => {
+        round!(
+            $instruction, $x, $keys, $round,
+            "vpxor {last}, {mask}, xmmword ptr [{key} + {last_key}]\nvpsrlq {carry}, {tweak}, {right}",
+            "vpslldq {mask}, {carry}, 8\nvpclmulqdq {carry}, {carry}, {reduction}, 0x01",
+            "vpxor {mask}, {mask}, {carry}",
+            "vpsllq {carry}, {tweak}, {left}\nvpxor {mask}, {mask}, {carry}",
+            mask = inout(xmm_reg) $mask,
+            last = out(xmm_reg) $last,
+            carry = out(xmm_reg) _,
+            tweak = in(xmm_reg) $tweak,
+            reduction = in(xmm_reg) reduction(),
+            last_key = const 16 * ($rounds),
+            left = const $i,
+            right = const 64 - $i,
+        )
+    };
+}
+
+/// # Safety
+/// `src` can be read and `dst` written for eight blocks.
+#[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
+#[inline]
+unsafe fn crypt_group<const ROUNDS: usize, const ENCRYPT: bool, const LAST: bool>(
+    keys: &RoundKeys,
+    src: *const u8,
+    dst: *mut u8,
+    masks: &mut [__m128i; LANES],
+    next: &__m128i,
+) {
+    let first = fresh(keys).vectors()[0];
+    let mut x = [_mm_setzero_si128(); LANES];
+    for i in 0..LANES {
+        // SAFETY: block i of the group.
+        let block = unsafe { _mm_loadu_si128(src.add(i * BLOCK).cast()) };
+        x[i] = _mm_xor_si128(_mm_xor_si128(masks[i], first), block);
+    }
+    let mut last = [_mm_setzero_si128(); LANES];
+    // One arm for each of the first eight rounds, then the others.
+    unroll!(ROUND in 1 2 3 4 5 6 7 8, {
+        const I: usize = ROUND - 1;
+        match (ENCRYPT, LAST) {
+            (true, false) => {
+                round_and_advance!("vaesenc", x, keys, ROUND, ROUNDS, last[I], masks[I]);
+            }
+            (false, false) => {
+                round_and_advance!("vaesdec", x, keys, ROUND, ROUNDS, last[I], masks[I]);
+            }
+            (true, true) => {
+                round_and_spread!("vaesenc", x, keys, ROUND, ROUNDS, last[I], masks[I], *next, I);
+            }
+            (false, true) => {
+                round_and_spread!("vaesdec", x, keys, ROUND, ROUNDS, last[I], masks[I], *next, I);
+            }
+        }
+    });
+    unroll!(ROUND in 9 10 11 12 13, if ROUND < ROUNDS {
+        if ENCRYPT {
+            round!("vaesenc", x, keys, ROUND);
+        } else {
+            round!("vaesdec", x, keys, ROUND);
+        }
+    });
+    for i in 0..LANES {
+        let block = if ENCRYPT {
+            _mm_aesenclast_si128(x[i], last[i])
+        } else {
+            _mm_aesdeclast_si128(x[i], last[i])
+        };
+        // SAFETY: as above, and the destination may be written.
+        unsafe { _mm_storeu_si128(dst.add(i * BLOCK).cast(), block) };
     }
 }
 
@@ -143,19 +242,10 @@ fn reduction() -> __m128i {
     _mm_set_epi64x(0, 0x87)
 }
 
-/// Times x^8: one byte up, and the byte that falls out is reduced.
+/// The masks of a sector's first group: its tweak times 1, x, ... x^7.
 #[target_feature(enable = "avx,pclmulqdq")]
 #[inline]
-fn times_x8(mask: __m128i) -> __m128i {
-    let carry = _mm_srli_si128::<15>(mask);
-    let carry = _mm_clmulepi64_si128::<0x00>(carry, reduction());
-    _mm_xor_si128(_mm_slli_si128::<1>(mask), carry)
-}
-
-/// The tweak times 1, x, ... x^7.
-#[target_feature(enable = "avx,pclmulqdq")]
-#[inline]
-fn spread(tweak: __m128i) -> [__m128i; LANES] {
+fn first_masks(tweak: __m128i) -> [__m128i; LANES] {
     [
         tweak,
         times_power::<1, 63>(tweak),
