@@ -65,6 +65,23 @@ macro_rules! round {
     }};
 }
 
+/// One AES round on one block, where it stands.
+macro_rules! round_of_one {
+    ($instruction:literal, $x:expr, $key:expr, $round:expr) => {{
+        let key: *const RoundKeys = $key;
+        // SAFETY: computes on a register and reads one round key.
+        unsafe {
+            core::arch::asm!(
+                concat!($instruction, " {x}, {x}, xmmword ptr [{key} + {offset}]"),
+                x = inout(xmm_reg) $x,
+                key = in(reg) key,
+                offset = const 16 * ($round),
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+    }};
+}
+
 mod cbc;
 mod schedule;
 mod xts;

@@ -3,7 +3,7 @@
 //! eight at a time, while the sectors before them are under way.
 
 use super::schedule::{Keys, RoundKeys, fresh, vector};
-use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
+use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use core::arch::x86_64::*;
 use core::mem;
 
@@ -17,11 +17,6 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &Keys,
     mut sectors: Sectors<'_, '_>,
 ) {
-    let data = if ENCRYPT {
-        &keys.encrypt
-    } else {
-        &keys.decrypt
-    };
     let bytes = sectors.bytes();
     let mut batch = sectors.empty_batch();
     sectors.fill(&mut batch);
@@ -35,15 +30,37 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
         if batch.len() == BATCH {
             sectors.fill(&mut following);
         }
-        let following_tweaks = encrypt_ivs::<ROUNDS>(&keys.iv, &following);
+        // Encrypted one with each sector of this batch, which is full then.
+        let mut following_tweaks = load_ivs(&following);
+        let with_tweaks = following.len() != 0;
         for (i, sector) in batch.sectors().iter().enumerate() {
+            let last = bytes - LANES * BLOCK;
+            for offset in (0..last).step_by(LANES * BLOCK) {
+                // SAFETY: the group is inside the sector.
+                unsafe {
+                    let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
+                    let tweak = &mut following_tweaks[i];
+                    if offset == 0 && with_tweaks {
+                        crypt_group::<ROUNDS, ENCRYPT, true, false>(
+                            keys, src, dst, &mut masks, tweak,
+                        );
+                    } else {
+                        crypt_group::<ROUNDS, ENCRYPT, false, false>(
+                            keys, src, dst, &mut masks, tweak,
+                        );
+                    }
+                }
+            }
             let next = if i + 1 < BATCH {
-                &tweaks[i + 1]
+                &mut tweaks[i + 1]
             } else {
-                &following_tweaks[0]
+                &mut following_tweaks[0]
             };
-            // SAFETY: a sector of the stream, with its size.
-            unsafe { crypt_sector::<ROUNDS, ENCRYPT>(data, sector, bytes, &mut masks, next) };
+            // SAFETY: as above.
+            unsafe {
+                let (src, dst) = (sector.src().add(last), sector.dst().add(last));
+                crypt_group::<ROUNDS, ENCRYPT, false, true>(keys, src, dst, &mut masks, next);
+            }
         }
         if following.len() == 0 {
             return;
@@ -103,38 +120,6 @@ fn encrypt_eight<const ROUNDS: usize>(keys: &RoundKeys, x: &mut [__m128i; LANES]
     round!("vaesenclast", x, keys, ROUNDS);
 }
 
-/// One sector. Its first masks are there; it leaves those of the sector with
-/// tweak `next`.
-///
-/// # Safety
-/// `sector` has `bytes` bytes to read and to write, a multiple of 128.
-#[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
-#[inline]
-unsafe fn crypt_sector<const ROUNDS: usize, const ENCRYPT: bool>(
-    keys: &RoundKeys,
-    sector: &Sector,
-    bytes: usize,
-    masks: &mut [__m128i; LANES],
-    next: &__m128i,
-) {
-    let mut offset = 0;
-    while offset + LANES * BLOCK < bytes {
-        // SAFETY: the group is inside the sector.
-        unsafe {
-            let src = sector.src().add(offset);
-            let dst = sector.dst().add(offset);
-            crypt_group::<ROUNDS, ENCRYPT, false>(keys, src, dst, masks, next);
-        }
-        offset += LANES * BLOCK;
-    }
-    // SAFETY: as above.
-    unsafe {
-        let src = sector.src().add(offset);
-        let dst = sector.dst().add(offset);
-        crypt_group::<ROUNDS, ENCRYPT, true>(keys, src, dst, masks, next);
-    }
-}
-
 /// A round in which mask `I` is kept for the end of the group, added to the
 /// last round key, and replaced by the one for the next group of the sector:
 /// times x^8, one byte up, and the byte that falls out is reduced.
@@ -180,48 +165,71 @@ macro_rules! round_and_spread {
     };
 }
 
+/// One group of blocks. Its masks are there; it leaves those of the next group
+/// of its sector; or, with `LAST`, those of the first group of the sector with
+/// tweak `tweak`. With `FIRST` it encrypts `tweak`, beside its blocks.
+///
 /// # Safety
 /// `src` can be read and `dst` written for eight blocks.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
 #[inline]
-unsafe fn crypt_group<const ROUNDS: usize, const ENCRYPT: bool, const LAST: bool>(
-    keys: &RoundKeys,
+unsafe fn crypt_group<
+    const ROUNDS: usize,
+    const ENCRYPT: bool,
+    const FIRST: bool,
+    const LAST: bool,
+>(
+    keys: &Keys,
     src: *const u8,
     dst: *mut u8,
     masks: &mut [__m128i; LANES],
-    next: &__m128i,
+    tweak: &mut __m128i,
 ) {
-    let first = fresh(keys).vectors()[0];
+    let data = if ENCRYPT {
+        &keys.encrypt
+    } else {
+        &keys.decrypt
+    };
+    let first = fresh(data).vectors()[0];
     let mut x = [_mm_setzero_si128(); LANES];
     for i in 0..LANES {
         // SAFETY: block i of the group.
         let block = unsafe { _mm_loadu_si128(src.add(i * BLOCK).cast()) };
         x[i] = _mm_xor_si128(_mm_xor_si128(masks[i], first), block);
     }
+    if FIRST {
+        *tweak = _mm_xor_si128(*tweak, fresh(&keys.iv).vectors()[0]);
+    }
     let mut last = [_mm_setzero_si128(); LANES];
-    // One arm for each of the first eight rounds, then the others.
+    // With the first eight rounds go the masks.
     unroll!(ROUND in 1 2 3 4 5 6 7 8, {
         const I: usize = ROUND - 1;
         match (ENCRYPT, LAST) {
             (true, false) => {
-                round_and_advance!("vaesenc", x, keys, ROUND, ROUNDS, last[I], masks[I]);
+                round_and_advance!("vaesenc", x, data, ROUND, ROUNDS, last[I], masks[I]);
             }
             (false, false) => {
-                round_and_advance!("vaesdec", x, keys, ROUND, ROUNDS, last[I], masks[I]);
+                round_and_advance!("vaesdec", x, data, ROUND, ROUNDS, last[I], masks[I]);
             }
             (true, true) => {
-                round_and_spread!("vaesenc", x, keys, ROUND, ROUNDS, last[I], masks[I], *next, I);
+                round_and_spread!("vaesenc", x, data, ROUND, ROUNDS, last[I], masks[I], *tweak, I);
             }
             (false, true) => {
-                round_and_spread!("vaesdec", x, keys, ROUND, ROUNDS, last[I], masks[I], *next, I);
+                round_and_spread!("vaesdec", x, data, ROUND, ROUNDS, last[I], masks[I], *tweak, I);
             }
+        }
+        if FIRST {
+            round_of_one!("vaesenc", *tweak, &keys.iv, ROUND);
         }
     });
     unroll!(ROUND in 9 10 11 12 13, if ROUND < ROUNDS {
         if ENCRYPT {
-            round!("vaesenc", x, keys, ROUND);
+            round!("vaesenc", x, data, ROUND);
         } else {
-            round!("vaesdec", x, keys, ROUND);
+            round!("vaesdec", x, data, ROUND);
+        }
+        if FIRST {
+            round_of_one!("vaesenc", *tweak, &keys.iv, ROUND);
         }
     });
     for i in 0..LANES {
@@ -232,6 +240,9 @@ unsafe fn crypt_group<const ROUNDS: usize, const ENCRYPT: bool, const LAST: bool
         };
         // SAFETY: as above, and the destination may be written.
         unsafe { _mm_storeu_si128(dst.add(i * BLOCK).cast(), block) };
+    }
+    if FIRST {
+        round_of_one!("vaesenclast", *tweak, &keys.iv, ROUNDS);
     }
 }
 
