@@ -17,35 +17,117 @@ const VECTOR: usize = 64;
 /// Bytes in flight. Every sector is a multiple of as many.
 const GROUP: usize = LANES * VECTOR;
 
-/// One AES round on some vectors, the key loaded once for all of them. See
-/// `round!` for why it is assembly.
+/// One AES round on eight vectors, with round key `round` of `key`, loaded once.
+/// See `round!` for why it is assembly, and for the pieces of other work.
 macro_rules! round512 {
-    ($instruction:literal, $key:expr, $($n:literal: $x:expr),*) => {{
-        let key: *const __m128i = $key;
+    ($instruction:literal, $x:expr, $key:expr, $round:expr) => {
+        round512!($instruction, $x, $key, $round, "", "", "", "",)
+    };
+    (
+        $instruction:literal, $x:expr, $key:expr, $round:expr,
+        $work0:expr, $work1:expr, $work2:expr, $work3:expr, $($operands:tt)*
+    ) => {{
+        let key: *const RoundKeys = $key;
         // Named, because the width of the register follows from its type.
         let _round_key: __m512i;
-        // SAFETY: computes on registers and reads one round key.
+        // SAFETY: computes on registers and reads round keys.
         unsafe {
             core::arch::asm!(
-                "vbroadcasti32x4 {k}, xmmword ptr [{key}]",
-                $(concat!($instruction, " {", $n, "}, {", $n, "}, {k}"),)*
-                $(inout(zmm_reg) $x,)*
+                "vbroadcasti32x4 {k}, xmmword ptr [{key} + {offset}]",
+                concat!($instruction, " {x0}, {x0}, {k}"),
+                concat!($instruction, " {x1}, {x1}, {k}"),
+                $work0,
+                concat!($instruction, " {x2}, {x2}, {k}"),
+                concat!($instruction, " {x3}, {x3}, {k}"),
+                $work1,
+                concat!($instruction, " {x4}, {x4}, {k}"),
+                concat!($instruction, " {x5}, {x5}, {k}"),
+                $work2,
+                concat!($instruction, " {x6}, {x6}, {k}"),
+                concat!($instruction, " {x7}, {x7}, {k}"),
+                $work3,
+                x0 = inout(zmm_reg) $x[0],
+                x1 = inout(zmm_reg) $x[1],
+                x2 = inout(zmm_reg) $x[2],
+                x3 = inout(zmm_reg) $x[3],
+                x4 = inout(zmm_reg) $x[4],
+                x5 = inout(zmm_reg) $x[5],
+                x6 = inout(zmm_reg) $x[6],
+                x7 = inout(zmm_reg) $x[7],
                 k = out(zmm_reg) _round_key,
                 key = in(reg) key,
+                offset = const 16 * ($round),
+                $($operands)*
                 options(readonly, nostack, preserves_flags),
             );
         }
     }};
 }
 
-/// One AES round on an array of eight vectors.
-macro_rules! round512x8 {
-    ($instruction:literal, $key:expr, $x:expr) => {
+/// A round in which `$next` becomes `$mask` times x^(8 `$bytes`): so many bytes
+/// up, and what falls out is reduced.
+macro_rules! round512_times_bytes {
+    ($instruction:literal, $x:expr, $key:expr, $round:expr, $next:expr, $mask:expr, $bytes:expr) => {{
+        let _carry: __m512i;
         round512!(
-            $instruction, $key,
-            0: $x[0], 1: $x[1], 2: $x[2], 3: $x[3], 4: $x[4], 5: $x[5], 6: $x[6], 7: $x[7]
+            $instruction, $x, $key, $round,
+            "vpsrldq {carry}, {mask}, {right}",
+            "vpclmulqdq {carry}, {carry}, {reduction}, 0x00",
+            "vpslldq {next}, {mask}, {left}",
+            "vpxorq {next}, {next}, {carry}",
+            mask = in(zmm_reg) $mask,
+            next = out(zmm_reg) $next,
+            carry = out(zmm_reg) _carry,
+            reduction = in(zmm_reg) reduction(),
+            left = const $bytes,
+            right = const 16 - $bytes,
         )
-    };
+    }};
+}
+
+/// A round in which `$next` becomes the tweak, which is in each block, times
+/// four powers of x from `$power` on. See `times_powers`.
+macro_rules! round512_times_powers {
+    ($instruction:literal, $x:expr, $key:expr, $round:expr, $next:expr, $tweak:expr, $power:expr) => {{
+        let (left, right) = powers($power);
+        let (_carry, _across): (__m512i, __m512i);
+        round512!(
+            $instruction, $x, $key, $round,
+            "vpsrlvq {carry}, {tweak}, {right}\nvpsllvq {next}, {tweak}, {left}",
+            "vpslldq {across}, {carry}, 8",
+            "vpclmulqdq {carry}, {carry}, {reduction}, 0x01",
+            "vpternlogq {next}, {across}, {carry}, 0x96",
+            tweak = in(zmm_reg) $tweak,
+            next = out(zmm_reg) $next,
+            carry = out(zmm_reg) _carry,
+            across = out(zmm_reg) _across,
+            reduction = in(zmm_reg) reduction(),
+            left = in(zmm_reg) left,
+            right = in(zmm_reg) right,
+        )
+    }};
+}
+
+/// One AES round on two vectors.
+macro_rules! round512_of_two {
+    ($instruction:literal, $x:expr, $key:expr, $round:expr) => {{
+        let key: *const RoundKeys = $key;
+        let _round_key: __m512i;
+        // SAFETY: computes on registers and reads one round key.
+        unsafe {
+            core::arch::asm!(
+                "vbroadcasti32x4 {k}, xmmword ptr [{key} + {offset}]",
+                concat!($instruction, " {x0}, {x0}, {k}"),
+                concat!($instruction, " {x1}, {x1}, {k}"),
+                x0 = inout(zmm_reg) $x[0],
+                x1 = inout(zmm_reg) $x[1],
+                k = out(zmm_reg) _round_key,
+                key = in(reg) key,
+                offset = const 16 * ($round),
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+    }};
 }
 
 /// Tweaks of a batch, for vector loads.
@@ -128,15 +210,12 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
 #[inline]
 fn encrypt_ivs<const ROUNDS: usize>(key: &RoundKeys, batch: &Batch<'_>) -> Tweaks {
     let mut tweaks = Tweaks(*batch.ivs());
-    let key = fresh(key).vectors();
-    let mut x = load_tweaks(&tweaks);
-    for x in &mut x {
-        *x = _mm512_xor_si512(*x, broadcast(&key[0]));
-    }
+    let first = broadcast(&fresh(key).vectors()[0]);
+    let mut x = load_tweaks(&tweaks).map(|x| _mm512_xor_si512(x, first));
     unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-        round512!("vaesenc", &key[ROUND], 0: x[0], 1: x[1]);
+        round512_of_two!("vaesenc", x, key, ROUND);
     });
-    round512!("vaesenclast", &key[ROUNDS], 0: x[0], 1: x[1]);
+    round512_of_two!("vaesenclast", x, key, ROUNDS);
     store_tweaks(&mut tweaks, x);
     tweaks
 }
@@ -179,34 +258,48 @@ impl Work<'_> {
             let blocks = unsafe { _mm512_loadu_si512(src.add(i * VECTOR).cast()) };
             x[i] = xor3(masks[i], first, blocks);
         }
-        let iv_key = fresh(self.iv).vectors();
         let mut tweaks = [_mm512_setzero_si512(); 2];
         if WITH_TWEAKS {
-            tweaks = load_tweaks(&self.following);
-            for x in &mut tweaks {
-                *x = _mm512_xor_si512(*x, broadcast(&iv_key[0]));
-            }
+            let first = broadcast(&fresh(self.iv).vectors()[0]);
+            tweaks = load_tweaks(&self.following).map(|x| _mm512_xor_si512(x, first));
         }
         let next = spread_source(next);
-        let mut next_masks = masks;
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            if ENCRYPT {
-                round512x8!("vaesenc", &key[ROUND], x);
-            } else {
-                round512x8!("vaesdec", &key[ROUND], x);
-            }
-            if WITH_TWEAKS {
-                round512!("vaesenc", &iv_key[ROUND], 0: tweaks[0], 1: tweaks[1]);
-            }
-            if ROUND <= LANES {
-                const I: usize = (ROUND - 1) % LANES;
-                next_masks[I] = if LAST {
-                    spread::<I>(next, &next_masks)
-                } else {
-                    times_bytes::<4, 12>(masks[I])
-                };
-            }
-        });
+        let mut next_masks = [_mm512_setzero_si512(); LANES];
+        // With the first eight rounds go the masks.
+        macro_rules! rounds {
+            ($instruction:literal) => {{
+                unroll!(ROUND in 1 2 3 4 5 6 7 8, {
+                    const I: usize = ROUND - 1;
+                    if !LAST {
+                        round512_times_bytes!(
+                            $instruction, x, self.data, ROUND, next_masks[I], masks[I], 4
+                        );
+                    } else if I < 2 {
+                        round512_times_powers!(
+                            $instruction, x, self.data, ROUND, next_masks[I], next, 4 * I as i64
+                        );
+                    } else {
+                        round512_times_bytes!(
+                            $instruction, x, self.data, ROUND, next_masks[I], next_masks[I % 2], I / 2
+                        );
+                    }
+                    if WITH_TWEAKS {
+                        round512_of_two!("vaesenc", tweaks, self.iv, ROUND);
+                    }
+                });
+                unroll!(ROUND in 9 10 11 12 13, if ROUND < ROUNDS {
+                    round512!($instruction, x, self.data, ROUND);
+                    if WITH_TWEAKS {
+                        round512_of_two!("vaesenc", tweaks, self.iv, ROUND);
+                    }
+                });
+            }};
+        }
+        if ENCRYPT {
+            rounds!("vaesenc");
+        } else {
+            rounds!("vaesdec");
+        }
         let last = broadcast(&key[ROUNDS]);
         for i in 0..LANES {
             let mask = _mm512_xor_si512(masks[i], last);
@@ -220,7 +313,7 @@ impl Work<'_> {
         }
         self.masks = next_masks;
         if WITH_TWEAKS {
-            round512!("vaesenclast", &iv_key[ROUNDS], 0: tweaks[0], 1: tweaks[1]);
+            round512_of_two!("vaesenclast", tweaks, self.iv, ROUNDS);
             store_tweaks(&mut self.following, tweaks);
         }
     }
@@ -285,14 +378,21 @@ fn spread_source(tweak: u128) -> __m512i {
     broadcast(&vector(tweak))
 }
 
+/// The shift counts for a block times four powers of x from `power` on: to the
+/// left, and of what falls out to the right (by 64 is by all: zero).
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn powers(power: i64) -> (__m512i, __m512i) {
+    let [p0, p1, p2, p3] = [power, power + 1, power + 2, power + 3];
+    let left = _mm512_set_epi64(p3, p3, p2, p2, p1, p1, p0, p0);
+    (left, _mm512_sub_epi64(_mm512_set1_epi64(64), left))
+}
+
 /// A tweak, which is in each block, times the powers of x from `power` on.
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
 #[inline]
 fn times_powers(tweak: __m512i, power: i64) -> __m512i {
-    let [p0, p1, p2, p3] = [power, power + 1, power + 2, power + 3];
-    let left = _mm512_set_epi64(p3, p3, p2, p2, p1, p1, p0, p0);
-    let right = _mm512_sub_epi64(_mm512_set1_epi64(64), left);
-    // By 64 is by all: zero.
+    let (left, right) = powers(power);
     let out = _mm512_srlv_epi64(tweak, right);
     let carry = _mm512_clmulepi64_epi128::<0x01>(out, reduction());
     let across = _mm512_bslli_epi128::<8>(out);
