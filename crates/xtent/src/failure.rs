@@ -195,14 +195,7 @@ impl From<luks::Error> for Failure {
 
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
-        let advice = match (error.kind, error.operation) {
-            (store::ErrorKind::Busy, _) => Some(
-                "Another `xtent` is serving or changing it, or it is mounted; stop that one first.",
-            ),
-            _ => None,
-        };
-        let mut failure = Self::new(exit_of_store(error.kind), error.to_string());
-        failure.advice = advice.map(str::to_owned);
+        let failure = Self::new(exit_of_store(error.kind), error.to_string());
         match error.source {
             Some(source) => failure.because(source),
             None => failure,
