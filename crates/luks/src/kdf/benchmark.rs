@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::argon2::Variant;
 use super::hash::{self, Hash};
-use super::{Argon2Cost, Kdf, KdfChoice, KdfKind, argon2, free_memory};
+use super::{Argon2Cost, Kdf, KdfChoice, KdfKind, argon2, free_memory, mebibytes};
 use crate::Error;
 
 /// cryptsetup's default cap: 1 GiB.
@@ -116,10 +116,18 @@ fn settle_argon2(
             )));
         }
         Some(memory) if forced => memory,
-        memory => memory
-            .unwrap_or(DEFAULT_MEMORY)
-            .min(memory_cap())
-            .max(least_memory),
+        memory => {
+            let wanted = memory.unwrap_or(DEFAULT_MEMORY);
+            let cap = memory_cap().max(least_memory);
+            if cap < wanted {
+                tracing::info!(
+                    "argon2 gets {} instead of {}: that is half of the memory that is free",
+                    mebibytes(u64::from(cap)),
+                    mebibytes(u64::from(wanted))
+                );
+            }
+            wanted.min(cap)
+        }
     };
     if let Some(time) = choice.force_iterations {
         if time < LEAST_PASSES {
