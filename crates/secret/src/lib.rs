@@ -221,7 +221,11 @@ mod tests {
         let boxed = SecretBox::new([7_u64; 1000]).unwrap();
         for address in [bytes.as_ptr() as usize, boxed.as_ptr() as usize] {
             let flags = vm_flags(address);
-            assert!(flags.iter().any(|f| f == "lo"), "not locked: {flags:?}");
+            assert!(
+                flags.iter().any(|f| f == "lo"),
+                "not locked: {flags:?}; this test needs a limit on locked memory \
+                 of a megabyte (ulimit -l 1024)"
+            );
             assert!(flags.iter().any(|f| f == "dd"), "dumped: {flags:?}");
             assert!(!flags.iter().any(|f| f == "wf"), "wiped on fork: {flags:?}");
         }
