@@ -1,5 +1,10 @@
 //! Real mounts through FUSE and loop devices. Each test needs `/dev/fuse`, and
 //! most need root; where that is missing they say so on standard error.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
 
 mod fuse_common;
 

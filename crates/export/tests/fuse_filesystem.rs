@@ -1,5 +1,10 @@
 //! File systems mounted from volumes: FUSE, loop device, ext4; daemons that
 //! are killed. Needs root; says so on standard error where that is missing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
 
 mod fuse_common;
 

@@ -183,8 +183,7 @@ fn failed(what: &str, range: &Range<u64>, error: &Error) -> Errno {
     tracing::error!(
         offset = range.start,
         length = range.end - range.start,
-        "{what} failed: {}",
-        error.message
+        "{what} failed: {error}"
     );
     Errno::from_i32(error.errno().raw_os_error())
 }

@@ -124,14 +124,6 @@ pub fn check(options: &Options) -> Result<Vec<String>, Error> {
     }
     states.remove_empty(&dir);
 
-    let metadata = std::fs::metadata(&dir)
-        .map_err(|e| fail(ErrorKind::Argument, format!("{}", dir.display()), e))?;
-    if !metadata.is_dir() {
-        return Err(refuse(
-            ErrorKind::Argument,
-            format!("{} is not a directory", dir.display()),
-        ));
-    }
     if let Some(entry) = mountinfo::at(&dir).map_err(mountinfo_failed)? {
         return Err(refuse(
             ErrorKind::Busy,
@@ -141,6 +133,14 @@ pub fn check(options: &Options) -> Result<Vec<String>, Error> {
                 entry.source.display(),
                 entry.fstype
             ),
+        ));
+    }
+    let metadata = std::fs::metadata(&dir)
+        .map_err(|e| fail(ErrorKind::Argument, format!("{}", dir.display()), e))?;
+    if !metadata.is_dir() {
+        return Err(refuse(
+            ErrorKind::Argument,
+            format!("{} is not a directory", dir.display()),
         ));
     }
     Ok(warnings)
@@ -251,7 +251,9 @@ impl Mount {
                 // For `umount`, which waits for this process.
                 Err(e) => {
                     self.state.failure = Some(e.to_string());
-                    claim.save(&self.state)?;
+                    if let Err(e) = claim.save(&self.state) {
+                        tracing::error!("{e}");
+                    }
                 }
             }
         }
@@ -274,7 +276,7 @@ impl Mount {
                 // The loop device has let go of the file: the file system was
                 // unmounted, by whomever.
                 Some(Event::Closed) if self.file_system.is_some() && fuse.openers() == 0 => {
-                    if let Err(e) = fuse.unmount_soon() {
+                    if let Err(e) = fuse.unmount_soon().or_else(|_| fuse.unmount(true)) {
                         tracing::error!(error = %e, "cannot unmount FUSE");
                     }
                 }

@@ -16,7 +16,9 @@ use super::{FILE_NAME, connection, fail, mountinfo};
 use crate::{Error, ErrorKind};
 
 /// Requests served at a time. Each waits for the disk in a thread of its own,
-/// so this is the queue depth that the store sees.
+/// so this is the queue depth that the store sees, and with two requests' worth
+/// of buffers in each (1 MiB for what comes in, 1 MiB for what goes out) the
+/// bound on memory: 32 MiB.
 const THREADS: usize = 16;
 
 /// What a mount's waiting thread is told.
@@ -62,24 +64,20 @@ impl FuseMount {
             let _ = closed.send(Event::Closed);
         });
         let descriptor = connection::mount(dir, source, volume.is_read_only())?;
-        // From here on an error must unmount.
-        let mut mount = Self {
-            dir: dir.to_owned(),
-            mount_id: 0,
-            volume,
-            shared,
-            thread: None,
+        let unmount = |e| {
+            let _ = connection::unmount(dir, true);
+            failed(e)
         };
-        mount.mount_id = mountinfo::at(dir)
-            .map_err(failed)?
-            .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?
+        let mount_id = mountinfo::at(dir)
+            .and_then(|entry| entry.ok_or_else(|| io::ErrorKind::NotFound.into()))
+            .map_err(unmount)?
             .id;
         let mut config = Config::default();
         config.n_threads = Some(THREADS);
         // The kernel itself lets nobody in but this user: `fuser` need not
         // look, and must not, since loop devices ask in the kernel's name.
         let session =
-            Session::from_fd(file, descriptor, SessionACL::All, config).map_err(failed)?;
+            Session::from_fd(file, descriptor, SessionACL::All, config).map_err(unmount)?;
         let ended = events.clone();
         let thread = std::thread::Builder::new()
             .name("fuse".into())
@@ -92,9 +90,14 @@ impl FuseMount {
                 let _ = ended.send(Event::Ended);
                 result
             })
-            .map_err(failed)?;
-        mount.thread = Some(thread);
-        Ok(mount)
+            .map_err(unmount)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            mount_id,
+            volume,
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// The file.
@@ -175,9 +178,8 @@ impl FuseMount {
         self.volume.flush().map_err(|e| Error {
             kind: ErrorKind::Volume(e.kind),
             message: format!(
-                "the last flush of {} failed, written data may be lost: {}",
-                self.dir.display(),
-                e.message
+                "the last flush of {} failed, written data may be lost",
+                self.dir.display()
             ),
             source: Some(Box::new(e)),
         })
@@ -186,18 +188,20 @@ impl FuseMount {
 
 impl Drop for FuseMount {
     fn drop(&mut self) {
-        let unmounted = match self.unmount_soon() {
-            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => self.unmount(true),
-            other => other,
+        let Some(thread) = self.thread.take() else {
+            return;
         };
-        if let Err(e) = unmounted {
-            tracing::error!(dir = %self.dir.display(), error = %e, "cannot unmount FUSE");
+        match self.unmount_soon() {
+            Ok(()) => drop(thread.join()),
+            // Joining could wait for ever for somebody who has the file open.
+            Err(_) => {
+                if let Err(e) = self.unmount(true) {
+                    tracing::error!(dir = %self.dir.display(), error = %e, "cannot unmount FUSE");
+                }
+            }
         }
-        // Joining could wait for ever for somebody who has the file open.
-        if self.thread.take().is_some()
-            && let Err(e) = self.flush()
-        {
-            tracing::error!("{}", e.message);
+        if let Err(e) = self.flush() {
+            tracing::error!("{e}");
         }
     }
 }

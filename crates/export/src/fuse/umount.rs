@@ -125,8 +125,12 @@ fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
         .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     loop {
         match state::status(path.to_owned()).map_err(failed)? {
-            None => return Ok(()),
+            None => {
+                exited(state, process.as_ref());
+                return Ok(());
+            }
             Some(Found::Dead(claim)) => {
+                exited(state, process.as_ref());
                 return match state::read(path) {
                     Some(state) => end(&state, claim).map(drop),
                     None => {
@@ -161,6 +165,21 @@ fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Waits a little for a daemon that is done to end, and so to let go of the
+/// device: then it can be mounted again at once.
+fn exited(state: &State, process: Option<&OwnedFd>) {
+    if let Some(process) = process
+        && state.pid != std::process::id()
+    {
+        let timeout = Timespec {
+            tv_sec: 5,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(process, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+    }
+}
+
 /// Until the process ends, and no longer than it takes to notice that it is
 /// not the one.
 fn pause(process: Option<&OwnedFd>) {
@@ -186,7 +205,12 @@ pub(super) fn clean(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
     let fuse = claim.fuse_dir();
     let mut warnings = Vec::new();
     let mut killed = false;
-    for number in attached(&fuse)? {
+    let loops = if state.file_only {
+        Vec::new()
+    } else {
+        attached(&fuse)?
+    };
+    for number in loops {
         killed = true;
         // Also where it was mounted a second time: nothing can be read there.
         while let Some(entry) = mountinfo::all()
@@ -234,7 +258,7 @@ pub(super) fn clean(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
         warnings.insert(
             0,
             format!(
-                "the daemon that served {} on {} had died: data not yet synced then is lost; \
+                "the daemon that served {} on {} had died: what was not synced then may be lost; \
                  check the file system",
                 state.device.display(),
                 state.dir.display()
