@@ -17,6 +17,14 @@ const ROUNDS: usize = 15;
 /// Bytes worked on in one round.
 const BYTES_PER_ROUND: usize = 8 << 20;
 
+/// Buffers start at pages, as those of servers do.
+const PAGE: usize = 4096;
+
+fn aligned(bytes: &mut [u8], len: usize) -> &mut [u8] {
+    let start = bytes.as_ptr().align_offset(PAGE);
+    &mut bytes[start..start + len]
+}
+
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
@@ -106,8 +114,9 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
 
     // Runs go round in a buffer that stays in the second-level cache.
     let len = run * sector_size;
-    let mut data = vec![0; len.max(64 << 10)];
-    let mut other = data.clone();
+    let total = len.max(64 << 10);
+    let (mut data, mut other) = (vec![0; total + PAGE], vec![0; total + PAGE]);
+    let (data, other) = (aligned(&mut data, total), aligned(&mut other, total));
     let per_buffer = data.len() / len;
     let bytes_per_round = if backend == Backend::Portable {
         BYTES_PER_ROUND / 8
@@ -196,10 +205,23 @@ mod limit {
         unsafe {
             match backend {
                 Backend::AesNi => super::rate(REPEATS * CHAINS * 16, || aes_ni(rounds)),
+                Backend::Vaes256 => super::rate(REPEATS * CHAINS * 32, || vaes256(rounds)),
                 Backend::Vaes512 => super::rate(REPEATS * CHAINS * 64, || vaes512(rounds)),
                 _ => f64::NAN,
             }
         }
+    }
+
+    #[target_feature(enable = "avx2,vaes")]
+    fn vaes256(rounds: usize) {
+        let key = black_box(_mm256_set1_epi8(0x63));
+        let mut x = [_mm256_setzero_si256(); CHAINS];
+        for _ in 0..REPEATS * rounds {
+            for x in &mut x {
+                *x = _mm256_aesenc_epi128(*x, key);
+            }
+        }
+        black_box(x);
     }
 
     #[target_feature(enable = "avx512f,vaes")]

@@ -11,6 +11,8 @@ pub enum Backend {
     Portable,
     /// x86-64 AES-NI with AVX: `aes-ni`.
     AesNi,
+    /// x86-64 VAES and VPCLMULQDQ with AVX2: `vaes256`. XTS; CBC as [`Backend::AesNi`].
+    Vaes256,
     /// x86-64 VAES and VPCLMULQDQ with AVX-512: `vaes512`. XTS; CBC as [`Backend::AesNi`].
     Vaes512,
 }
@@ -21,7 +23,12 @@ pub struct UnknownBackend;
 
 /// All of them, slowest first. Each needs all that the ones before it need, so
 /// that what a CPU has is a head of this list.
-const ALL: &[Backend] = &[Backend::Portable, Backend::AesNi, Backend::Vaes512];
+const ALL: &[Backend] = &[
+    Backend::Portable,
+    Backend::AesNi,
+    Backend::Vaes256,
+    Backend::Vaes512,
+];
 
 impl Backend {
     /// The back-ends this CPU has, slowest first; never empty.
@@ -46,6 +53,7 @@ impl Backend {
         match self {
             Backend::Portable => "portable",
             Backend::AesNi => "aes-ni",
+            Backend::Vaes256 => "vaes256",
             Backend::Vaes512 => "vaes512",
         }
     }
@@ -56,6 +64,8 @@ impl Backend {
             Backend::Portable => true,
             #[cfg(target_arch = "x86_64")]
             Backend::AesNi => crate::x86::has_aes_ni(),
+            #[cfg(target_arch = "x86_64")]
+            Backend::Vaes256 => crate::x86::has_vaes256(),
             #[cfg(target_arch = "x86_64")]
             Backend::Vaes512 => crate::x86::has_vaes512(),
             #[cfg(not(target_arch = "x86_64"))]

@@ -185,9 +185,10 @@ impl Keys {
                 *self = Self::PortableCbc(portable::Cbc::new(key, essiv));
             }
             #[cfg(target_arch = "x86_64")]
-            (Mode::AesXts, Backend::AesNi | Backend::Vaes512) => {
+            (Mode::AesXts, Backend::AesNi | Backend::Vaes256 | Backend::Vaes512) => {
                 let level = match backend {
                     Backend::Vaes512 => x86::Level::Vaes512,
+                    Backend::Vaes256 => x86::Level::Vaes256,
                     _ => x86::Level::AesNi,
                 };
                 *self = Self::X86Xts(level, x86::Keys::UNSET);
@@ -198,7 +199,7 @@ impl Keys {
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            (Mode::AesCbc, Backend::AesNi | Backend::Vaes512) => {
+            (Mode::AesCbc, Backend::AesNi | Backend::Vaes256 | Backend::Vaes512) => {
                 *self = Self::X86Cbc(x86::Keys::UNSET);
                 if let Self::X86Cbc(keys) = self {
                     // SAFETY: the CPU has the back-end, and so AES-NI.

@@ -1,4 +1,4 @@
-//! Back-ends for x86-64: AES-NI. One key schedule for all of them, and per mode
+//! Back-ends for x86-64: AES-NI, and VAES with AVX2 or AVX-512. One key schedule for all of them, and per mode
 //! and vector width one kernel over a stream of sectors.
 //!
 //! Constant time by construction: key expansion and rounds are the CPU's AES
@@ -16,25 +16,26 @@ macro_rules! unroll {
     };
 }
 
-/// One AES round on eight blocks side by side, with round key `round` of `key`,
-/// loaded once. Assembly, because the compiler, seeing eight independent
-/// chains, may put them one behind the other again.
-macro_rules! round {
-    ($instruction:literal, $x:expr, $key:expr, $round:expr) => {
-        round!($instruction, $x, $key, $round, "", "", "", "",)
-    };
-    // Four pieces of other work are put between the blocks, where the AES unit
-    // leaves the other units idle; they have operands of their own.
+/// One AES round on eight vectors side by side, with round key `$round` of
+/// `$key`, loaded once. Assembly, because the compiler, seeing eight
+/// independent chains, may put them one behind the other again.
+///
+/// Four pieces of other work go between the vectors, where the AES unit leaves
+/// the other units idle; they have operands of their own.
+macro_rules! round_on {
     (
+        $load:literal, $class:ident, $vector:ty,
         $instruction:literal, $x:expr, $key:expr, $round:expr,
         $work0:expr, $work1:expr, $work2:expr, $work3:expr, $($operands:tt)*
     ) => {{
         let key: *const RoundKeys = $key;
+        // Named, because the width of the register follows from its type.
+        let _round_key: $vector;
         // SAFETY: computes on registers, and reads round keys and what the
         // operands point to.
         unsafe {
             core::arch::asm!(
-                "vmovdqa {k}, xmmword ptr [{key} + {offset}]",
+                concat!($load, " {k}, xmmword ptr [{key} + {offset}]"),
                 concat!($instruction, " {x0}, {x0}, {k}"),
                 concat!($instruction, " {x1}, {x1}, {k}"),
                 $work0,
@@ -47,15 +48,15 @@ macro_rules! round {
                 concat!($instruction, " {x6}, {x6}, {k}"),
                 concat!($instruction, " {x7}, {x7}, {k}"),
                 $work3,
-                x0 = inout(xmm_reg) $x[0],
-                x1 = inout(xmm_reg) $x[1],
-                x2 = inout(xmm_reg) $x[2],
-                x3 = inout(xmm_reg) $x[3],
-                x4 = inout(xmm_reg) $x[4],
-                x5 = inout(xmm_reg) $x[5],
-                x6 = inout(xmm_reg) $x[6],
-                x7 = inout(xmm_reg) $x[7],
-                k = out(xmm_reg) _,
+                x0 = inout($class) $x[0],
+                x1 = inout($class) $x[1],
+                x2 = inout($class) $x[2],
+                x3 = inout($class) $x[3],
+                x4 = inout($class) $x[4],
+                x5 = inout($class) $x[5],
+                x6 = inout($class) $x[6],
+                x7 = inout($class) $x[7],
+                k = out($class) _round_key,
                 key = in(reg) key,
                 offset = const 16 * ($round),
                 $($operands)*
@@ -63,6 +64,16 @@ macro_rules! round {
             );
         }
     }};
+}
+
+/// [`round_on`] with 128-bit vectors, with or without other work.
+macro_rules! round {
+    ($instruction:literal, $x:expr, $key:expr, $round:expr) => {
+        round!($instruction, $x, $key, $round, "", "", "", "",)
+    };
+    ($($rest:tt)*) => {
+        round_on!("vmovdqa", xmm_reg, __m128i, $($rest)*)
+    };
 }
 
 /// One AES round on one block, where it stands.
@@ -85,6 +96,7 @@ macro_rules! round_of_one {
 mod cbc;
 mod schedule;
 mod xts;
+mod xts256;
 mod xts512;
 
 use crate::run::Sectors;
@@ -95,6 +107,22 @@ cpufeatures::new!(aes_ni, "aes", "avx", "pclmulqdq", "sse4.1");
 /// Whether the CPU, and the operating system, let us use AES-NI with AVX.
 pub(crate) fn has_aes_ni() -> bool {
     aes_ni::get()
+}
+
+cpufeatures::new!(avx2, "aes", "avx", "pclmulqdq", "sse4.1", "avx2");
+
+/// Whether they let us use VAES with AVX2. `cpufeatures` reports VAES only
+/// where the operating system has AVX-512 switched on, so its bits are read
+/// here: CPUID leaf 7, ECX, bits 9 (VAES) and 10 (VPCLMULQDQ).
+pub(crate) fn has_vaes256() -> bool {
+    if !avx2::get() {
+        return false;
+    }
+    // A safe function in later releases of Rust.
+    #[allow(unused_unsafe)]
+    // SAFETY: a CPU with AVX2 has the instruction, and the leaf.
+    let leaf = unsafe { core::arch::x86_64::__cpuid_count(7, 0) };
+    leaf.ecx & 0x600 == 0x600
 }
 
 cpufeatures::new!(
@@ -120,6 +148,7 @@ pub(crate) fn has_vaes512() -> bool {
 #[derive(Clone, Copy)]
 pub(crate) enum Level {
     AesNi,
+    Vaes256,
     Vaes512,
 }
 
@@ -130,6 +159,8 @@ pub(crate) fn xts<const ENCRYPT: bool>(level: Level, keys: &Keys, sectors: Secto
         match (level, keys.rounds()) {
             (Level::AesNi, 10) => xts::crypt::<10, ENCRYPT>(keys, sectors),
             (Level::AesNi, _) => xts::crypt::<14, ENCRYPT>(keys, sectors),
+            (Level::Vaes256, 10) => xts256::crypt::<10, ENCRYPT>(keys, sectors),
+            (Level::Vaes256, _) => xts256::crypt::<14, ENCRYPT>(keys, sectors),
             (Level::Vaes512, 10) => xts512::crypt::<10, ENCRYPT>(keys, sectors),
             (Level::Vaes512, _) => xts512::crypt::<14, ENCRYPT>(keys, sectors),
         }

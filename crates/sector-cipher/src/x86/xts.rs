@@ -1,14 +1,19 @@
 //! XTS-AES (IEEE 1619-2007, clause 5) with 128-bit vectors: eight blocks of a
-//! sector in flight. The tweaks of the next eight sectors are encrypted, also
-//! eight at a time, while the sectors before them are under way.
+//! sector in flight. While a group of blocks is under way, the masks of the
+//! next are worked out between its rounds, across sectors; and the tweaks of
+//! the next eight sectors go through the rounds beside the first group of each
+//! of these.
 
 use super::schedule::{Keys, RoundKeys, fresh, vector};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use core::arch::x86_64::*;
 use core::mem;
 
-/// Blocks in flight. Every sector is a multiple of as many blocks.
+/// Blocks in flight.
 const LANES: usize = 8;
+
+/// Bytes in flight. Every sector is a multiple of as many, four times or more.
+const GROUP: usize = LANES * BLOCK;
 
 /// # Safety
 /// The CPU has the features, and the keys are set for `ROUNDS`.
@@ -34,8 +39,8 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
         let mut following_tweaks = load_ivs(&following);
         let with_tweaks = following.len() != 0;
         for (i, sector) in batch.sectors().iter().enumerate() {
-            let last = bytes - LANES * BLOCK;
-            for offset in (0..last).step_by(LANES * BLOCK) {
+            let last = bytes - GROUP;
+            for offset in (0..last).step_by(GROUP) {
                 // SAFETY: the group is inside the sector.
                 unsafe {
                     let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
@@ -202,36 +207,34 @@ unsafe fn crypt_group<
     }
     let mut last = [_mm_setzero_si128(); LANES];
     // With the first eight rounds go the masks.
-    unroll!(ROUND in 1 2 3 4 5 6 7 8, {
-        const I: usize = ROUND - 1;
-        match (ENCRYPT, LAST) {
-            (true, false) => {
-                round_and_advance!("vaesenc", x, data, ROUND, ROUNDS, last[I], masks[I]);
-            }
-            (false, false) => {
-                round_and_advance!("vaesdec", x, data, ROUND, ROUNDS, last[I], masks[I]);
-            }
-            (true, true) => {
-                round_and_spread!("vaesenc", x, data, ROUND, ROUNDS, last[I], masks[I], *tweak, I);
-            }
-            (false, true) => {
-                round_and_spread!("vaesdec", x, data, ROUND, ROUNDS, last[I], masks[I], *tweak, I);
-            }
-        }
-        if FIRST {
-            round_of_one!("vaesenc", *tweak, &keys.iv, ROUND);
-        }
-    });
-    unroll!(ROUND in 9 10 11 12 13, if ROUND < ROUNDS {
-        if ENCRYPT {
-            round!("vaesenc", x, data, ROUND);
-        } else {
-            round!("vaesdec", x, data, ROUND);
-        }
-        if FIRST {
-            round_of_one!("vaesenc", *tweak, &keys.iv, ROUND);
-        }
-    });
+    macro_rules! rounds {
+        ($instruction:literal) => {{
+            unroll!(ROUND in 1 2 3 4 5 6 7 8, {
+                const I: usize = ROUND - 1;
+                if LAST {
+                    round_and_spread!(
+                        $instruction, x, data, ROUND, ROUNDS, last[I], masks[I], *tweak, I
+                    );
+                } else {
+                    round_and_advance!($instruction, x, data, ROUND, ROUNDS, last[I], masks[I]);
+                }
+                if FIRST {
+                    round_of_one!("vaesenc", *tweak, &keys.iv, ROUND);
+                }
+            });
+            unroll!(ROUND in 9 10 11 12 13, if ROUND < ROUNDS {
+                round!($instruction, x, data, ROUND);
+                if FIRST {
+                    round_of_one!("vaesenc", *tweak, &keys.iv, ROUND);
+                }
+            });
+        }};
+    }
+    if ENCRYPT {
+        rounds!("vaesenc");
+    } else {
+        rounds!("vaesdec");
+    }
     for i in 0..LANES {
         let block = if ENCRYPT {
             _mm_aesenclast_si128(x[i], last[i])

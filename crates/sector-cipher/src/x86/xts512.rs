@@ -17,51 +17,14 @@ const VECTOR: usize = 64;
 /// Bytes in flight. Every sector is a multiple of as many.
 const GROUP: usize = LANES * VECTOR;
 
-/// One AES round on eight vectors, with round key `round` of `key`, loaded once.
-/// See `round!` for why it is assembly, and for the pieces of other work.
+/// `round_on` with 512-bit vectors, with or without other work.
 macro_rules! round512 {
     ($instruction:literal, $x:expr, $key:expr, $round:expr) => {
         round512!($instruction, $x, $key, $round, "", "", "", "",)
     };
-    (
-        $instruction:literal, $x:expr, $key:expr, $round:expr,
-        $work0:expr, $work1:expr, $work2:expr, $work3:expr, $($operands:tt)*
-    ) => {{
-        let key: *const RoundKeys = $key;
-        // Named, because the width of the register follows from its type.
-        let _round_key: __m512i;
-        // SAFETY: computes on registers and reads round keys.
-        unsafe {
-            core::arch::asm!(
-                "vbroadcasti32x4 {k}, xmmword ptr [{key} + {offset}]",
-                concat!($instruction, " {x0}, {x0}, {k}"),
-                concat!($instruction, " {x1}, {x1}, {k}"),
-                $work0,
-                concat!($instruction, " {x2}, {x2}, {k}"),
-                concat!($instruction, " {x3}, {x3}, {k}"),
-                $work1,
-                concat!($instruction, " {x4}, {x4}, {k}"),
-                concat!($instruction, " {x5}, {x5}, {k}"),
-                $work2,
-                concat!($instruction, " {x6}, {x6}, {k}"),
-                concat!($instruction, " {x7}, {x7}, {k}"),
-                $work3,
-                x0 = inout(zmm_reg) $x[0],
-                x1 = inout(zmm_reg) $x[1],
-                x2 = inout(zmm_reg) $x[2],
-                x3 = inout(zmm_reg) $x[3],
-                x4 = inout(zmm_reg) $x[4],
-                x5 = inout(zmm_reg) $x[5],
-                x6 = inout(zmm_reg) $x[6],
-                x7 = inout(zmm_reg) $x[7],
-                k = out(zmm_reg) _round_key,
-                key = in(reg) key,
-                offset = const 16 * ($round),
-                $($operands)*
-                options(readonly, nostack, preserves_flags),
-            );
-        }
-    }};
+    ($($rest:tt)*) => {
+        round_on!("vbroadcasti32x4", zmm_reg, __m512i, $($rest)*)
+    };
 }
 
 /// A round in which `$next` becomes `$mask` times x^(8 `$bytes`): so many bytes
