@@ -294,6 +294,13 @@ mod tests {
             .collect()
     }
 
+    /// One cipher serves several threads.
+    #[test]
+    fn threads_can_share_it() {
+        fn shared<T: Send + Sync + Unpin>() {}
+        shared::<Cipher>();
+    }
+
     /// The bytes of the key schedule.
     fn schedule(place: &MaybeUninit<Cipher>) -> Vec<u8> {
         let base = place

@@ -25,12 +25,14 @@ impl Sector {
     /// Readable for the sector size while the stream lives. The same as
     /// [`Self::dst`], or not overlapping it.
     #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn src(&self) -> *const u8 {
         self.src
     }
 
     /// Writable for the sector size while the stream lives.
     #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn dst(&self) -> *mut u8 {
         self.dst
     }
@@ -96,6 +98,7 @@ impl Batch<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct IvRule {
     size: SectorSize,
+    log_bytes: u32,
     /// Sectors of 512 bytes in one sector.
     units: u64,
     /// From 512-byte units to what the IV counts.
@@ -123,6 +126,7 @@ impl IvRule {
         };
         Self {
             size,
+            log_bytes: size.bytes().trailing_zeros(),
             units,
             shift,
             little,
@@ -149,7 +153,7 @@ impl IvRule {
 pub(crate) struct Sectors<'a, 'b> {
     src: *const u8,
     dst: *mut u8,
-    /// Bytes left of the present run.
+    /// Sectors left of the present run.
     left: usize,
     /// Number of the next sector, in 512-byte units.
     next: u64,
@@ -192,9 +196,10 @@ impl<'a, 'b> Sectors<'a, 'b> {
         sectors
     }
 
-    fn run(rule: IvRule, first: u64, src: *const u8, dst: *mut u8, left: usize) -> Self {
-        check(rule, first, left);
+    fn run(rule: IvRule, first: u64, src: *const u8, dst: *mut u8, len: usize) -> Self {
+        check(rule, first, len);
         let bytes = rule.size.bytes();
+        let left = len >> rule.log_bytes;
         Self {
             src,
             dst,
@@ -238,20 +243,24 @@ impl<'a, 'b> Sectors<'a, 'b> {
                 };
                 self.dst = segment.data.as_mut_ptr();
                 self.src = self.dst;
-                self.left = segment.data.len();
+                self.left = segment.data.len() >> self.rule.log_bytes;
                 self.next = segment.first;
                 continue;
             }
-            batch.sectors[batch.len] = Sector {
-                src: self.src,
-                dst: self.dst,
-            };
-            batch.ivs[batch.len] = self.rule.iv(self.next);
-            batch.len += 1;
-            self.src = self.src.wrapping_add(self.bytes);
-            self.dst = self.dst.wrapping_add(self.bytes);
-            self.left -= self.bytes;
-            self.next = self.next.wrapping_add(self.rule.units);
+            let count = self.left.min(BATCH - batch.len);
+            let sectors = batch.sectors[batch.len..][..count].iter_mut();
+            for (sector, iv) in sectors.zip(&mut batch.ivs[batch.len..]) {
+                *sector = Sector {
+                    src: self.src,
+                    dst: self.dst,
+                };
+                *iv = self.rule.iv(self.next);
+                self.src = self.src.wrapping_add(self.bytes);
+                self.dst = self.dst.wrapping_add(self.bytes);
+                self.next = self.next.wrapping_add(self.rule.units);
+            }
+            batch.len += count;
+            self.left -= count;
         }
     }
 }
