@@ -45,7 +45,8 @@ pub const LUKS2_FIELDS: &[(&str, usize, usize)] = &[
     ("subsystem", 208, 48),
     ("hdr_offset", 256, 8),
     ("padding", 264, 184),
-    ("csum", 448, 64),
+    // Of SHA-256; the field has room for 64 bytes.
+    ("csum", 448, 32),
     ("padding4096", 512, 3584),
     ("json", 4096, 12288),
 ];

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use xtent_tests::header::edit_json;
-use xtent_tests::luks::{Container, Maker, Pbkdf, Shape, assert_opens, cheap};
+use xtent_tests::luks::{Container, Maker, Pbkdf, Shape, cheap, xtent_opens};
 use xtent_tests::scratch::{Unchanged, assert_same, write_range};
 use xtent_tests::xtent::{Server, xtent};
 use xtent_tests::{Cmd, Scratch, pattern};
@@ -146,7 +146,7 @@ fn an_image_shorter_than_its_segment() {
     let unchanged = Unchanged::new(&made.image);
     Server::command(&made, &scratch.join("socket"), &[])
         .fails(4)
-        .says(&["short"]);
+        .says(&["cut off"]);
     let target = scratch.join("target");
     xtent()
         .args(["decrypt", "--key-file"])
@@ -167,7 +167,7 @@ fn an_image_shorter_than_its_segment() {
         file.set_len(shape.data_offset() - 4096).unwrap();
         Server::command(&made, &scratch.join("socket"), &[]).fails(4);
         // The keys are not lost with the data.
-        assert_opens(&made.image, &made.key, true, "the header is whole");
+        assert!(xtent_opens(&made.image, &made.key));
     }
 }
 
@@ -252,7 +252,6 @@ fn other_bad_parameters() {
         ["--key-size", "384"],
         ["--key-size", "100000"],
         ["--type", "luks3"],
-        ["--hash", "md5"],
         ["--size", "12 potatoes"],
         ["--pbkdf-parallel", "0"],
         ["--uuid", "not-a-uuid"],
@@ -392,6 +391,8 @@ fn a_derivation_that_would_run_for_hours() {
     let mut containers = Vec::new();
     let luks1 = Shape::LUKS1.image(Maker::Cryptsetup, &scratch, 512);
     write_range(&luks1.image, 212, &u32::MAX.to_be_bytes());
+    // A slow hash, so that the fastest machine takes an hour.
+    write_range(&luks1.image, 72, b"whirlpool\0");
     containers.push(luks1);
     for (pbkdf, field) in [(Pbkdf::Pbkdf2, "iterations"), (Pbkdf::Argon2id, "time")] {
         let shape = Shape {
@@ -401,6 +402,9 @@ fn a_derivation_that_would_run_for_hours() {
         let container = shape.image(Maker::Cryptsetup, &scratch, 512);
         edit_json(&container.image, |j| {
             j["keyslots"]["0"]["kdf"][field] = json!(u32::MAX);
+            if pbkdf == Pbkdf::Pbkdf2 {
+                j["keyslots"]["0"]["kdf"]["hash"] = json!("whirlpool");
+            }
         });
         containers.push(container);
     }

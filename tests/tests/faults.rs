@@ -16,7 +16,6 @@ use xtent_tests::{Cmd, Scratch, bed, pattern};
 
 /// Python that expects an error and checks that the connection lives on.
 const FAILS: &str = r#"
-h.set_strict_mode(0)
 def fails(wanted, call, *arguments):
     try:
         call(*arguments)

@@ -129,10 +129,7 @@ fn the_kernel_reads_what_nbd_clients_wrote() {
         let server = Server::start(container);
         nbd::write_all(&server.uri, data);
         let script = edits(data);
-        nbd::nbdsh(
-            &server.uri,
-            &format!("h.set_strict_mode(0)\n{script}\nh.flush()"),
-        );
+        nbd::nbdsh(&server.uri, &format!("{script}\nh.flush()"));
         server.stop();
     }
     assert_kernel_reads(&containers);

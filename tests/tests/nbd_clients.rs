@@ -286,7 +286,6 @@ fn errors_are_the_protocol_s() {
     let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 1 << 20);
     let errors = r#"
 import errno
-h.set_strict_mode(0)
 size = h.get_size()
 def fails(wanted, call, *arguments):
     try:
@@ -319,7 +318,6 @@ h.shutdown()
     nbdsh(
         &server.uri,
         r#"
-h.set_strict_mode(0)
 for call, arguments in [(h.pwrite, (b"x" * 512, 0)), (h.zero, (512, 0)), (h.trim, (512, 0))]:
     try:
         call(*arguments)
@@ -377,7 +375,6 @@ fn connections_see_each_other() {
 other = nbd.NBD()
 other.set_strict_mode(0)
 other.connect_uri("{}")
-h.set_strict_mode(0)
 for i in range(100):
     h.pwrite(bytes([i]) * 700, i * 700)
     other.flush()
