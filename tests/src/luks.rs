@@ -104,9 +104,8 @@ impl Shape {
 
     /// Bytes before the data in a container of the default layout.
     pub fn data_offset(&self) -> u64 {
-        match (self.version, self.key_bits) {
-            (1, ..=128) => 1 << 20,
-            (1, _) => 2 << 20,
+        match self.version {
+            1 => 2 << 20,
             _ => 16 << 20,
         }
     }

@@ -17,22 +17,19 @@ const DATA: usize = (1 << 20) + 3 * 4096;
 /// Every shape, and those of old containers.
 fn shapes() -> Vec<Shape> {
     let mut shapes = Shape::all();
-    for (cipher, key_bits) in [
-        ("aes-cbc-essiv:sha256", 256),
-        ("aes-cbc-essiv:sha256", 128),
-        ("aes-cbc-plain64", 256),
+    for (cipher, key_bits, version) in [
+        ("aes-cbc-essiv:sha256", 256, 1),
+        ("aes-cbc-plain64", 256, 1),
+        ("aes-cbc-essiv:sha256", 256, 2),
+        ("aes-cbc-essiv:sha256", 128, 2),
     ] {
         shapes.push(Shape {
+            version,
             cipher,
             key_bits,
             ..Shape::LUKS1
         });
     }
-    shapes.push(Shape {
-        cipher: "aes-cbc-essiv:sha256",
-        key_bits: 256,
-        ..Shape::LUKS2
-    });
     shapes
 }
 
