@@ -35,14 +35,17 @@ pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Arc<FileSto
 pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) -> Result<Header> {
     let header = device.read().map_err(|e| {
         let not_luks = e.kind == xtent_luks::ErrorKind::NotLuks;
-        let failure = Failure::from(e);
+        let mut failure = Failure::from(e);
+        let path = file.path().display().to_string();
+        if !failure.message.contains(&path) {
+            failure.message = format!("{path}: {}", failure.message);
+        }
         if !not_luks || failure.advice.is_some() {
             return failure;
         }
         match probe::describe(file) {
             Some(found) => failure.advise(format!(
-                "{} looks like {found}. For a header kept elsewhere give --header FILE.",
-                file.path().display()
+                "It looks like {found}. For a header kept elsewhere give --header FILE.",
             )),
             None => failure.advise(
                 "If its header is kept elsewhere give --header FILE; `xtent format` makes a new volume.",

@@ -1,5 +1,7 @@
 //! Orderly ends: SIGINT and SIGTERM ask a long-running command to finish.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::failure::{Failure, Result};
@@ -18,18 +20,25 @@ pub(crate) fn hold() -> Result<()> {
         .map_err(|e| Failure::system("cannot hold signals back", e))
 }
 
-/// Starts a thread that calls `first` on the first ending signal. A second one
-/// ends the process at once, with the exit code of a program that the signal
-/// has killed. Needs [`hold`] before.
+/// Signals this soon after the first one are the same wish: a terminal, a
+/// supervisor and `timeout` may each pass on theirs.
+const SAME_WISH: Duration = Duration::from_secs(1);
+
+/// Starts a thread that calls `first` on the first ending signal. Another one,
+/// a second or more later, ends the process at once, with the exit code of a
+/// program that the signal has killed. Needs [`hold`] before.
 pub(crate) fn on_ending(first: impl Fn(Signal) + Send + 'static) -> Result<()> {
-    let mut seen = false;
-    spawn(move |signal| {
-        if seen {
+    let mut seen: Option<Instant> = None;
+    spawn(move |signal| match seen {
+        None => {
+            seen = Some(Instant::now());
+            first(signal);
+        }
+        Some(when) if when.elapsed() < SAME_WISH => {}
+        Some(_) => {
             complain("xtent: second signal: ending at once, without waiting for the disk");
             std::process::exit(128 + signal as i32);
         }
-        seen = true;
-        first(signal);
     })
 }
 

@@ -1,6 +1,7 @@
 //! `xtent key`: the passphrases of a volume.
 
-use xtent_luks::{ChangeOptions, Device, Unlocked};
+use xtent_luks::kdf::Argon2Cost;
+use xtent_luks::{ChangeOptions, Device, Kdf, KeyslotInfo, Priority, Unlocked};
 use xtent_store::{Access, FileStore};
 
 use crate::args::{ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, UnlockArgs};
@@ -73,7 +74,7 @@ EXAMPLES:
 const LIST_MANUAL: &str = "\
 EXAMPLES:
   xtent key list disk.img
-  xtent key list --json disk.img | jq '.keyslots'";
+  xtent key list --json disk.img | jq '.keyslots[].keyslot'";
 
 /// Add, change, remove and test the passphrases of a volume
 #[derive(clap::Args, Debug)]
@@ -376,19 +377,56 @@ fn test(args: &Test, output: &Output) -> Result<()> {
 fn list(args: &List, output: &Output) -> Result<()> {
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     let header = read_header(&device, &file, output)?;
-    let slots = header.keyslots();
+    let slots = header.keyslot_info();
     let text = match slots.len() {
         0 => "No keyslot is in use: nobody can open the volume.".to_owned(),
-        _ => slots
-            .iter()
-            .map(|s| format!("keyslot {s}"))
-            .collect::<Vec<_>>()
-            .join("\n"),
+        _ => slots.iter().map(line).collect::<Vec<_>>().join("\n"),
     };
+    let objects: Vec<_> = slots
+        .iter()
+        .map(|slot| {
+            serde_json::json!({
+                "keyslot": slot.keyslot,
+                "type": slot.kind,
+                "kdf": slot.kdf.as_ref().map(cost),
+                "priority": slot.priority,
+                "opens_volume": slot.opens_volume,
+            })
+        })
+        .collect();
     output.result(
-        &serde_json::json!({ "uuid": header.uuid(), "keyslots": slots }),
+        &serde_json::json!({ "uuid": header.uuid(), "keyslots": objects }),
         text,
     )
+}
+
+/// `keyslot 0: argon2id, 4 passes, 1048576 KiB, 4 threads`
+fn line(slot: &KeyslotInfo) -> String {
+    let mut text = format!("keyslot {}: ", slot.keyslot);
+    text.push_str(&slot.kdf.as_ref().map_or_else(|| slot.kind.clone(), cost));
+    match slot.priority {
+        Priority::Normal => {}
+        Priority::Prefer => text.push_str(", tried first"),
+        Priority::Ignore => text.push_str(", tried only when named"),
+    }
+    if !slot.opens_volume {
+        text.push_str(", does not open the volume");
+    }
+    text
+}
+
+fn cost(kdf: &Kdf) -> String {
+    let argon2 = |name: &str, cost: &Argon2Cost| {
+        format!(
+            "{name}, {} passes, {} KiB, {} threads",
+            cost.time, cost.memory, cost.cpus
+        )
+    };
+    match kdf {
+        Kdf::Pbkdf2 { hash, iterations } => format!("pbkdf2-{hash}, {iterations} iterations"),
+        Kdf::Argon2i(cost) => argon2("argon2i", cost),
+        Kdf::Argon2id(cost) => argon2("argon2id", cost),
+    }
 }
 
 fn result(output: &Output, slot: u32, text: String) -> Result<()> {
