@@ -22,8 +22,9 @@ step() {
 }
 show() { # show COMMAND...: prints it as one would type it, and runs it
     local line="$*"
-    printf '   %s$ %s%s\n' "$dim" "${line//"$work"\//}" "$plain"
-    "$@"
+    line=${line//"$work"\//}
+    printf '   %s$ %s%s\n' "$dim" "${line/#"$xtent"/xtent}" "$plain"
+    "$@" | sed "s|$work/||g; s/^/   /"
 }
 good() {
     printf '   %s✓%s %s\n' "$green" "$plain" "$*"
@@ -59,18 +60,16 @@ step "Make a LUKS2 volume of $mib MiB in an image file"
 printf 'a passphrase for the demo' >"$work/key"
 show "$xtent" format --size "${mib}M" --iter-time 500 --pbkdf-memory 65536 \
     --key-file "$work/key" "$work/vault.img"
-"$xtent" header dump "$work/vault.img" | grep -iE '^ *(version|uuid|cipher|sector):? ' | sed 's/^/   /' || true
 
 step "Serve it over NBD, to any client that speaks it"
 serve() {
+    # The URI is its first line, once it is ready; none comes if it fails.
+    mkfifo "$work/announcement"
     "$xtent" serve --nbd "unix:$work/vault.sock" --key-file "$work/key" "$work/vault.img" \
-        >"$work/serve.log" 2>&1 &
+        >"$work/announcement" &
     server=$!
-    # Reading the log to its first line waits without guessing a time.
-    uri=$(timeout 60 tail --pid="$server" -s 0.05 -n +1 -f "$work/serve.log" | grep -m1 -o 'nbd+unix:[^ ]*') || {
-        cat "$work/serve.log" >&2
-        exit 1
-    }
+    exec 3<"$work/announcement"
+    read -r -u 3 uri
 }
 stop() {
     kill "$server"
@@ -87,7 +86,8 @@ git ls-files -z 2>/dev/null | xargs -0 -r cp --parents -t "$work/files" 2>/dev/n
     cp -r crates scripts Cargo.toml "$work/files/"
 cp "$xtent" "$work/files/"
 (cd "$work/files" && find . -type f -exec sha256sum {} +) >"$work/manifest"
-mke2fs -q -t ext4 -L demo -d "$work/files" "$work/fs.img" "${mib}M"
+# Blocks not smaller than the sectors of the volume, or the kernel refuses it.
+mke2fs -q -t ext4 -b 4096 -L demo -d "$work/files" "$work/fs.img" "${mib}M" >/dev/null 2>&1
 start=$(now)
 show nbdcopy --flush "$work/fs.img" "$uri"
 end=$(now)

@@ -37,7 +37,9 @@ fi
 # there is nobody to load them on demand.
 wanted="cbc ecb xts essiv encrypted-keys dm-mod dm-crypt loop brd"
 
-libraries=$(ldd "$cryptsetup" "$dmsetup" | grep -o '/[^ )]*' | grep -v ':$' | sort -u)
+# libgcc_s is wanted by pthread_exit, and so by Argon2's threads, at run time.
+libgcc=$(ldconfig -p | awk '/libgcc_s\.so\.1/ && !found { found = $NF } END { print found }')
+libraries=$( (ldd "$cryptsetup" "$dmsetup" && echo "$libgcc") | grep -o '/[^ )]*' | grep -v ':$' | sort -u)
 # shellcheck disable=SC2086  # a list of paths without spaces
 key=$(sha256sum "${BASH_SOURCE[0]}" "$uml" "$busybox" "$cryptsetup" "$dmsetup" $libraries \
     "$modules/modules.dep" | sha256sum | cut -c1-16)
