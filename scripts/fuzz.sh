@@ -23,7 +23,7 @@ flags=(--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cdebug-assertions=yes -Coverflow-checks=yes)
 triple=$(rustc -vV | sed -n 's/^host: //p')
 build=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
-RUSTFLAGS="${flags[*]}" cargo build --manifest-path fuzz/Cargo.toml --release --locked \
+RUSTFLAGS="${flags[*]}" cargo build --manifest-path fuzz/Cargo.toml --release \
     --target "$triple" --target-dir "$build"
 
 if [ $# -gt 0 ]; then
