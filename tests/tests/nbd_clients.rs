@@ -407,7 +407,7 @@ fn tcp_serves_on_loopback_only_unless_told() {
         .args(["serve", "--nbd", "tcp:0.0.0.0:0", "--key-file"])
         .args([&container.key, &container.image])
         .fails(2)
-        .says(&["loopback"]);
+        .says(&["--allow-remote"]);
 }
 
 /// LUKS1 images, three implementations, each reading what each other wrote.
