@@ -11,6 +11,7 @@ mod fuse_common;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -324,9 +325,21 @@ fn daemon() {
     mount.wait().unwrap();
 }
 
+/// `umount` in a process of its own.
+#[test]
+#[ignore = "not a test: what the tests run as another user"]
+fn umount_for_another_process() {
+    let dir = std::env::var_os(DIR).expect("only tests start it");
+    fuse::umount(Path::new(&dir), UmountOptions::default()).unwrap();
+}
+
 impl Process {
     fn start(fixture: &Fixture, file_only: bool) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let program = std::env::current_exe().unwrap();
+        Self::start_program(Command::new(program), fixture, file_only)
+    }
+
+    fn start_program(mut command: Command, fixture: &Fixture, file_only: bool) -> Self {
         command
             .args(["--exact", "--ignored", "--nocapture", "daemon"])
             .env(IMAGE, &fixture.device)
@@ -490,4 +503,53 @@ fn two_requests_to_stop_end_a_daemon_with_users() {
     assert_eq!(seen, b"written, not synced");
     fixture.umount();
     drop(daemon);
+}
+
+#[test]
+fn an_ordinary_user_gets_the_file() {
+    if is_unprivileged() {
+        return;
+    }
+    let fixture = Fixture::new();
+    File::create(&fixture.device)
+        .unwrap()
+        .set_len(SIZE as u64)
+        .unwrap();
+    // This program may lie where the other user cannot go.
+    let program = fixture.root().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let nobody = 65534;
+    for path in [fixture.root(), fixture.dir(), &fixture.device] {
+        std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();
+    }
+    let as_nobody = |program: &Path| {
+        let mut command = Command::new(program);
+        command
+            .uid(nobody)
+            .gid(nobody)
+            .env("XDG_RUNTIME_DIR", fixture.root());
+        command
+    };
+
+    // Mounting the file system was asked for, but takes root.
+    let _daemon = Process::start_program(as_nobody(&program), &fixture, false);
+    let file = fixture.dir().join(FILE_NAME);
+    assert!(
+        File::open(&file).is_err(),
+        "root looks into another's mount"
+    );
+    let read = as_nobody(Path::new("/usr/bin/head"))
+        .args(["-c", "10000"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(read.stdout.len(), 10_000, "{read:?}");
+
+    let umount = as_nobody(&program)
+        .args(["--exact", "--ignored", "umount_for_another_process"])
+        .env(DIR, fixture.dir())
+        .output()
+        .unwrap();
+    assert!(umount.status.success(), "{umount:?}");
+    fixture.assert_clean();
 }
