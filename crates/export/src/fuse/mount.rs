@@ -235,7 +235,7 @@ impl Mount {
         Stop(self.sender.clone())
     }
 
-    /// Serves until it is unmounted ([`umount`](super::umount), umount(8),
+    /// Serves until it is unmounted ([`umount`](fn@super::umount), umount(8),
     /// fusermount3(1)) or stopped, then undoes what is left and flushes the
     /// volume. An error means that data may not be durable.
     pub fn wait(mut self) -> Result<(), Error> {
