@@ -4,7 +4,7 @@
 //! The daemon of `xtent mount` calls, in this order: [`check`] (before it asks
 //! for a passphrase), [`Mount::new`] with the open volume, then reports that
 //! it is ready, and stays in [`Mount::wait`]. A signal thread holds the
-//! [`Stop`]. `xtent umount` calls [`umount`], in another process.
+//! [`Stop`]. `xtent umount` calls [`umount()`], in another process.
 
 mod connection;
 mod file;
