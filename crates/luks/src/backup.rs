@@ -334,12 +334,27 @@ fn write_new(to: &Path, bytes: &[u8]) -> Result<(), Error> {
     let written = file
         .write_all(bytes)
         .and_then(|()| file.sync_all())
-        .and_then(|()| File::open(directory)?.sync_all());
+        .and_then(|()| sync_directory(directory));
     written.map_err(|error| {
         // The error of the write is the one to tell.
         let _ = std::fs::remove_file(to);
         failed("write", error)
     })
+}
+
+/// Makes a new name durable, where the file system has a way to.
+fn sync_directory(directory: &Path) -> std::io::Result<()> {
+    match File::open(directory)?.sync_all() {
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::InvalidInput | std::io::ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
 }
 
 /// Bytes in memory, to be read only.

@@ -137,8 +137,19 @@ impl Header {
         }
     }
 
+    /// Whether the data must be on another device: the segment begins where,
+    /// on the same device, the header and its keyslots are. Using it there
+    /// would destroy them.
+    pub fn is_detached(&self) -> bool {
+        match &self.inner {
+            Inner::Luks1(header) => header.payload_offset() < header.header_size(),
+            Inner::Luks2(header) => header.metadata.data_offset().unwrap_or(0) < header.size(),
+        }
+    }
+
     /// The data segment on a device of `data_size` bytes. A segment of dynamic
-    /// size ends with the last whole sector. Errors: image
+    /// size ends with the last whole sector. Where [`Header::is_detached`], that
+    /// must not be the device with the header. Errors: image
     /// shorter than the segment, unfinished reencryption, unknown
     /// requirements (by name), more than one segment, integrity protection,
     /// a cipher that is not supported.

@@ -394,7 +394,6 @@ fn labels_flags_and_tokens_survive_our_edits() {
         r#"{"type":"odd-token","keyslots":["0"],"f":1.50,"s":"a\\b é","n":-7,"deep":{"a":[1,{}]}}"#;
     fs::write(bed.path("token"), token).unwrap();
     bed.ok(&["token", "import", "--json-file", "token", "disk"]);
-    // Flags can be made persistent only on open; by hand, then, but for the text.
     let device = bed.device("disk");
     let unlocked = unlock(&device, "one").unwrap();
     device

@@ -49,7 +49,7 @@ pub(crate) fn add_key(
     let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
 
     let _lock = device.lock.exclusive()?;
-    let mut header = read(&*device.store, Foreign::Refuse)?;
+    let header = read(&*device.store, Foreign::Refuse)?;
     header.still_has_digest_of(&seen)?;
     let keyslot = header.free_keyslot(keyslot)?;
     let area = header.find_gap(new.area_size())?;
@@ -60,11 +60,10 @@ pub(crate) fn add_key(
         &["digests", &digest_id.to_string(), "keyslots"],
         &name,
     )?;
-    let edited = header.with_text(text)?;
-    edited.fits()?;
+    let mut header = header.with_text(text)?;
+    header.check_writable()?;
     device.store.write_at(&new.material, area.offset)?;
     device.store.flush()?;
-    header = edited;
     header.write(&*device.store)?;
     Ok(keyslot)
 }
@@ -115,7 +114,7 @@ pub(crate) fn change_key(
     text = document::set(&text, &path, "area", json(&parts.area)?)?;
     text = document::set(&text, &path, "kdf", json(&parts.kdf)?)?;
     let mut header = header.with_text(text)?;
-    header.fits()?;
+    header.check_writable()?;
     device.store.write_at(&new.material, area.offset)?;
     device.store.flush()?;
     header.write(&*device.store)?;
@@ -210,7 +209,7 @@ fn open(
     let mut trouble = None;
     let mut tried = false;
     for keyslot in header.candidates(keyslot)? {
-        let attempt = || {
+        let attempt = || -> Result<_, Error> {
             let slot = &header.metadata.keyslots[&keyslot];
             slot.luks2()?;
             let material = materials
@@ -222,14 +221,22 @@ fn open(
         match attempt() {
             Ok(Some(key)) => return Ok(Unlocked { key, keyslot }),
             Ok(None) => tried = true,
-            Err(mut error @ Error { .. }) => {
+            Err(mut error) => {
                 error.message = format!("keyslot {keyslot}: {}", error.message);
                 trouble.get_or_insert(error);
             }
         }
     }
     match trouble {
-        Some(error) => Err(error),
+        Some(mut error) => {
+            if tried {
+                error.message = format!(
+                    "no keyslot that could be tried opens with this passphrase; {}",
+                    error.message
+                );
+            }
+            Err(error)
+        }
         None if tried => Err(Error::new(
             ErrorKind::WrongPassphrase,
             match keyslot {
@@ -380,8 +387,10 @@ impl Header {
         Ok(text)
     }
 
-    /// Whether the text fits its area: asked before anything is written.
-    fn fits(&self) -> Result<(), Error> {
+    /// Whether there can be another update, and its text fits its area: asked
+    /// before anything is written.
+    fn check_writable(&self) -> Result<(), Error> {
+        self.next_seqid()?;
         self.binary
             .encode(super::binary::Which::Primary, &self.text)
             .map(drop)

@@ -159,11 +159,11 @@ impl Layout {
             ));
         }
         // The header ends where the data begins; on another device it has
-        // cryptsetup's usual size, or less where the device is smaller.
-        let end = if options.detached && data_offset == 0 {
-            DEFAULT_DATA_OFFSET.min(store.size())
-        } else {
-            data_offset
+        // cryptsetup's usual size, or less where that device is smaller.
+        let end = match data_offset {
+            0 => DEFAULT_DATA_OFFSET.min(store.size()),
+            offset if options.detached => offset.min(DEFAULT_DATA_OFFSET).min(store.size()),
+            offset => offset,
         };
         let room = end.saturating_sub(2 * COPY_SIZE);
         let size = (room - room % AREA_ALIGNMENT).min(MAX_KEYSLOTS_SIZE);
@@ -203,11 +203,7 @@ impl Layout {
         }
         Ok(Self {
             keyslots,
-            data_offset: if options.detached && options.data_offset.is_none() {
-                0
-            } else {
-                data_offset
-            },
+            data_offset,
         })
     }
 }

@@ -5,7 +5,7 @@
 use xtent_store::Store;
 
 /// Where and what (from the on-disk formats of each).
-const SIGNATURES: [(&str, u64, &[u8]); 20] = [
+const SIGNATURES: [(&str, u64, &[u8]); 21] = [
     ("ext2/ext3/ext4", 0x438, b"\x53\xef"),
     ("XFS", 0, b"XFSB"),
     ("btrfs", 0x1_0040, b"_BHRfS_M"),
@@ -25,7 +25,8 @@ const SIGNATURES: [(&str, u64, &[u8]); 20] = [
     ("MBR, FAT or NTFS", 0x1fe, b"\x55\xaa"),
     ("ISO 9660", 0x8001, b"CD001"),
     ("UDF", 0x8001, b"BEA01"),
-    ("LUKS1", 0, b"LUKS\xba\xbe\x00\x01"),
+    ("JFS", 0x8000, b"JFS1"),
+    ("ReiserFS", 0x1_0034, b"ReIsEr"),
 ];
 
 /// The first signature found, by name.

@@ -31,9 +31,7 @@ impl Header {
     /// new one, whatever happens to the 512-byte blocks of the copy that is
     /// being written, because its checksum is wrong until it is whole.
     pub(crate) fn write(&mut self, store: &dyn Store) -> Result<(), Error> {
-        self.binary.seqid = self.binary.seqid.checked_add(1).ok_or_else(|| {
-            Error::corrupt("the LUKS2 header has the highest sequence number there is")
-        })?;
+        self.binary.seqid = self.next_seqid()?;
         let first = match (self.chosen, self.other) {
             // Both are good and the same: the order is cryptsetup's.
             (_, OtherCopy::Same) => Which::Primary,
@@ -51,6 +49,13 @@ impl Header {
         self.chosen = Which::Primary;
         self.other = OtherCopy::Same;
         Ok(())
+    }
+
+    /// The number of the next update.
+    pub(crate) fn next_seqid(&self) -> Result<u64, Error> {
+        self.binary.seqid.checked_add(1).ok_or_else(|| {
+            Error::corrupt("the LUKS2 header has the highest sequence number there is")
+        })
     }
 
     /// Makes the copy that was not chosen the same as the chosen one.

@@ -204,6 +204,46 @@ fn formatting_over_an_old_volume() {
     }
 }
 
+#[test]
+fn formatting_over_luks1() {
+    // Room for the eight keyslots of LUKS1.
+    let image = vec![0; 3 << 20];
+    let options = FormatOptions {
+        data_offset: Some(2 << 20),
+        ..options()
+    };
+    let image = changed(image, |device| {
+        let luks1 = FormatOptions {
+            version: Version::Luks1,
+            label: None,
+            ..options.clone()
+        };
+        device.format(&luks1, &word("old")).unwrap();
+    });
+    let mut seen = [false; 3];
+    cut(
+        image,
+        |device| {
+            device.format(&options, &word("new")).unwrap();
+        },
+        |survivor, done| match read(&survivor.image) {
+            Ok(header) if header.version() == Version::Luks1 => {
+                assert!(!done && opens(survivor, "old"), "{survivor}");
+                seen[0] = true;
+            }
+            Ok(_) => {
+                assert!(opens(survivor, "new"), "{survivor}");
+                seen[1] = true;
+            }
+            Err(error) => {
+                assert!(!done, "{survivor}: {error}");
+                seen[2] = true;
+            }
+        },
+    );
+    assert_eq!(seen, [true; 3]);
+}
+
 /// Plans and carries out a restore of `backup` on `image`.
 fn cut_restore(image: Vec<u8>, backup: &[u8], check: impl FnMut(&Survivor, bool)) {
     let folder = tempfile::tempdir().unwrap();

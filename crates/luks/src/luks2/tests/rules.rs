@@ -383,3 +383,55 @@ fn dumps_are_safe_to_print() {
     assert_eq!(json["keyslots"]["0"]["priority"], "normal");
     assert_eq!(json["segments"]["0"]["offset"], DATA);
 }
+
+#[test]
+fn the_last_sequence_number_is_the_last() {
+    let mut image = volume();
+    let binary = Binary {
+        seqid: u64::MAX,
+        ..Binary::parse(&image, Which::Primary, 0).unwrap()
+    };
+    let text = text(&image);
+    for (which, start) in [(Which::Primary, 0), (Which::Secondary, COPY)] {
+        let copy = binary.encode(which, &text).unwrap();
+        image[start..start + COPY].copy_from_slice(&copy);
+    }
+    let store = Arc::new(MemStore::from(image));
+    let device = on(&store);
+    let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
+    for error in [
+        device
+            .add_key(&unlocked, &word("new"), None, &fast())
+            .unwrap_err(),
+        device.kill_slot(0, true).unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::Corrupt);
+    }
+    assert_eq!(store.writes(), 0);
+}
+
+#[test]
+fn detached_headers_say_so() {
+    let store = Arc::new(MemStore::new(AREAS + AREA + 100));
+    let detached = FormatOptions {
+        detached: true,
+        data_offset: None,
+        ..options()
+    };
+    let header = on(&store).format(&detached, &word("x")).unwrap();
+    assert!(header.is_detached());
+    assert_eq!(header.segment(1024).unwrap().length, 1024);
+    assert_eq!(store.contents()[AREAS + AREA..], [0; 100]);
+    assert!(!read(&volume()).unwrap().is_detached());
+    // With an offset on the other device, however far.
+    let far = FormatOptions {
+        data_offset: Some(1 << 40),
+        ..detached
+    };
+    let header = on(&store).format(&far, &word("x")).unwrap();
+    assert!(!header.is_detached());
+    assert_eq!(header.segment((1 << 40) + 1024).unwrap().offset, 1 << 40);
+    let small = Arc::new(MemStore::new(AREAS + AREA - 1));
+    let error = on(&small).format(&far, &word("x")).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TooShort);
+}
