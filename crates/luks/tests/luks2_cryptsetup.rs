@@ -754,3 +754,60 @@ fn what_is_not_supported_is_refused_by_name() {
     );
     device.backup(&bed.path("bak")).unwrap();
 }
+
+/// Two of ours and cryptsetup add keys at once: whoever reports success, its
+/// key opens; nobody tramples on the others.
+#[test]
+fn everybody_adds_keys_at_once() {
+    let bed = Bed::new();
+    bed.image("disk", 20 << 20);
+    bed.format("disk", &[]);
+    let added = std::thread::scope(|scope| {
+        let ours = ["a", "b"].map(|name| {
+            let bed = &bed;
+            scope.spawn(move || {
+                let device = bed.device("disk");
+                let unlocked = unlock(&device, "one").unwrap();
+                (0..6)
+                    .map(|number| format!("{name}{number}"))
+                    .inspect(|new| {
+                        // Nothing but the slots has changed, so this succeeds.
+                        device
+                            .add_key(&unlocked, &word(new), None, &fast("pbkdf2"))
+                            .unwrap();
+                    })
+                    .collect::<Vec<_>>()
+            })
+        });
+        // cryptsetup gives up when the header changed since it was read.
+        let theirs = (0..6)
+            .map(|number| format!("c{number}"))
+            .filter(|new| {
+                fs::write(bed.path(new), new).unwrap();
+                let output = bed.run(&[
+                    "luksAddKey",
+                    "--pbkdf",
+                    "pbkdf2",
+                    "--pbkdf-force-iterations",
+                    "1000",
+                    "-d",
+                    "one",
+                    "disk",
+                    new,
+                ]);
+                output.status.success()
+            })
+            .collect::<Vec<_>>();
+        let mut added = theirs;
+        for thread in ours {
+            added.extend(thread.join().unwrap());
+        }
+        added
+    });
+    let device = bed.device("disk");
+    assert_eq!(device.read().unwrap().keyslots().len(), 1 + added.len());
+    for word in &added {
+        assert!(slot(&device, word).is_some(), "{word}");
+    }
+    assert_eq!(bed.opens("disk", "one"), Some(0));
+}

@@ -24,7 +24,7 @@ pub(crate) fn unlock(
     limits: &KdfLimits,
 ) -> Result<Unlocked, Error> {
     let (header, materials) = snapshot(device, keyslot)?;
-    open(&header, &materials, passphrase, keyslot, limits)
+    open(&header, materials, passphrase, keyslot, limits)
 }
 
 /// See [`Device::add_key`].
@@ -80,7 +80,7 @@ pub(crate) fn change_key(
 ) -> Result<u32, Error> {
     let (seen, materials) = snapshot(device, keyslot)?;
     seen.requirements_met()?;
-    let unlocked = open(&seen, &materials, old, keyslot, limits)?;
+    let unlocked = open(&seen, materials, old, keyslot, limits)?;
     let keyslot = unlocked.keyslot;
     let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
 
@@ -177,8 +177,9 @@ pub(crate) fn read_shared(device: &Device) -> Result<Header, Error> {
     read(&*device.store, Foreign::Refuse)
 }
 
-/// Encrypted key material by keyslot.
-type Materials = BTreeMap<u32, Vec<u8>>;
+/// Encrypted key material by keyslot. A bad sector in one keyslot's area is no
+/// reason not to try the others.
+type Materials = BTreeMap<u32, Result<Vec<u8>, Error>>;
 
 /// The header and the key material that it names, from one moment.
 fn snapshot(device: &Device, keyslot: Option<u32>) -> Result<(Header, Materials), Error> {
@@ -187,7 +188,9 @@ fn snapshot(device: &Device, keyslot: Option<u32>) -> Result<(Header, Materials)
     let mut materials = Materials::new();
     for (id, slot) in &header.metadata.keyslots {
         if slot.luks2.is_some() && keyslot.is_none_or(|only| only == *id) {
-            let material = write::read_area(&*device.store, slot.area, slot.material_size()?)?;
+            let material = slot
+                .material_size()
+                .and_then(|size| write::read_area(&*device.store, slot.area, size));
             materials.insert(*id, material);
         }
     }
@@ -197,7 +200,7 @@ fn snapshot(device: &Device, keyslot: Option<u32>) -> Result<(Header, Materials)
 /// Tries the keyslots that `passphrase` may open, by priority and number.
 fn open(
     header: &Header,
-    materials: &Materials,
+    mut materials: Materials,
     passphrase: &SecretBytes,
     keyslot: Option<u32>,
     limits: &KdfLimits,
@@ -209,13 +212,13 @@ fn open(
     let mut trouble = None;
     let mut tried = false;
     for keyslot in header.candidates(keyslot)? {
-        let attempt = || -> Result<_, Error> {
+        let mut attempt = || -> Result<_, Error> {
             let slot = &header.metadata.keyslots[&keyslot];
             slot.luks2()?;
             let material = materials
-                .get(&keyslot)
-                .ok_or_else(|| Error::corrupt("no key material"))?;
-            let key = slot.open(material, passphrase, limits)?;
+                .remove(&keyslot)
+                .ok_or_else(|| Error::corrupt("no key material"))??;
+            let key = slot.open(&material, passphrase, limits)?;
             Ok(digest.verify(&key, limits)?.then_some(key))
         };
         match attempt() {

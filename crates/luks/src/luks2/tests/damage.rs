@@ -159,6 +159,27 @@ fn a_bad_sector_in_one_copy_is_recovered() {
 }
 
 #[test]
+fn a_bad_sector_in_one_keyslot_leaves_the_others() {
+    let image = changed(volume(), |device| {
+        let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
+        device
+            .add_key(&unlocked, &word("new"), None, &fast())
+            .unwrap();
+    });
+    let store = Arc::new(FaultStore::new(MemStore::from(image)));
+    let area = AREAS as u64..AREAS as u64 + 512;
+    store.inject(Fault::on(Operation::Read).within(area));
+    let device = on(&store);
+    assert_eq!(
+        device.unlock(&word("new"), None, &LIMITS).unwrap().keyslot,
+        1
+    );
+    let error = device.unlock(&word("old"), None, &LIMITS).unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Store(_)), "{error}");
+    assert!(error.to_string().contains("keyslot 0"), "{error}");
+}
+
+#[test]
 fn failed_writes_and_flushes_lose_nothing() {
     let image = volume();
     let good = key(&image, "old").unwrap();

@@ -12,9 +12,9 @@ fn cut(image: Vec<u8>, operation: impl FnOnce(&Device), mut check: impl FnMut(&S
     operation(&on(&store));
     let end = store.position();
     let sampling = Sampling {
-        exhaustive: 64,
-        random: 8,
-        single_sectors: 16,
+        exhaustive: 32,
+        random: 6,
+        single_sectors: 8,
         seed: 5,
     };
     let mut survivors = 0;
