@@ -30,12 +30,12 @@ pub(crate) fn format(
     options: &FormatOptions,
     passphrase: &SecretBytes,
 ) -> Result<Header, Error> {
-    let layout = Layout::of(options, &*device.store)?;
-    let text_fields = TextFields::of(options)?;
     parse_encryption(&options.encryption, options.key_length).map_err(|mut error| {
         error.kind = ErrorKind::Options;
         error
     })?;
+    let layout = Layout::of(options, &*device.store)?;
+    let text_fields = TextFields::of(options)?;
     let key = volume_key(options)?;
     let mut keyslot_kdf = options.kdf.clone();
     keyslot_kdf.hash.get_or_insert_with(|| options.hash.clone());
@@ -183,7 +183,7 @@ impl Layout {
         let least = if options.detached {
             keyslots.end()
         } else {
-            data_offset + sector_size
+            data_offset.saturating_add(sector_size)
         };
         if store.size() < least {
             return Err(Error::new(

@@ -265,7 +265,8 @@ fn nonsense_is_not_formatted() {
         assert_eq!(store.writes(), 0);
         error.kind
     };
-    let cases: [&dyn Fn(&mut FormatOptions); 13] = [
+    let cases: [&dyn Fn(&mut FormatOptions); 14] = [
+        &|options| options.key_length = usize::MAX,
         &|options| options.sector_size = 1000,
         &|options| options.sector_size = 8192,
         &|options| options.sector_size = 0,
@@ -290,10 +291,12 @@ fn nonsense_is_not_formatted() {
         refuse(&|options| options.data_offset = None),
         ErrorKind::TooShort
     );
-    assert_eq!(
-        refuse(&|options| options.data_offset = Some(SIZE as u64)),
-        ErrorKind::TooShort
-    );
+    for offset in [SIZE as u64, 1 << 40, u64::MAX - 511] {
+        assert_eq!(
+            refuse(&|options| options.data_offset = Some(offset)),
+            ErrorKind::TooShort
+        );
+    }
     assert_eq!(
         refuse(&|options| options.hash = "md9".into()),
         ErrorKind::Unsupported
