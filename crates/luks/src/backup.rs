@@ -141,7 +141,7 @@ impl Device {
             Ok(_) => Ok((
                 None,
                 vec![
-                    "the device has a LUKS2 header, which the backup's LUKS1 header will replace"
+                    "the device has a LUKS2 header, which the backup's LUKS1 header will replace: its data may be destroyed"
                         .into(),
                 ],
             )),
@@ -155,7 +155,7 @@ impl Device {
             Ok(Version::Luks1) => Ok((
                 None,
                 vec![
-                    "the device has a LUKS1 header, which the backup's LUKS2 header will replace"
+                    "the device has a LUKS1 header, which the backup's LUKS2 header will replace: its data may be destroyed"
                         .into(),
                 ],
             )),
