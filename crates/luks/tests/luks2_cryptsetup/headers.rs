@@ -41,6 +41,78 @@ fn labels_flags_and_tokens_survive_our_edits() {
     assert_eq!(json.trim_end(), token.replace("[\"0\"]", "[]"));
 }
 
+/// Replaces `old` by `new` in the JSON text of both copies (of 16 KiB), with
+/// good checksums.
+fn rewrite(path: &Path, old: &str, new: &str) {
+    use sha2::Digest as _;
+    let mut image = fs::read(path).unwrap();
+    for copy in image[..0x8000].chunks_mut(0x4000) {
+        let text = String::from_utf8(copy[4096..].to_vec()).unwrap();
+        let text = text.trim_end_matches('\0').replace(old, new);
+        assert!(text.contains(new));
+        copy[4096..].fill(0);
+        copy[4096..4096 + text.len()].copy_from_slice(text.as_bytes());
+        copy[448..512].fill(0);
+        let sum = sha2::Sha256::digest(&*copy);
+        copy[448..480].copy_from_slice(&sum);
+    }
+    fs::write(path, image).unwrap();
+}
+
+#[test]
+fn unknown_keyslots_and_flags_pass_through_both() {
+    let bed = Bed::new();
+    bed.image("disk", 20 << 20);
+    bed.format("disk", &[]);
+    let odd = concat!(
+        r#""9":{"type":"odd","key_size":7,"more":[1.50,{}],"#,
+        r#""area":{"type":"odd","offset":"8388608","size":"4097"}}"#
+    );
+    let path = bed.path("disk");
+    let flags = r#""config":{"flags":["allow-discards","odd-flag"],"#;
+    rewrite(
+        &path,
+        "\"keyslots\":{\"0\":",
+        &format!("\"keyslots\":{{{odd},\"0\":"),
+    );
+    rewrite(&path, "\"config\":{", flags);
+    let device = bed.device("disk");
+    assert!(device.read().unwrap().allows_discards());
+    let unlocked = unlock(&device, "one").unwrap();
+    device
+        .add_key(&unlocked, &word("two"), None, &fast("pbkdf2"))
+        .unwrap();
+    assert_eq!(bed.opens("disk", "two"), Some(1));
+    bed.ok(&["luksKillSlot", "-d", "two", "disk", "0"]);
+    let text = String::from_utf8_lossy(&fs::read(&path).unwrap()[4096..0x4000]).into_owned();
+    assert!(text.contains(odd) && text.contains(flags), "{text}");
+    assert_eq!(device.read().unwrap().keyslots(), [1, 9]);
+    // The last one that we know how to open counts as the last.
+    let error = device.kill_slot(1, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LastKeyslot);
+    device.kill_slot(9, false).unwrap();
+    assert!(!bed.ok(&["luksDump", "disk"]).contains("odd\n"));
+}
+
+#[test]
+fn integrity_protection_is_shown_and_refused() {
+    let bed = Bed::new();
+    bed.image("disk", 20 << 20);
+    bed.format("disk", &[]);
+    let integrity = concat!(
+        r#""integrity":{"type":"hmac(sha256)","#,
+        r#""journal_encryption":"none","journal_integrity":"none"},"sector_size":"#
+    );
+    rewrite(&bed.path("disk"), "\"sector_size\":", integrity);
+    let header = bed.device("disk").read().unwrap();
+    let dump = header.dump().to_string();
+    assert!(dump.contains("\tintegrity: hmac(sha256)\n"));
+    assert_eq!(bed.ok(&["luksDump", "disk"]).trim_end(), dump.trim_end());
+    let error = header.segment(20 << 20).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.to_string().contains("hmac(sha256)"), "{error}");
+}
+
 #[test]
 fn our_options_are_understood() {
     let bed = Bed::new();
