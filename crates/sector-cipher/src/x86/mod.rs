@@ -1,5 +1,6 @@
-//! Back-ends for x86-64: AES-NI, and VAES with AVX2 or AVX-512. One key schedule for all of them, and per mode
-//! and vector width one kernel over a stream of sectors.
+//! Back-ends for x86-64: AES-NI, and VAES with AVX2 or AVX-512. One key schedule
+//! for all of them, and per mode and vector width one kernel over a stream of
+//! sectors.
 //!
 //! Constant time by construction: key expansion and rounds are the CPU's AES
 //! instructions, field arithmetic is shifts and carry-less products, and
