@@ -353,7 +353,7 @@ fn sector_size(args: &Args, data: &Target<'_>, size: u64, options: &FormatOption
             "{} has room for {size} bytes of data from byte {offset} on: not whole sectors of {chosen}",
             args.device.display()
         ))
-        .advise("Give a smaller --sector-size, or a --size or --offset that is a multiple of it."));
+        .advise("Give a --size and --offset that are multiples of it, or a smaller --sector-size."));
     }
     Ok(chosen)
 }

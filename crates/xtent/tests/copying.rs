@@ -1,0 +1,192 @@
+//! Whole images, keys from every source, and what the results say.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+
+use common::{Bed, SECRET};
+
+/// 1 MiB that no two sectors of share.
+fn image() -> Vec<u8> {
+    (0..1_u32 << 18)
+        .flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes())
+        .collect()
+}
+
+#[test]
+fn an_image_goes_in_and_comes_out() {
+    for bed in [Bed::with_luks1(), Bed::with_luks2()] {
+        std::fs::write(bed.path("plain"), image()).unwrap();
+        bed.run("encrypt --key-file key plain disk.img").ok();
+        let said = bed.run("decrypt --json --key-file key disk.img out").ok();
+        assert_eq!(said.json()["bytes"], 1 << 20);
+        assert!(std::fs::read(bed.path("out")).unwrap() == image());
+        let mode = bed.path("out").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (disk, sector) = (
+            std::fs::read(bed.path("disk.img")).unwrap(),
+            &image()[..512],
+        );
+        assert!(
+            disk.chunks(512).all(|c| c != sector),
+            "plaintext on the disk"
+        );
+    }
+}
+
+#[test]
+fn every_back_end_decrypts_the_same() {
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("plain"), image()).unwrap();
+    bed.run("encrypt --cpu portable --key-file key plain disk.img")
+        .ok();
+    for backend in sector_cipher::Backend::available() {
+        bed.run(&format!(
+            "decrypt --force --cpu {} --key-file key disk.img out",
+            backend.name()
+        ))
+        .ok();
+        assert!(
+            std::fs::read(bed.path("out")).unwrap() == image(),
+            "{backend:?}"
+        );
+    }
+}
+
+#[test]
+fn a_smaller_image_leaves_the_rest_alone() {
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("plain"), image()).unwrap();
+    bed.run("encrypt --key-file key plain disk.img").ok();
+    std::fs::write(bed.path("short"), [7; 1001]).unwrap();
+    let said = bed.run("encrypt --key-file key short disk.img").ok();
+    assert!(said.err.contains("stay as they are"), "{said:?}");
+    bed.run("decrypt --key-file key disk.img out").ok();
+    let out = std::fs::read(bed.path("out")).unwrap();
+    assert!(out[..1001] == [7; 1001] && out[1001..] == image()[1001..]);
+}
+
+#[test]
+fn a_detached_header() {
+    let bed = Bed::new();
+    let cheap = "--key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    let said = bed
+        .run(&format!(
+            "format --json --header head --size 1M {cheap} disk.img"
+        ))
+        .ok();
+    assert_eq!(said.json()["data_offset"], 0);
+    assert_eq!(bed.path("disk.img").metadata().unwrap().len(), 1 << 20);
+    std::fs::write(bed.path("plain"), image()).unwrap();
+    bed.run("encrypt --header head --key-file key plain disk.img")
+        .ok();
+    bed.run("decrypt --header head --key-file key disk.img out")
+        .ok();
+    assert!(std::fs::read(bed.path("out")).unwrap() == image());
+    bed.run("decrypt --key-file key disk.img out2")
+        .failed(4, &["--header"]);
+    bed.run("decrypt --force --header head --key-file key disk.img head")
+        .failed(1, &["the same"]);
+}
+
+#[test]
+fn passphrases_from_everywhere() {
+    let bed = Bed::with_luks2();
+    // A line of standard input, without its end; all of it as a key file.
+    bed.run_with("key test disk.img", &format!("{SECRET}\n"))
+        .ok();
+    bed.run_with("key test --key-file - disk.img", SECRET).ok();
+    bed.run_with("key test --key-file - disk.img", &format!("{SECRET}\n"))
+        .failed(2, &[]);
+    // A part of a file.
+    std::fs::write(bed.path("long"), format!("xx{SECRET}yy")).unwrap();
+    bed.run("key test --key-file long --keyfile-offset 2 --keyfile-size 13 disk.img")
+        .ok();
+    // A credential, named and by default.
+    for (args, file) in [
+        (&["key", "test", "disk.img"][..], "xtent.passphrase"),
+        (&["key", "test", "disk.img"][..], "cryptsetup.passphrase"),
+        (
+            &["key", "test", "--credential", "mine", "disk.img"][..],
+            "mine",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(file), SECRET).unwrap();
+        let said = bed
+            .command(args)
+            .env("CREDENTIALS_DIRECTORY", dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(said.status.code(), Some(0), "{file}: {said:?}");
+    }
+}
+
+#[test]
+fn an_inherited_descriptor() {
+    let bed = Bed::with_luks2();
+    // The shell opens it.
+    let status = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(format!(
+            "{} key test --key-fd 5 disk.img 5<key",
+            env!("CARGO_BIN_EXE_xtent")
+        ))
+        .current_dir(bed.dir())
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(0), "{status:?}");
+}
+
+#[test]
+fn old_and_new_key_from_one_standard_input() {
+    let bed = Bed::with_luks1();
+    let cheap = "--pbkdf-force-iterations 1000";
+    bed.run_with(
+        &format!("key add {cheap} disk.img"),
+        &format!("{SECRET}\nsecond\n"),
+    )
+    .ok();
+    bed.run_with(&format!("key change {cheap} disk.img"), "second\nthird\n")
+        .ok();
+    bed.run_with("key test disk.img", "second\n").failed(2, &[]);
+    let said = bed.run_with("key test --json disk.img", "third\n").ok();
+    assert!(said.json()["keyslot"].is_u64());
+    bed.run_with("key remove disk.img", "third\n").ok();
+    let said = bed.run("key list --json disk.img").ok();
+    assert_eq!(said.json()["keyslots"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn format_says_what_it_made() {
+    let bed = Bed::new();
+    let said = bed
+        .run("format --json --size 1M --label mine --key-size 256 --sector-size 512 --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img")
+        .ok();
+    let made = said.json();
+    assert_eq!(made["version"], 2);
+    assert_eq!(made["key_bits"], 256);
+    assert_eq!(made["sector_size"], 512);
+    assert_eq!(made["size"], 1 << 20);
+    let dump = bed.run("header dump disk.img").ok().out;
+    assert!(
+        dump.contains("mine") && dump.contains(made["uuid"].as_str().unwrap()),
+        "{dump}"
+    );
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let bed = Bed::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            bed.run(&format!("completions {shell}"))
+                .ok()
+                .out
+                .contains("xtent")
+        );
+    }
+    bed.run("man .").ok();
+    assert!(bed.path("xtent-header-restore.8").exists());
+    bed.run("man no-such-folder").failed(4, &["no-such-folder"]);
+}

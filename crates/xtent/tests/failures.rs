@@ -1,0 +1,333 @@
+//! One test per failure: the exit code, what it says, and that nothing is
+//! lost.
+
+mod common;
+
+use common::{Bed, SECRET};
+
+#[test]
+fn a_device_that_is_not_luks() {
+    let bed = Bed::new();
+    std::fs::write(bed.path("disk.img"), vec![0; 1 << 20]).unwrap();
+    for command in ["serve", "key test", "key list", "header dump"] {
+        bed.run(&format!("{command} disk.img"))
+            .failed(4, &["disk.img", "no LUKS header"]);
+    }
+    bed.damage("disk.img", 0x438, b"\x53\xef");
+    bed.run("serve disk.img")
+        .failed(4, &["looks like an ext2, ext3 or ext4 file system"]);
+}
+
+#[test]
+fn a_device_that_is_missing_or_no_device() {
+    let bed = Bed::new();
+    bed.run("serve disk.img")
+        .failed(4, &["disk.img", "No such file"]);
+    bed.run("serve .").failed(4, &["directory"]);
+    bed.run("serve /dev/null").failed(4, &["character device"]);
+    bed.run("format disk.img")
+        .failed(4, &["does not exist", "--size"]);
+}
+
+#[test]
+fn a_wrong_passphrase() {
+    for bed in [Bed::with_luks1(), Bed::with_luks2()] {
+        for command in ["serve", "key test", "key remove"] {
+            bed.run_with(&format!("{command} disk.img"), "wrong\n")
+                .failed(2, &["no keyslot opens with this passphrase"]);
+        }
+        bed.run("key test --key-file other disk.img").failed(2, &[]);
+        bed.run_with("key test disk.img", SECRET).ok();
+    }
+}
+
+#[test]
+fn no_passphrase_at_all() {
+    let bed = Bed::with_luks2();
+    bed.run("key test disk.img")
+        .failed(1, &["no passphrase on standard input", "--key-file"]);
+    bed.run("key test --key-file nokey disk.img")
+        .failed(4, &["cannot open key file nokey"]);
+    bed.run("key test --key-file . disk.img")
+        .failed(1, &["directory"]);
+    bed.run("key test --key-fd 77 disk.img")
+        .failed(1, &["descriptor 77 is not open"]);
+    bed.run("key test --key-fd 0 disk.img")
+        .failed(1, &["--key-file -"]);
+    bed.run("key test --credential x disk.img")
+        .failed(1, &["$CREDENTIALS_DIRECTORY is not set"]);
+    bed.run("key test --credential ../x disk.img")
+        .failed(1, &["not a credential's name"]);
+}
+
+#[test]
+fn one_good_header_copy() {
+    let bed = Bed::with_luks2();
+    bed.damage("disk.img", 4096, b"damage");
+    bed.run("key test --key-file key disk.img")
+        .ok()
+        .err
+        .find("xtent header repair disk.img")
+        .expect("it says how to repair");
+    bed.run("header repair disk.img").ok();
+    assert_eq!(bed.run("key test --key-file key disk.img").ok().err, "");
+}
+
+#[test]
+fn no_good_header_copy() {
+    let bed = Bed::with_luks2();
+    bed.damage("disk.img", 4096, b"damage");
+    bed.damage("disk.img", 16384 + 4096, b"damage");
+    bed.run("key test --key-file key disk.img")
+        .failed(4, &["disk.img"]);
+    bed.run("header repair disk.img").failed(4, &[]);
+}
+
+#[test]
+fn an_image_shorter_than_its_header() {
+    for bed in [Bed::with_luks1(), Bed::with_luks2()] {
+        bed.truncate("disk.img", 1 << 20);
+        bed.run("serve --key-file key disk.img")
+            .failed(4, &["disk.img", "1048576"]);
+    }
+}
+
+#[test]
+fn odd_sizes() {
+    let bed = Bed::new();
+    bed.run("format --sector-size 777 --size 1M disk.img")
+        .failed(1, &["512, 1024, 2048 and 4096"]);
+    bed.run("format --size 33001 --key-file key disk.img")
+        .failed(1, &["not whole sectors of 512"]);
+    bed.run("format --size 5632 --sector-size 4096 --key-file key disk.img")
+        .failed(1, &["not whole sectors of 4096"]);
+    bed.run("format --size 100 disk.img")
+        .failed(4, &["too small"]);
+    bed.run("format --size 1GB disk.img")
+        .failed(1, &["ambiguous"]);
+    bed.run("format --size 9999999T disk.img")
+        .failed(1, &["larger than any file"]);
+    bed.run("format --offset 99999999999999999 --size 1M disk.img")
+        .failed(1, &["beyond the end"]);
+    assert!(!bed.path("disk.img").exists());
+}
+
+#[test]
+fn options_that_contradict_the_format() {
+    let bed = Bed::new();
+    for (options, text) in [
+        ("--type luks1 --label x", "--label needs LUKS2"),
+        ("--type luks1 --pbkdf argon2id", "needs LUKS2"),
+        ("--type luks1 --sector-size 4096", "needs LUKS2"),
+        ("--key-size 300", "256, 512 bits"),
+        ("--cipher rot-13-plain", "unknown cipher"),
+        ("--hash md4", "md4"),
+        ("--uuid xyz", "xyz"),
+    ] {
+        bed.run(&format!(
+            "format {options} --size 1M --key-file key disk.img"
+        ))
+        .failed(1, &[text]);
+        assert!(!bed.path("disk.img").exists(), "{options}");
+    }
+}
+
+#[test]
+fn formatting_something_that_exists() {
+    let bed = Bed::with_luks2();
+    let before = std::fs::read(bed.path("disk.img")).unwrap();
+    bed.run("format --size 1M --key-file key disk.img")
+        .failed(5, &["exists already"]);
+    bed.run("format --key-file other disk.img")
+        .failed(1, &["irrevocably", "holds a LUKS2 volume", "--batch-mode"]);
+    assert_eq!(std::fs::read(bed.path("disk.img")).unwrap(), before);
+    bed.run("format -q --key-file other --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img")
+        .ok();
+    bed.run("key test --key-file other disk.img").ok();
+}
+
+#[test]
+fn a_format_that_fails_leaves_no_file() {
+    let bed = Bed::new();
+    bed.run("format --size 1M --key-file nokey disk.img")
+        .failed(4, &[]);
+    bed.run("format --size 1M disk.img")
+        .failed(1, &["no passphrase"]);
+    bed.run_with("format --size 1M disk.img", "\n")
+        .failed(1, &["empty"]);
+    assert!(!bed.path("disk.img").exists());
+}
+
+#[test]
+fn a_stored_derivation_that_would_run_for_hours() {
+    let bed = Bed::with_luks1();
+    // Iterations of keyslot 0, after its state; big endian.
+    bed.damage("disk.img", 208 + 4, &u32::MAX.to_be_bytes());
+    bed.run("key test --key-file key disk.img")
+        .failed(1, &["--allow-expensive-kdf"]);
+}
+
+#[test]
+fn the_last_key() {
+    let bed = Bed::with_luks2();
+    bed.run("key remove --key-file key disk.img")
+        .failed(1, &["last one", "--even-last"]);
+    bed.run("key kill --batch-mode disk.img 0")
+        .failed(1, &["last one", "--even-last"]);
+    bed.run("key kill --even-last disk.img 0")
+        .failed(1, &["nobody will be able", "--batch-mode"]);
+    bed.run("key test --key-file key disk.img").ok();
+    bed.run("key kill --even-last --batch-mode disk.img 0").ok();
+    bed.run("key list disk.img").ok();
+    bed.run("key test --key-file key disk.img").failed(2, &[]);
+}
+
+#[test]
+fn keyslots_that_are_not_there() {
+    let bed = Bed::with_luks2();
+    bed.run("key kill --batch-mode disk.img 5")
+        .failed(1, &["keyslot 5", "not in use"]);
+    bed.run("key kill disk.img 99").failed(1, &["99"]);
+    bed.run("key test --key-slot 5 --key-file key disk.img")
+        .failed(1, &["5"]);
+    bed.run("key add --key-file key --new-key-file other --new-key-slot 0 disk.img")
+        .failed(1, &["keyslot 0 is in use"]);
+}
+
+#[test]
+fn killing_a_keyslot_by_its_own_key() {
+    let bed = Bed::with_luks2();
+    bed.run("key add --key-file key --new-key-file other --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img").ok();
+    bed.run("key kill --key-file other disk.img 1")
+        .failed(2, &["would stay"]);
+    bed.run("key kill --key-file key disk.img 1").ok();
+    bed.run("key test --key-file other disk.img").failed(2, &[]);
+}
+
+#[test]
+fn backups_do_not_overwrite_and_restores_ask() {
+    let bed = Bed::with_luks2();
+    bed.run("header backup saved disk.img").ok();
+    bed.run("header backup saved disk.img")
+        .failed(5, &["exists already"]);
+    bed.run("header restore saved disk.img")
+        .failed(1, &["replace the header", "--batch-mode"]);
+    bed.run("header erase disk.img")
+        .failed(1, &["--batch-mode"]);
+    bed.run("header erase -q disk.img").ok();
+    bed.run("key test --key-file key disk.img").failed(2, &[]);
+    bed.run("header restore -q saved disk.img").ok();
+    bed.run("key test --key-file key disk.img").ok();
+    bed.run("header restore -q key disk.img").failed(4, &[]);
+}
+
+#[test]
+fn images_that_do_not_fit() {
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("large"), vec![1; (1 << 20) + 1]).unwrap();
+    bed.run("encrypt --key-file key large disk.img")
+        .failed(4, &["1048577", "1048576"]);
+    bed.run("encrypt --key-file key disk.img disk.img")
+        .failed(1, &["the same"]);
+    bed.run("encrypt --key-file key missing disk.img")
+        .failed(4, &["missing"]);
+}
+
+#[test]
+fn a_target_that_exists() {
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("target"), "precious").unwrap();
+    bed.run("decrypt --key-file key disk.img target")
+        .failed(5, &["exists already", "--force"]);
+    bed.run("decrypt --key-file key --force disk.img disk.img")
+        .failed(1, &["the same"]);
+    bed.run("decrypt --key-file other --force disk.img target")
+        .failed(2, &[]);
+    assert_eq!(std::fs::read(bed.path("target")).unwrap(), b"precious");
+    bed.run("decrypt --key-file key disk.img no/such/folder")
+        .failed(4, &["no/such/folder"]);
+}
+
+#[test]
+fn sockets_that_cannot_be() {
+    let bed = Bed::with_luks2();
+    for (spec, code, text) in [
+        ("unix:key", 5, "not a socket"),
+        ("unix:no/such/folder", 4, "cannot listen"),
+        ("tcp:0.0.0.0:0", 2, "--allow-remote"),
+        ("tcp:nohost.invalid:1", 4, "nohost.invalid"),
+        ("tcp:localhost:99999", 1, "not a port"),
+        ("udp:localhost:1", 1, "unix:PATH"),
+    ] {
+        bed.run(&format!("serve --key-file key --nbd {spec} disk.img"))
+            .failed(code, &[text]);
+    }
+    bed.run("serve --key-file key --user no-such-user disk.img")
+        .failed(1, &["no-such-user"]);
+}
+
+#[test]
+fn mount_points_that_cannot_be() {
+    let bed = Bed::with_luks2();
+    bed.run("mount --key-file key disk.img key")
+        .failed(1, &["not a directory"]);
+    bed.run("umount .").failed(1, &[]);
+}
+
+#[test]
+fn errors_as_json() {
+    let bed = Bed::with_luks2();
+    for (line, code) in [
+        ("key test --json disk.img --key-file other", 2),
+        ("--json serve", 1),
+        ("header dump --json nothing", 4),
+    ] {
+        let said = bed.run(line).failed(code, &[]);
+        let error: serde_json::Value = serde_json::from_str(said.err.trim()).unwrap();
+        assert_eq!(error["error"]["exit"], code);
+        assert!(error["error"]["message"].as_str().unwrap().len() > 10);
+        assert_eq!(said.out, "");
+    }
+}
+
+#[test]
+fn usage_errors_are_parameters() {
+    let bed = Bed::new();
+    for line in [
+        "",
+        "frobnicate",
+        "serve",
+        "serve --frobnicate x",
+        "key",
+        "bench --cpu z80",
+    ] {
+        bed.run(line).failed(1, &[]);
+    }
+    for line in ["--help", "-h", "--version", "key add --help"] {
+        assert_ne!(bed.run(line).ok().out, "");
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_and_a_closed_one_is_not() {
+    let bed = Bed::with_luks2();
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = bed
+        .command(["key", "list", "disk.img"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(4));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = bed
+        .command(["key", "list", "disk.img"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(0));
+    assert_eq!(status.stderr, b"");
+}

@@ -1,0 +1,191 @@
+//! Questions on a terminal: what is typed is not shown, and however the prompt
+//! ends the terminal echoes again.
+
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus, Stdio};
+
+use common::{Bed, SECRET};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+/// A command on a terminal of its own.
+struct Session {
+    child: Child,
+    terminal: File,
+    line: File,
+    seen: String,
+}
+
+impl Session {
+    fn start(bed: &Bed, line: &str) -> Self {
+        let terminal =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let other = File::options()
+            .read(true)
+            .write(true)
+            .open(name.to_str().unwrap())
+            .unwrap();
+        // util-linux's setsid makes standard input the controlling terminal.
+        let mut command = std::process::Command::new("setsid");
+        let inner = bed.command(line.split(' '));
+        command
+            .args(["--ctty", "--wait"])
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .current_dir(bed.dir())
+            .env_remove("CREDENTIALS_DIRECTORY")
+            .stdin(Stdio::from(other.try_clone().unwrap()))
+            .stdout(Stdio::from(other.try_clone().unwrap()))
+            .stderr(Stdio::from(other.try_clone().unwrap()));
+        let child = command.spawn().expect("setsid, of package util-linux");
+        Self {
+            child,
+            terminal: File::from(terminal),
+            line: other,
+            seen: String::new(),
+        }
+    }
+
+    /// Reads what is shown until `text` comes.
+    #[track_caller]
+    fn expect(&mut self, text: &str) {
+        let mut buf = [0; 256];
+        while !self.seen.contains(text) {
+            let n = self.terminal.read(&mut buf).unwrap_or(0);
+            assert!(n > 0, "no `{text}` in `{}`", self.seen);
+            self.seen.push_str(&String::from_utf8_lossy(&buf[..n]));
+        }
+        let end = self.seen.find(text).unwrap() + text.len();
+        self.seen.drain(..end);
+    }
+
+    /// Waits until the prompt has turned echo off, or left it on.
+    fn settle(&self, echo: bool) {
+        while self.echoes() != echo {
+            std::thread::yield_now();
+        }
+    }
+
+    fn echoes(&self) -> bool {
+        tcgetattr(&self.line)
+            .unwrap()
+            .local_modes
+            .contains(LocalModes::ECHO)
+    }
+
+    /// Types at a prompt without echo.
+    fn type_secret(&mut self, text: &str) {
+        self.settle(false);
+        self.terminal.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn end(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().unwrap();
+        let echoes = self.echoes();
+        let Self {
+            mut terminal,
+            line,
+            mut seen,
+            ..
+        } = self;
+        drop(line);
+        let mut rest = Vec::new();
+        // The terminal's far end is closed: an error instead of an end.
+        let _ = terminal.read_to_end(&mut rest);
+        seen.push_str(&String::from_utf8_lossy(&rest));
+        assert!(echoes, "echo is still off");
+        (status, seen)
+    }
+}
+
+#[test]
+fn the_passphrase_is_not_shown() {
+    let bed = Bed::with_luks2();
+    let mut s = Session::start(&bed, "key test disk.img");
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("opens keyslot 0");
+    let (status, rest) = s.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(!rest.contains(SECRET));
+}
+
+#[test]
+fn three_tries() {
+    let bed = Bed::with_luks2();
+    let mut s = Session::start(&bed, "key test disk.img");
+    for _ in 0..3 {
+        s.expect("Passphrase for disk.img: ");
+        s.type_secret("wrong\n");
+        s.expect("no keyslot opens with this passphrase");
+    }
+    let (status, rest) = s.end();
+    assert_eq!(status.code(), Some(2));
+    assert!(!rest.contains("wrong"), "{rest}");
+}
+
+#[test]
+fn ctrl_c_gives_the_terminal_back() {
+    let bed = Bed::with_luks2();
+    for command in [
+        "key test disk.img",
+        "serve disk.img",
+        "mount --file-only disk.img .",
+    ] {
+        let mut s = Session::start(&bed, command);
+        s.expect("Passphrase for disk.img: ");
+        s.type_secret("half a pass\x03");
+        let (status, rest) = s.end();
+        // setsid passes the signal on as 128 + n, or dies of it itself.
+        assert!(
+            status.code() == Some(130) || status.signal() == Some(2),
+            "{command}: {status:?}"
+        );
+        assert!(!rest.contains("half"), "{rest}");
+    }
+}
+
+#[test]
+fn a_new_passphrase_is_asked_twice() {
+    let bed = Bed::with_luks2();
+    let cheap = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    let add = format!("key add --key-file key {cheap} disk.img");
+    let mut s = Session::start(&bed, &add);
+    s.expect("New passphrase for disk.img: ");
+    s.type_secret("one\n");
+    s.expect("Verify passphrase: ");
+    s.type_secret("two\n");
+    s.expect("do not match");
+    assert_eq!(s.end().0.code(), Some(2));
+
+    let mut s = Session::start(&bed, &add);
+    s.expect("New passphrase for disk.img: ");
+    s.type_secret("one\n");
+    s.expect("Verify passphrase: ");
+    s.type_secret("one\n");
+    s.expect("Key added");
+    assert_eq!(s.end().0.code(), Some(0));
+    bed.run_with("key test disk.img", "one\n").ok();
+}
+
+#[test]
+fn only_yes_is_yes() {
+    let bed = Bed::with_luks2();
+    for (answer, code) in [("yes", 1), ("", 1), ("YES", 0)] {
+        let mut s = Session::start(&bed, "header erase disk.img");
+        s.expect("nobody will be able to read the data again");
+        s.expect("Type YES in capital letters: ");
+        s.terminal
+            .write_all(format!("{answer}\n").as_bytes())
+            .unwrap();
+        assert_eq!(s.end().0.code(), Some(code), "{answer}");
+    }
+    bed.run("key test --key-file key disk.img").failed(2, &[]);
+}

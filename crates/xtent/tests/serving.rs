@@ -1,0 +1,170 @@
+//! The server as a process: its sandbox, its locks, its end.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+
+use common::Bed;
+use rustix::process::{Pid, Signal, kill_process};
+
+struct Server {
+    child: Child,
+    uri: String,
+}
+
+impl Server {
+    /// Serves `disk.img` on the socket `s`.
+    fn start(bed: &Bed, options: &str) -> Self {
+        let line = format!("serve --key-file key --nbd unix:s {options} disk.img");
+        let mut child = bed
+            .command(line.split(' ').filter(|word| !word.is_empty()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut uri = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut uri)
+            .unwrap();
+        Self { child, uri }
+    }
+
+    fn status(&self, name: &str) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|l| l.starts_with(name)).unwrap();
+        line[name.len() + 1..].trim().to_owned()
+    }
+
+    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let mut err = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
+        (self.child.wait().unwrap().code(), err)
+    }
+}
+
+#[test]
+fn prints_its_uri_and_ends_cleanly() {
+    let bed = Bed::with_luks2();
+    for signal in [Signal::INT, Signal::TERM] {
+        let server = Server::start(&bed, "");
+        assert!(
+            server.uri.starts_with("nbd+unix:///?socket=/"),
+            "{}",
+            server.uri
+        );
+        let mut client = UnixStream::connect(bed.path("s")).unwrap();
+        let mut greeting = [0; 8];
+        client.read_exact(&mut greeting).unwrap();
+        assert_eq!(&greeting, b"NBDMAGIC");
+        assert_eq!(server.end(signal), (Some(0), String::new()));
+        assert!(
+            !bed.path("s").exists(),
+            "the socket is removed inside the sandbox"
+        );
+    }
+}
+
+#[test]
+fn gives_up_privileges() {
+    let bed = Bed::with_luks2();
+    let server = Server::start(&bed, "-v");
+    // Clients are still served once a connection needs threads and memory.
+    UnixStream::connect(bed.path("s"))
+        .unwrap()
+        .write_all(b"garbage")
+        .unwrap();
+    assert_eq!(server.status("NoNewPrivs"), "1");
+    for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+        assert_eq!(server.status(set), "0000000000000000", "{set}");
+    }
+    let seccomp = server.status("Seccomp");
+    let (code, log) = server.end(Signal::TERM);
+    assert_eq!(code, Some(0), "{log}");
+    // A kernel without it says so.
+    assert!(
+        seccomp == "2" || log.contains("without a system call filter"),
+        "{log}"
+    );
+    assert!(log.contains("sandboxed"), "{log}");
+    assert!(!log.contains(common::SECRET), "{log}");
+}
+
+#[test]
+fn has_the_device_for_itself() {
+    let bed = Bed::with_luks2();
+    bed.run("header backup saved disk.img").ok();
+    let server = Server::start(&bed, "");
+    for line in [
+        "serve --key-file key --nbd unix:s2 disk.img",
+        "serve --read-only --key-file key --nbd unix:s2 disk.img",
+        "format -q --key-file key disk.img",
+        "header erase -q disk.img",
+        "header restore -q saved disk.img",
+        "encrypt --key-file key key disk.img",
+        "decrypt --key-file key disk.img out",
+    ] {
+        bed.run(line).failed(5, &["disk.img"]);
+    }
+    // Keys can be changed meanwhile.
+    bed.run("key add --key-file key --new-key-file other --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img")
+        .ok();
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+    bed.run("header erase -q disk.img").ok();
+}
+
+#[test]
+fn read_only_servers_share() {
+    let bed = Bed::with_luks2();
+    let server = Server::start(&bed, "--read-only");
+    bed.run("decrypt --key-file key disk.img out").ok();
+    bed.run("format -q --key-file key disk.img").failed(5, &[]);
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn announces_itself_as_json() {
+    let bed = Bed::with_luks2();
+    let mut child = bed
+        .command([
+            "serve",
+            "--json",
+            "--key-file",
+            "key",
+            "--nbd",
+            "tcp:127.0.0.1:0",
+            "--export",
+            "a b",
+            "disk.img",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut text = String::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        text.push_str(&line);
+        if line == "}" {
+            break;
+        }
+    }
+    let said: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(said["size"], 1 << 20);
+    assert_eq!(said["sector_size"], 4096);
+    let uri = said["uris"][0].as_str().unwrap();
+    assert!(
+        uri.starts_with("nbd://127.0.0.1:") && uri.ends_with("/a%20b"),
+        "{uri}"
+    );
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
