@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use xtent_luks::kdf::KdfKind;
+use xtent_luks::kdf::{KdfKind, pbkdf2_hashes};
 use xtent_luks::{KdfChoice, KdfLimits};
 
 use crate::fds::{InheritedFd, parse_inherited};
@@ -207,15 +207,26 @@ pub(crate) struct KdfArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
     pub(crate) pbkdf_parallel: Option<u32>,
     /// Hash of PBKDF2 (and, when formatting, of the anti-forensic splitter and the digest)
-    #[arg(long, value_name = "HASH", default_value = "sha256")]
+    #[arg(long, value_name = "HASH", default_value = "sha256", value_parser = parse_hash)]
     pub(crate) hash: String,
+}
+
+/// One of the hashes that key derivation knows, by cryptsetup's names.
+fn parse_hash(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    if pbkdf2_hashes().any(|known| known == name) {
+        Ok(name)
+    } else {
+        let known: Vec<&str> = pbkdf2_hashes().collect();
+        Err(format!("known are {}", known.join(", ")))
+    }
 }
 
 impl KdfArgs {
     pub(crate) fn choice(&self) -> KdfChoice {
         KdfChoice {
             kind: self.pbkdf.map(KdfKind::from),
-            hash: Some(self.hash.to_ascii_lowercase()),
+            hash: Some(self.hash.clone()),
             target: Duration::from_millis(self.iter_time),
             force_iterations: self.pbkdf_force_iterations,
             memory: self.pbkdf_memory,

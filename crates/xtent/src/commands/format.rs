@@ -259,7 +259,7 @@ fn options(args: &Args) -> Result<FormatOptions> {
         key_length: key_length(args, &cipher)?,
         sector_size: 512,
         kdf: args.kdf.choice(),
-        hash: args.kdf.hash.to_ascii_lowercase(),
+        hash: args.kdf.hash.clone(),
         uuid: args.uuid.clone(),
         label: args.label.clone(),
         subsystem: args.subsystem.clone(),

@@ -37,21 +37,22 @@ pub(crate) fn ask_line(prompt: &str) -> Result<String> {
 }
 
 fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
-    let mut terminal = OpenOptions::new()
+    let terminal = OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/tty")
         .map_err(|e| Failure::system("cannot open the terminal to ask", e))?;
     loop {
-        terminal
+        // The settings first: whoever sees the prompt can answer it.
+        let held = Held::new(terminal.as_fd(), echo)?;
+        (&terminal)
             .write_all(prompt.as_bytes())
             .map_err(|e| Failure::system("cannot write to the terminal", e))?;
-        let held = Held::new(terminal.as_fd(), echo)?;
         let answer = held.read_line(terminal.as_fd());
         drop(held);
         if !echo || matches!(answer, Ok(None)) {
             // The person's Enter was not shown, or there was none.
-            let _ = terminal.write_all(b"\n");
+            let _ = (&terminal).write_all(b"\n");
         }
         // A signal that came meanwhile has acted by now (the mask is back);
         // if the process still lives, it was stopped and goes on: ask again.
