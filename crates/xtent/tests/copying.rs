@@ -1,4 +1,5 @@
 //! Whole images, keys from every source, and what the results say.
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! One test per failure: the exit code, what it says, and that nothing is
 //! lost.
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Questions on a terminal: what is typed is not shown, and however the prompt
 //! ends the terminal echoes again.
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
 
 mod common;
 

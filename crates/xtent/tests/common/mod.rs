@@ -1,5 +1,10 @@
 //! Runs the command in a folder of its own, with small and cheap volumes.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test program uses a part of it, and a panic is how tests fail"
+)]
 
 use std::ffi::OsStr;
 use std::io::Write;
