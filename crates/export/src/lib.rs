@@ -79,7 +79,8 @@ impl From<xtent_volume::Error> for Error {
     fn from(error: xtent_volume::Error) -> Self {
         Self {
             kind: ErrorKind::Volume(error.kind),
-            message: error.message,
+            // Says it all, the store's cause included.
+            message: error.to_string(),
             source: None,
         }
     }

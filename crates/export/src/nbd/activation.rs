@@ -71,7 +71,7 @@ fn listener(socket: OwnedFd) -> rustix::io::Result<Option<Listener>> {
 
 fn refuse(message: String) -> Error {
     Error {
-        kind: ErrorKind::Invalid,
+        kind: ErrorKind::Argument,
         message,
         source: None,
     }

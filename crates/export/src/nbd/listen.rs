@@ -119,7 +119,7 @@ pub fn bind_unix(path: &Path) -> Result<(Listener, SocketFile), Error> {
     let context = || format!("cannot listen on {}", path.display());
     let address = SocketAddrUnix::new(path).map_err(|error| match error {
         Errno::NAMETOOLONG => Error {
-            kind: ErrorKind::Invalid,
+            kind: ErrorKind::Argument,
             message: format!(
                 "the socket path {} is too long; the system allows 107 bytes",
                 path.display()
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(bind_unix(&path).err().unwrap().kind, ErrorKind::Busy);
         assert_eq!(fs::read(&path).unwrap(), b"data");
         let long = dir.path().join("x".repeat(120));
-        assert_eq!(bind_unix(&long).err().unwrap().kind, ErrorKind::Invalid);
+        assert_eq!(bind_unix(&long).err().unwrap().kind, ErrorKind::Argument);
     }
 
     #[test]

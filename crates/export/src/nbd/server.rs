@@ -108,7 +108,7 @@ pub(super) fn serve_with(
 
 fn invalid(message: String) -> Error {
     Error {
-        kind: ErrorKind::Invalid,
+        kind: ErrorKind::Argument,
         message,
         source: None,
     }

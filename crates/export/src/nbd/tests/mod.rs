@@ -466,5 +466,5 @@ fn a_slow_handshake_is_ended() {
 fn contradictory_options_are_refused() {
     let shutdown = super::Shutdown::new().unwrap();
     let refused = super::serve(vec![], vec![], Options::default(), &shutdown).unwrap_err();
-    assert_eq!(refused.kind, crate::ErrorKind::Invalid);
+    assert_eq!(refused.kind, crate::ErrorKind::Argument);
 }

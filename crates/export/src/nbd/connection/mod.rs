@@ -1,0 +1,363 @@
+//! One connection: its thread receives many requests at a time, serves at
+//! once what need not wait, and sends the replies together. What would wait
+//! for a disk goes to the workers.
+
+mod read;
+mod write;
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use xtent_volume::Volume;
+
+use crate::nbd::input::Input;
+use crate::nbd::link::{Link, MAX_GATHER};
+use crate::nbd::memory::{Aligned, Pool};
+use crate::nbd::port::{Closed, For, Port, Timeouts};
+use crate::nbd::proto::constants::REQUEST_LEN;
+use crate::nbd::proto::{
+    self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session,
+};
+use crate::nbd::shutdown::Shutdown;
+use crate::nbd::worker::{Job, Queue, Reply, Task};
+
+/// Requests of one connection in flight; more are left in the socket.
+const MAX_IN_FLIGHT: usize = 256;
+/// A write up to this size is waited for whole; a larger one is written piece
+/// by piece as it comes.
+const SMALL_WRITE: usize = 64 << 10;
+/// Bytes of a large write that are worth a call of the volume.
+const WORTH_WRITING: usize = 128 << 10;
+/// Payload that the receive buffer takes.
+const INPUT_PAYLOAD: usize = 256 << 10;
+/// Where the data of a reply begins in the batch: a multiple of this.
+const BATCH_ALIGN: usize = 512;
+
+const IN_PAYLOAD: &str = "within the data of a write";
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) volumes: Vec<Arc<Volume>>,
+    pub(super) exports: Vec<ExportInfo>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) queue: Queue,
+    pub(super) shutdown: Shutdown,
+    /// Bytes of a read that are decrypted and sent at a time.
+    pub(super) piece: usize,
+    pub(super) timeouts: Timeouts,
+}
+
+/// Bytes that every connection has for itself.
+pub(super) const fn footprint(piece: usize) -> usize {
+    Input::footprint(INPUT_PAYLOAD) + Aligned::footprint(piece)
+}
+
+/// Serves one client until it leaves or the server stops; why it ended.
+pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
+    let mut port = Port::new(Arc::clone(link), shared.shutdown.clone(), shared.timeouts);
+    let mut input = Input::new(INPUT_PAYLOAD);
+    let closed = match handshake(shared, &mut port, &mut input) {
+        Ok(session) => {
+            port.begin_transmission();
+            let mut connection = Connection {
+                shared,
+                volume: &shared.volumes[session.export],
+                session,
+                port,
+                input,
+                batch: Batch::new(shared.piece),
+                quota: None,
+            };
+            let Err(closed) = connection.transmission();
+            port = connection.port;
+            closed
+        }
+        Err(closed) => closed,
+    };
+    port.finish();
+    closed
+}
+
+fn handshake(shared: &Shared, port: &mut Port, input: &mut Input) -> Result<Session, Closed> {
+    let mut handshake = Handshake::new(&shared.exports);
+    loop {
+        if port.check_stop() {
+            handshake.shut_down();
+        }
+        let (used, progress) = handshake.step(input.bytes());
+        input.consume(used);
+        let output = handshake.take_output();
+        if !output.is_empty() {
+            let (mut turn, ()) = port.take_turn(|| ())?;
+            turn.send(port, &mut [IoSlice::new(&output)])?;
+        }
+        match progress {
+            Progress::Transmission(session) => return Ok(session),
+            Progress::Close(reason) => return Err(Closed::Handshake(reason)),
+            Progress::Continue if used > 0 => {}
+            Progress::Continue => {
+                if port.expired() {
+                    return Err(Closed::TimedOut("handshake"));
+                }
+                let received = port.receive(input.room_for_messages(), "in the handshake")?;
+                input.received(received);
+            }
+        }
+    }
+}
+
+/// Replies that go out together.
+struct Batch {
+    data: Aligned,
+    used: usize,
+    replies: Vec<(Head, Range<usize>)>,
+}
+
+impl Batch {
+    fn new(len: usize) -> Self {
+        Self {
+            data: Aligned::new(len),
+            used: 0,
+            replies: Vec::with_capacity(MAX_GATHER),
+        }
+    }
+}
+
+struct Connection<'a> {
+    shared: &'a Shared,
+    volume: &'a Arc<Volume>,
+    session: Session,
+    port: Port,
+    input: Input,
+    batch: Batch,
+    /// Once the server stops: bytes that had been received by then and are
+    /// still served.
+    quota: Option<u64>,
+}
+
+/// What the next bytes are.
+enum Next {
+    /// A whole request, or a large write whose header is there.
+    Request(Request),
+    /// Not enough of it.
+    Incomplete,
+}
+
+impl Connection<'_> {
+    fn transmission(&mut self) -> Result<std::convert::Infallible, Closed> {
+        loop {
+            while let Next::Request(request) = self.next()? {
+                self.serve(request)?;
+            }
+            self.flush()?;
+            self.receive()?;
+        }
+    }
+
+    /// Parses what is there; a header is consumed with its request.
+    fn next(&mut self) -> Result<Next, Closed> {
+        if self.port.check_stop() {
+            let received = self.input.bytes().len() as u64;
+            let port = &self.port;
+            let quota = *self
+                .quota
+                .get_or_insert_with(|| received + port.pending_input());
+            if quota == 0 {
+                self.flush()?;
+                return Err(Closed::Stopping);
+            }
+        }
+        let Some((header, payload)) = self.input.bytes().split_first_chunk::<REQUEST_LEN>() else {
+            return Ok(Next::Incomplete);
+        };
+        let request = match Request::parse(header) {
+            Ok(request) => request,
+            Err(error) => {
+                self.flush()?;
+                return Err(Closed::Protocol(error));
+            }
+        };
+        let wanted = request.payload_len();
+        if payload.len() < wanted && wanted <= SMALL_WRITE {
+            return Ok(Next::Incomplete);
+        }
+        self.input.consume(REQUEST_LEN);
+        if let Some(quota) = &mut self.quota {
+            *quota = quota.saturating_sub((REQUEST_LEN + wanted) as u64);
+        }
+        Ok(Next::Request(request))
+    }
+
+    /// Receives more messages, when the number in flight allows.
+    fn receive(&mut self) -> Result<(), Closed> {
+        loop {
+            let mut outbox = self.port.link.outbox();
+            let full = outbox.in_flight() >= MAX_IN_FLIGHT;
+            outbox.set_notify(full);
+            drop(outbox);
+            if full {
+                self.port.wait(For::Jobs)?;
+                continue;
+            }
+            let place = match self.input.bytes().is_empty() {
+                true => "between requests",
+                false => "within a request",
+            };
+            match self
+                .port
+                .try_receive(self.input.room_for_messages(), place)?
+            {
+                Some(received) => {
+                    self.input.received(received);
+                    return Ok(());
+                }
+                None if self.quota.is_some() && self.input.bytes().is_empty() => {
+                    return Err(Closed::Stopping);
+                }
+                None => self.port.wait(For::Input)?,
+            }
+            if self.port.check_stop() {
+                // Back to where it is decided what is still served.
+                return Ok(());
+            }
+        }
+    }
+
+    fn serve(&mut self, request: Request) -> Result<(), Closed> {
+        let reply = Reply {
+            cookie: request.cookie,
+            structured: self.session.structured_replies,
+        };
+        let command = match request.check(&self.session) {
+            Ok(Ok(command)) => command,
+            Ok(Err(refusal)) => return self.refuse(reply, &refusal),
+            Err(error) => {
+                self.flush()?;
+                return Err(Closed::Protocol(error));
+            }
+        };
+        match command {
+            Command::Read { len: 0, .. } => {
+                let head = match reply.structured {
+                    true => proto::no_data_reply(reply.cookie),
+                    false => reply.success(),
+                };
+                self.answer(head)
+            }
+            Command::Read { offset, len, whole } => {
+                let len = len as usize;
+                if len <= self.shared.piece {
+                    self.read(reply, offset, len)
+                } else if whole || !reply.structured {
+                    self.read_whole(reply, offset, len)
+                } else {
+                    self.read_in_pieces(reply, offset, len)
+                }
+            }
+            Command::Write { offset, len, fua } => self.write(reply, offset, len as usize, fua),
+            Command::Flush => self.hand_over(reply, Task::Flush),
+            Command::Trim { len: 0, .. }
+            | Command::WriteZeroes { len: 0, .. }
+            | Command::Cache { len: 0, .. } => self.answer(reply.success()),
+            Command::Trim { offset, len, fua } => {
+                let len = u64::from(len);
+                self.hand_over(reply, Task::Trim { offset, len, fua })
+            }
+            Command::WriteZeroes { offset, len, fua } => {
+                let len = u64::from(len);
+                self.hand_over(reply, Task::WriteZeroes { offset, len, fua })
+            }
+            Command::Cache { offset, len } => match self.shared.pool.take(self.shared.piece) {
+                Some(buffer) => {
+                    let len = u64::from(len);
+                    self.hand_over(
+                        reply,
+                        Task::Cache {
+                            offset,
+                            len,
+                            buffer,
+                        },
+                    )
+                }
+                // Only a hint, and memory is short.
+                None => self.answer(reply.success()),
+            },
+            Command::BlockStatus { len } => self.answer(proto::block_status(reply.cookie, len)),
+            Command::Disconnect => {
+                self.flush()?;
+                Err(Closed::Disconnect)
+            }
+        }
+    }
+
+    fn refuse(&mut self, reply: Reply, refusal: &Refusal) -> Result<(), Closed> {
+        tracing::debug!(reason = refusal.message, "request refused");
+        self.drain(refusal.drain as usize)?;
+        self.answer(reply.failure(refusal.error, refusal.message))
+    }
+
+    /// Drops payload.
+    fn drain(&mut self, mut left: usize) -> Result<(), Closed> {
+        loop {
+            let here = self.input.bytes().len().min(left);
+            self.input.consume(here);
+            left -= here;
+            if left == 0 {
+                return Ok(());
+            }
+            self.receive_payload(0, left)?;
+        }
+    }
+
+    /// Receives up to `more` bytes of payload behind what is there, after
+    /// sending the replies that are ready.
+    fn receive_payload(&mut self, offset: u64, more: usize) -> Result<(), Closed> {
+        self.flush()?;
+        let room = self.input.room_for_payload(offset, more);
+        let received = self.port.receive(room, IN_PAYLOAD)?;
+        self.input.received(received);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, reply: Reply, task: Task) -> Result<(), Closed> {
+        self.shared
+            .queue
+            .push(Job::new(&self.port.link, self.volume, reply, task));
+        Ok(())
+    }
+
+    /// Adds a reply without data to the batch.
+    fn answer(&mut self, head: Head) -> Result<(), Closed> {
+        if self.batch.replies.len() == MAX_GATHER {
+            self.flush()?;
+        }
+        self.batch.replies.push((head, 0..0));
+        Ok(())
+    }
+
+    /// Sends the batch.
+    fn flush(&mut self) -> Result<(), Closed> {
+        if self.batch.replies.is_empty() {
+            return Ok(());
+        }
+        let Batch {
+            data,
+            used,
+            replies,
+        } = &mut self.batch;
+        let mut slices = Vec::with_capacity(2 * replies.len());
+        for (head, range) in replies.iter() {
+            slices.push(IoSlice::new(head.as_bytes()));
+            if !range.is_empty() {
+                slices.push(IoSlice::new(&data[range.clone()]));
+            }
+        }
+        let (mut turn, ()) = self.port.take_turn(|| ())?;
+        turn.send(&mut self.port, &mut slices)?;
+        drop(turn);
+        replies.clear();
+        *used = 0;
+        Ok(())
+    }
+}
