@@ -100,7 +100,14 @@ fn handshake(shared: &Shared, port: &mut Port, input: &mut Input) -> Result<Sess
                 if port.expired() {
                     return Err(Closed::TimedOut("handshake"));
                 }
-                let received = port.receive(input.room_for_messages(), "in the handshake")?;
+                let room = input.room_for_messages();
+                let received = loop {
+                    match port.try_receive(room, "in the handshake")? {
+                        Some(received) => break received,
+                        None if port.check_stop() => return Err(Closed::Stopping),
+                        None => port.wait(For::Input)?,
+                    }
+                };
                 input.received(received);
             }
         }

@@ -116,7 +116,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Self {
-        Self::with(Options::default(), Timeouts::DEFAULT)
+        Self::with(Options::default(), super::PATIENT)
     }
 
     /// The smallest amount of memory for `connections`: nothing for workers.
