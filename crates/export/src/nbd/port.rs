@@ -251,17 +251,22 @@ impl Port {
     /// Waits until the workers are done and the client has taken all replies,
     /// then closes this side and reads on a little, so that no reply is lost.
     pub(super) fn finish(&mut self) {
+        self.deadline = None;
         loop {
-            let what = {
+            let (what, jobs) = {
                 let mut outbox = self.link.outbox();
                 outbox.set_notify(true);
-                match (outbox.jobs(), outbox.is_broken() || !outbox.has_output()) {
-                    (0, true) => break,
-                    (_, true) => For::End,
-                    (_, false) => For::Room,
+                let jobs = outbox.jobs();
+                match outbox.has_output() {
+                    true => (For::Room, jobs),
+                    false if jobs > 0 => (For::End, jobs),
+                    false => break,
                 }
             };
-            self.set_deadline(self.timeouts.grace);
+            if jobs == 0 && self.deadline.is_none() {
+                // The rest is up to the client.
+                self.set_deadline(self.timeouts.grace);
+            }
             if what == For::Room {
                 self.link.try_send_queue();
             }

@@ -126,7 +126,7 @@ impl Batch {
         Self {
             data: Aligned::new(len),
             used: 0,
-            replies: Vec::with_capacity(MAX_GATHER),
+            replies: Vec::new(),
         }
     }
 }
