@@ -80,6 +80,45 @@ fn refuse(message: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    /// Runs itself as a service manager would run a server.
+    #[test]
+    fn sockets_are_taken_from_the_service_manager() {
+        const CHILD: &str = "XTENT_TEST_ACTIVATED";
+        if std::env::var_os(CHILD).is_some() {
+            let listeners = activated_listeners().unwrap();
+            let [Listener::Tcp(listener)] = &listeners[..] else {
+                panic!("not handed over")
+            };
+            listener.accept().unwrap().0.write_all(b"!").unwrap();
+            assert!(
+                activated_listeners().unwrap().is_empty(),
+                "handed out twice"
+            );
+            return;
+        }
+        assert!(activated_listeners().unwrap().is_empty());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" --exact \"$1\" 3<&0";
+        let name = "nbd::activation::tests::sockets_are_taken_from_the_service_manager";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .arg(std::env::current_exe().unwrap())
+            .arg(name)
+            .env(CHILD, "1")
+            .stdin(OwnedFd::from(listener))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"!");
+        assert!(child.wait().unwrap().success());
+    }
 
     #[test]
     fn only_listening_stream_sockets_are_taken() {

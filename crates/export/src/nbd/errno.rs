@@ -21,7 +21,7 @@ pub(super) fn from_errno(errno: Errno) -> NbdError {
 /// What a client is told of it; paths and causes stay in the server's log.
 pub(super) fn message(error: NbdError) -> &'static str {
     match error {
-        NbdError::Perm => "the export is read-only",
+        NbdError::Perm => "not permitted; the export or the storage behind it is read-only",
         NbdError::Io => "input/output error in the storage behind the export",
         NbdError::NoMem => "the server is out of memory",
         NbdError::Inval => "invalid request",

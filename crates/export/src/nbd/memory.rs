@@ -2,7 +2,7 @@
 //! connections.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Alignment of every buffer, so that stores can bypass the page cache.
 pub(super) const PAGE: usize = 4096;
@@ -17,15 +17,17 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    /// `len` zero bytes.
-    pub(super) fn new(len: usize) -> Self {
-        let storage = vec![0; Self::footprint(len)];
+    /// `len` zero bytes, if the system has the memory.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        let mut storage = Vec::new();
+        storage.try_reserve_exact(Self::footprint(len)).ok()?;
+        storage.resize(Self::footprint(len), 0);
         let start = storage.as_ptr().align_offset(PAGE);
-        Self {
+        Some(Self {
             storage,
             start,
             len,
-        }
+        })
     }
 
     /// Bytes of memory behind `len` aligned ones.
@@ -76,7 +78,7 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, len: usize) -> Option<Buffer> {
         let class = len.max(SMALLEST).next_power_of_two();
         let footprint = Aligned::footprint(class);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         let fits = state.idle.partition_point(|idle| idle.len < class);
         let bytes = match state.idle.get(fits) {
             Some(idle) if idle.len == class => Some(state.idle.remove(fits)),
@@ -91,11 +93,19 @@ impl Pool {
             }
         };
         drop(state);
+        let bytes = bytes.or_else(|| Aligned::new(class));
+        if bytes.is_none() {
+            self.lock().allocated -= footprint;
+        }
         Some(Buffer {
-            bytes: Some(bytes.unwrap_or_else(|| Aligned::new(class))),
+            bytes: Some(bytes?),
             len,
             pool: Arc::clone(self),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes allocated now.
@@ -134,11 +144,7 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(bytes) = self.bytes.take() {
-            let mut state = self
-                .pool
-                .state
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.pool.lock();
             let at = state.idle.partition_point(|idle| idle.len < bytes.len);
             state.idle.insert(at, bytes);
         }

@@ -51,6 +51,8 @@ pub(super) enum Closed {
     TimedOut(&'static str),
     /// The server stops.
     Stopping,
+    /// No memory for a connection.
+    NoMemory,
     /// The socket failed.
     Socket(Errno),
     /// A worker found the socket broken.
@@ -66,6 +68,7 @@ impl std::fmt::Display for Closed {
             Self::Protocol(error) => error.fmt(f),
             Self::ReadFailed => f.write_str("a read failed after its reply had begun"),
             Self::TimedOut(what) => write!(f, "timed out: {what}"),
+            Self::NoMemory => f.write_str("no memory for a connection"),
             Self::Stopping => f.write_str("server stops"),
             Self::Socket(error) => write!(f, "socket: {error}"),
             Self::Broken => f.write_str("client is gone"),

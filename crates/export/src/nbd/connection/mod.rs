@@ -56,7 +56,10 @@ pub(super) const fn footprint(piece: usize) -> usize {
 /// Serves one client until it leaves or the server stops; why it ended.
 pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
     let mut port = Port::new(Arc::clone(link), shared.shutdown.clone(), shared.timeouts);
-    let mut input = Input::new(INPUT_PAYLOAD);
+    let memory = Input::new(INPUT_PAYLOAD).zip(Batch::new(shared.piece));
+    let Some((mut input, batch)) = memory else {
+        return Closed::NoMemory;
+    };
     let closed = match handshake(shared, &mut port, &mut input) {
         Ok(session) => {
             port.begin_transmission();
@@ -66,7 +69,7 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
                 session,
                 port,
                 input,
-                batch: Batch::new(shared.piece),
+                batch,
                 quota: None,
             };
             let Err(closed) = connection.transmission();
@@ -122,12 +125,12 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(len: usize) -> Self {
-        Self {
-            data: Aligned::new(len),
+    fn new(len: usize) -> Option<Self> {
+        Some(Self {
+            data: Aligned::new(len)?,
             used: 0,
             replies: Vec::new(),
-        }
+        })
     }
 }
 
