@@ -1,19 +1,23 @@
 //! File descriptors that the caller hands over by number.
 #![allow(unsafe_code)]
 
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A descriptor that was open when the process started. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct InheritedFd(Arc<OwnedFd>);
+pub(crate) struct InheritedFd(Arc<Mutex<Option<OwnedFd>>>);
 
 impl InheritedFd {
-    /// The open descriptor.
-    pub(crate) fn get(&self) -> &OwnedFd {
-        &self.0
+    /// The open descriptor, for the one who reads it; nothing the second time.
+    pub(crate) fn take(&self) -> Option<OwnedFd> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
+
+/// Descriptors that were taken hold of, by number.
+static TAKEN: Mutex<BTreeMap<RawFd, InheritedFd>> = Mutex::new(BTreeMap::new());
 
 /// Parses `--key-fd N` and takes hold of the descriptor at once: later the
 /// number could be one that the process has opened itself. (A path like
@@ -30,24 +34,50 @@ pub(crate) fn parse_inherited(text: &str) -> Result<InheritedFd, String> {
                     for standard input give `--key-file -`"
             .to_owned());
     }
+    if fd - 3 < sockets_passed() {
+        return Err(format!("descriptor {fd} is a socket of LISTEN_FDS"));
+    }
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(inherited) = taken.get(&fd) {
+        return Ok(inherited.clone());
+    }
     // SAFETY: the borrow lasts for this one call; a number that is not open
     // makes the system call fail with EBADF, nothing else.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    match rustix::io::fcntl_dupfd_cloexec(borrowed, 3) {
-        Ok(copy) => Ok(InheritedFd(Arc::new(copy))),
-        Err(_) => Err(format!("descriptor {fd} is not open")),
+    if rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).is_err() {
+        return Err(format!("descriptor {fd} is not open"));
     }
+    // SAFETY: it is open, and nobody else owns it: arguments are parsed before
+    // the process opens anything, each number is taken once (above), and
+    // sockets from the service manager, which the server adopts, are refused.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    let inherited = InheritedFd(Arc::new(Mutex::new(Some(owned))));
+    taken.insert(fd, inherited.clone());
+    Ok(inherited)
+}
+
+/// How many sockets `LISTEN_FDS` announces to this process.
+fn sockets_passed() -> RawFd {
+    let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return 0;
+    }
+    number("LISTEN_FDS")
+        .and_then(|n| RawFd::try_from(n).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::IntoRawFd;
 
     #[test]
     fn takes_open_descriptors_only() {
-        let file = tempfile::tempfile().unwrap();
-        assert!(parse_inherited(&file.as_raw_fd().to_string()).is_ok());
+        let fd = tempfile::tempfile().unwrap().into_raw_fd().to_string();
+        let (first, second) = (parse_inherited(&fd).unwrap(), parse_inherited(&fd).unwrap());
+        assert!(first.take().is_some());
+        assert!(second.take().is_none());
         for text in ["-1", "x", "0", "2", "987654", "99999999999"] {
             assert!(parse_inherited(text).is_err(), "{text}");
         }

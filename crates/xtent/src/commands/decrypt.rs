@@ -60,18 +60,16 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 
     let volume = container.volume(&args.unlock, &config, &output)?;
     let size = volume.size();
+    let is_new = existing.is_none();
     let target = match existing {
         Some(store) => overwritten(store, &args.target, size)?,
         None => FileStore::create(&args.target, size)?,
     };
-    if !target.is_block_device() {
-        if let Err(failure) = reserve(&target, size) {
-            if !args.force {
-                let _ = std::fs::remove_file(&args.target);
-            }
-            return Err(failure);
+    reserve(&target, size).inspect_err(|_| {
+        if is_new {
+            let _ = std::fs::remove_file(&args.target);
         }
-    }
+    })?;
     catch_interruptions()?;
     let moved = copy(
         size,
@@ -152,7 +150,7 @@ fn overwritten(store: FileStore, path: &Path, size: u64) -> Result<FileStore> {
 /// File systems that cannot reserve are taken at their word.
 fn reserve(target: &FileStore, size: u64) -> Result<()> {
     use rustix::io::Errno;
-    if size == 0 {
+    if size == 0 || target.is_block_device() {
         return Ok(());
     }
     match rustix::fs::fallocate(target.file(), rustix::fs::FallocateFlags::empty(), 0, size) {

@@ -12,6 +12,7 @@ mod syscalls;
 use std::path::PathBuf;
 
 use nix::unistd::User;
+use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Result};
 
@@ -28,6 +29,10 @@ pub(crate) struct Needs {
 /// logged and done without; a user that cannot be had is an error.
 pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     let mut in_force = Vec::new();
+    // What a person types on the terminal is nothing to the server any more.
+    let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    null.and_then(rustix::stdio::dup2_stdin)
+        .map_err(|e| Failure::system("cannot leave standard input", e))?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|e| Failure::system("cannot give up new privileges", e))?;
     in_force.push("no-new-privileges");

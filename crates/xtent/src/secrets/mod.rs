@@ -88,7 +88,11 @@ impl Source {
                 *size,
             ),
             Source::Descriptor { fd, offset, size } => {
-                read_whole(fd.get().as_fd(), "the given descriptor", *offset, *size)
+                // Closed once it is read: a server must not keep its key at hand.
+                let fd = fd.take().ok_or_else(|| {
+                    Failure::parameters("two passphrases cannot come from the same descriptor")
+                })?;
+                read_whole(fd.as_fd(), "the given descriptor", *offset, *size)
             }
             Source::Credential(name) => read_credential(&credential_path(name)?),
             Source::Default(names) => {
