@@ -191,3 +191,18 @@ fn completions_and_manual_pages() {
     assert!(bed.path("xtent-header-restore.8").exists());
     bed.run("man no-such-folder").failed(4, &["no-such-folder"]);
 }
+
+#[test]
+fn a_named_pipe_as_key_file() {
+    let bed = Bed::with_luks2();
+    let status = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(format!(
+            "mkfifo pipe && (cat key >pipe &) && {} key test --key-file pipe disk.img",
+            env!("CARGO_BIN_EXE_xtent")
+        ))
+        .current_dir(bed.dir())
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(0), "{status:?}");
+}

@@ -75,7 +75,7 @@ enum Discard {
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
-    /// Listen here: unix:PATH, tcp:HOST:PORT or tcp:[IPv6]:PORT (repeatable)
+    /// Listen here: unix:PATH or tcp:HOST:PORT, IPv6 in brackets (repeatable)
     ///
     /// The port can be left out (10809) or be 0 (any free one). Without this
     /// option it listens on the sockets that systemd passes, if it passes any,

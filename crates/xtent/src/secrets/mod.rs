@@ -69,8 +69,8 @@ impl Source {
     /// Checks, before anything is opened or written, that the source exists.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
-            Source::File { path, .. } if path != Path::new("-") => open(path).map(drop),
-            Source::Credential(name) => open(&credential_path(name)?).map(drop),
+            Source::File { path, .. } if path != Path::new("-") => check_file(path),
+            Source::Credential(name) => check_file(&credential_path(name)?),
             _ => Ok(()),
         }
     }
@@ -132,6 +132,15 @@ impl Source {
 
 fn stdin() -> BorrowedFd<'static> {
     rustix::stdio::stdin()
+}
+
+/// Whether it can be opened later. A pipe is only looked at: opening it would
+/// take the writer's one reader away.
+fn check_file(path: &Path) -> Result<()> {
+    match path.metadata() {
+        Ok(m) if !m.is_file() && !m.is_dir() => Ok(()),
+        _ => open(path).map(drop),
+    }
 }
 
 fn open(path: &Path) -> Result<File> {
