@@ -14,6 +14,7 @@ mod notify;
 mod open;
 mod output;
 mod probe;
+mod same;
 mod sandbox;
 mod secrets;
 mod signals;

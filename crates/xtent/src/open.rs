@@ -1,6 +1,6 @@
 //! From a device and a passphrase to an open volume.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
@@ -13,6 +13,7 @@ use crate::args::{DeviceArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::probe;
+use crate::same::share_storage;
 
 /// A device whose metadata has been read and found usable.
 pub(crate) struct Container {
@@ -22,6 +23,7 @@ pub(crate) struct Container {
     pub(crate) metadata: Device,
     /// The metadata.
     pub(crate) header: Header,
+    metadata_path: PathBuf,
 }
 
 /// The metadata alone, for key and header commands.
@@ -85,6 +87,7 @@ impl Container {
             data,
             metadata,
             header,
+            metadata_path: file.path().to_owned(),
         })
     }
 
@@ -96,6 +99,7 @@ impl Container {
         discard: DiscardPolicy,
         backend: Option<Backend>,
     ) -> Result<Config> {
+        self.refuse_metadata_as_data()?;
         let segment = self.header.segment(self.data.size())?;
         let path = self.data.path();
         Ok(Config {
@@ -118,6 +122,26 @@ impl Container {
             discard,
             backend,
         })
+    }
+
+    /// Refuses a header whose data belongs on another device where that device
+    /// is the one with the header: the first write would destroy it.
+    fn refuse_metadata_as_data(&self) -> Result<()> {
+        let (data, header) = (self.data.path(), self.metadata_path.as_path());
+        if !self.header.is_detached() || !share_storage(data, header) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Device,
+            format!(
+                "{} holds a detached header only: its volume's data is on another device",
+                header.display()
+            ),
+        )
+        .advise(format!(
+            "Give the device with the data, and --header {} besides.",
+            header.display()
+        )))
     }
 
     /// The discard policy that the header asks for when no option does.

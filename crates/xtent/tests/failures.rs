@@ -334,3 +334,63 @@ fn a_full_standard_output_is_an_error_and_a_closed_one_is_not() {
     assert_eq!(status.status.code(), Some(0));
     assert_eq!(status.stderr, b"");
 }
+
+/// Whatever opens a volume says that this header's data is elsewhere, and
+/// leaves the header as it was.
+fn refuses_itself(bed: &Bed, header: &str, device: &str) {
+    let before = std::fs::read(bed.path("d.hdr")).unwrap();
+    let dir = bed.path("dir");
+    for command in [
+        format!("serve --key-file key{header} {device}"),
+        format!("serve --read-only --key-file key{header} {device}"),
+        format!(
+            "mount --file-only --key-file key{header} {device} {}",
+            dir.display()
+        ),
+        format!("encrypt --key-file key{header} plain {device}"),
+        format!("decrypt --key-file key{header} {device} out"),
+        format!("bench --key-file key{header} {device}"),
+    ] {
+        bed.run(&command)
+            .failed(4, &["holds a detached header only", "--header"]);
+    }
+    assert!(!bed.path("out").exists());
+    assert!(std::fs::read(bed.path("d.hdr")).unwrap() == before);
+}
+
+#[test]
+fn a_detached_header_is_no_volume() {
+    for kind in ["luks1", "luks2"] {
+        let bed = Bed::new();
+        std::fs::write(bed.path("plain"), vec![7; 4096]).unwrap();
+        std::fs::create_dir(bed.path("dir")).unwrap();
+        bed.run(&format!(
+            "format --type {kind} --header d.hdr --size 1M --key-file key --pbkdf pbkdf2 \
+             --pbkdf-force-iterations 1000 disk.img"
+        ))
+        .ok();
+        std::fs::hard_link(bed.path("d.hdr"), bed.path("hard")).unwrap();
+        std::os::unix::fs::symlink("d.hdr", bed.path("soft")).unwrap();
+        refuses_itself(&bed, "", "d.hdr");
+        refuses_itself(&bed, " --header d.hdr", "d.hdr");
+        refuses_itself(&bed, " --header hard", "d.hdr");
+        refuses_itself(&bed, " --header d.hdr", "soft");
+        bed.run("decrypt --key-file key --header soft disk.img out")
+            .ok();
+    }
+}
+
+#[test]
+fn header_and_data_are_two_files() {
+    let bed = Bed::new();
+    std::fs::write(bed.path("disk.img"), vec![7; 32 << 20]).unwrap();
+    std::fs::hard_link(bed.path("disk.img"), bed.path("hard")).unwrap();
+    bed.run("format -q --key-file key --header hard disk.img")
+        .failed(1, &["hard", "disk.img", "the same"]);
+    assert!(
+        std::fs::read(bed.path("disk.img"))
+            .unwrap()
+            .iter()
+            .all(|&b| b == 7)
+    );
+}

@@ -10,6 +10,7 @@ use crate::cli::Global;
 use crate::copy::{catch_interruptions, copy};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::Container;
+use crate::same::share_storage;
 use crate::size::show_size;
 
 const MANUAL: &str = "\
@@ -86,16 +87,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     )
 }
 
-/// Refuses to read and write the same file.
+/// Refuses to read and write the same storage, by whatever names.
 pub(super) fn refuse_same(source: &Path, target: &Path) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let (Ok(a), Ok(b)) = (source.metadata(), target.metadata()) else {
-        return Ok(());
-    };
-    let same_device_node = a.rdev() != 0 && a.rdev() == b.rdev();
-    if same_device_node || (a.dev(), a.ino()) == (b.dev(), b.ino()) {
+    if share_storage(source, target) {
         return Err(Failure::parameters(format!(
-            "{} and {} are the same; nothing was changed",
+            "{} and {} are the same, or one is part of the other; nothing was changed",
             source.display(),
             target.display()
         )));

@@ -1,0 +1,108 @@
+//! Whether two paths lead to the same storage: by another name, a hard link, a
+//! loop device over the file, or a disk and its partition.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Devices stacked on each other, at most; ends a loop that cannot be.
+const DEEPEST: u32 = 16;
+
+/// A file or block device, whatever path leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    File { device: u64, inode: u64 },
+    BlockDevice { number: u64 },
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        if metadata.file_type().is_block_device() {
+            Self::BlockDevice {
+                number: metadata.rdev(),
+            }
+        } else {
+            Self::File {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+            }
+        }
+    }
+}
+
+/// Whether writing to one of them changes the other, as far as the system
+/// tells. Two partitions of one disk do not; what cannot be looked at is
+/// nothing that could be opened either.
+pub(crate) fn share_storage(a: &Path, b: &Path) -> bool {
+    let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) else {
+        return false;
+    };
+    let (a, b) = (Identity::of(&a), Identity::of(&b));
+    lies_on(a, b, DEEPEST) || lies_on(b, a, DEEPEST)
+}
+
+/// Whether `upper` is `lower`, or is made of it.
+fn lies_on(upper: Identity, lower: Identity, depth: u32) -> bool {
+    upper == lower
+        || depth > 0
+            && below(upper)
+                .into_iter()
+                .any(|next| lies_on(next, lower, depth - 1))
+}
+
+/// What a block device is made of; a file is made of nothing that matters here.
+fn below(upper: Identity) -> Vec<Identity> {
+    let Identity::BlockDevice { number } = upper else {
+        return Vec::new();
+    };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let place = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let mut found = Vec::new();
+    // A loop device's file.
+    if let Ok(file) = std::fs::read(place.join("loop/backing_file")) {
+        let file = file.strip_suffix(b"\n").unwrap_or(&file);
+        let file: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(file);
+        found.extend(Path::new(file).metadata().ok().map(|m| Identity::of(&m)));
+    }
+    // A partition's disk.
+    if place.join("partition").exists()
+        && let Ok(place) = place.canonicalize()
+    {
+        found.extend(place.parent().and_then(number_in));
+    }
+    // What the device mapper, or an array, made it of.
+    if let Ok(parts) = std::fs::read_dir(place.join("slaves")) {
+        found.extend(parts.flatten().filter_map(|part| number_in(&part.path())));
+    }
+    found
+}
+
+/// The device number in sysfs' folder of a device.
+fn number_in(place: &Path) -> Option<Identity> {
+    let text = std::fs::read_to_string(place.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(Identity::BlockDevice {
+        number: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_names_are_the_same_and_other_files_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("a"), "").unwrap();
+        std::fs::write(path("b"), "").unwrap();
+        std::fs::hard_link(path("a"), path("hard")).unwrap();
+        std::os::unix::fs::symlink(path("a"), path("soft")).unwrap();
+        for name in ["a", "hard", "soft"] {
+            assert!(share_storage(&path("a"), &path(name)), "{name}");
+        }
+        for name in ["b", "none"] {
+            assert!(!share_storage(&path("a"), &path(name)), "{name}");
+        }
+    }
+}
