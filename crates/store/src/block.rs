@@ -1,7 +1,10 @@
 //! What Linux says about block devices: sizes from sysfs, discards by ioctl.
 #![allow(unsafe_code)]
 
+use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use rustix::fs::{major, minor};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
@@ -25,5 +28,18 @@ pub(crate) fn queue_value(device: u64, name: &str) -> Option<u32> {
     ["queue", "../queue"].iter().find_map(|queue| {
         let text = std::fs::read_to_string(format!("{base}/{queue}/{name}")).ok()?;
         text.trim().parse().ok()
+    })
+}
+
+/// The file that the loop device of this number, or the disk of this
+/// partition, is made of.
+pub(crate) fn backing_file(device: u64) -> Option<PathBuf> {
+    let base = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    ["loop", "../loop"].iter().find_map(|place| {
+        let mut path = std::fs::read(format!("{base}/{place}/backing_file")).ok()?;
+        if path.last() == Some(&b'\n') {
+            path.pop();
+        }
+        Some(PathBuf::from(OsString::from_vec(path)))
     })
 }

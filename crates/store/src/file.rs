@@ -51,6 +51,8 @@ pub struct FileStore {
     in_memory: bool,
     /// The exclusive claim on a block device that is served for writing.
     claim: OnceLock<File>,
+    /// The file under a loop device that is served, with its server lock.
+    backing: OnceLock<File>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +139,7 @@ impl FileStore {
             nowait: AtomicBool::new(true),
             in_memory,
             claim: OnceLock::new(),
+            backing: OnceLock::new(),
         };
         store.look_up_size().map_err(|e| fail(e.into()))?;
         Ok(store)
@@ -165,38 +168,49 @@ impl FileStore {
     ///
     /// A block device opened for writing is claimed exclusively as well
     /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is
-    /// refused, and cannot be mounted meanwhile.
+    /// refused, and cannot be mounted meanwhile. Of a loop device, its file is
+    /// locked too, against a server of that file.
     pub fn lock_for_serving(&self) -> Result<(), Error> {
-        let kind = match self.access {
-            Access::ReadOnly => nix::libc::F_RDLCK,
-            Access::ReadWrite => nix::libc::F_WRLCK,
-        };
-        let range = nix::libc::flock {
-            l_type: i16::try_from(kind).unwrap_or_default(),
-            l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
-            l_start: LOCK_BYTE,
-            l_len: 1,
-            l_pid: 0,
-        };
-        loop {
-            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range)) {
-                Ok(_) => break,
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(nix::errno::Errno::EACCES) => {
-                    return Err(self.fail(Errno::AGAIN, "lock", None));
-                }
-                Err(e) => {
-                    return Err(self.fail(Errno::from_raw_os_error(e as i32), "lock", None));
-                }
-            }
+        lock_server_byte(&self.file, self.access)
+            .map_err(|errno| self.fail(errno, "lock", None))?;
+        if let (Some(device), None) = (self.block, self.backing.get())
+            && let Some(file) = self.lock_backing_file(device)?
+        {
+            // A second thread may have been faster; one lock is enough.
+            let _ = self.backing.set(file);
         }
         if let (Some(device), Access::ReadWrite, None) = (self.block, self.access, self.claim.get())
         {
             let claim = self.claim_device(device)?;
-            // A second thread may have been faster; one claim is enough.
+            // As above.
             let _ = self.claim.set(claim);
         }
         Ok(())
+    }
+
+    /// Locks the file under a loop device, if it is one and the file can be
+    /// found: it may be in another mount namespace, or removed, and then
+    /// nobody here can serve it either.
+    fn lock_backing_file(&self, device: BlockDevice) -> Result<Option<File>, Error> {
+        let Some(path) = block::backing_file(device.number) else {
+            return Ok(None);
+        };
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(self.access == Access::ReadWrite)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(&path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::debug!("cannot lock {}: {error}", path.display());
+                return Ok(None);
+            }
+        };
+        match lock_server_byte(&file, self.access) {
+            Ok(()) => Ok(Some(file)),
+            Err(errno) => Err(Error::from_io(errno, "lock", &path, None)),
+        }
     }
 
     fn claim_device(&self, device: BlockDevice) -> Result<File, Error> {
@@ -310,6 +324,29 @@ impl FileStore {
             Ordering::AcqRel,
             Ordering::Acquire,
         );
+    }
+}
+
+/// Takes the server lock on an open file; never waits.
+fn lock_server_byte(file: &File, access: Access) -> Result<(), Errno> {
+    let kind = match access {
+        Access::ReadOnly => nix::libc::F_RDLCK,
+        Access::ReadWrite => nix::libc::F_WRLCK,
+    };
+    let range = nix::libc::flock {
+        l_type: i16::try_from(kind).unwrap_or_default(),
+        l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
+        l_start: LOCK_BYTE,
+        l_len: 1,
+        l_pid: 0,
+    };
+    loop {
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
+            Ok(_) => return Ok(()),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(nix::errno::Errno::EACCES) => return Err(Errno::AGAIN),
+            Err(e) => return Err(Errno::from_raw_os_error(e as i32)),
+        }
     }
 }
 

@@ -336,6 +336,30 @@ fn block_devices_read_write_and_discard() {
     );
 }
 
+#[test]
+fn a_file_and_the_loop_device_over_it_have_one_server() {
+    if !is_root() {
+        say_skipped("the lock on the file under a loop device");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (device, file, _undo) = loop_device(dir.path(), 1 << 20);
+    let lock = |path: &Path, access| {
+        let store = FileStore::open(path, access).unwrap();
+        store.lock_for_serving().map(|()| store)
+    };
+    for (first, second) in [(&device, &file), (&file, &device)] {
+        let held = lock(first, Access::ReadWrite).unwrap();
+        for access in [Access::ReadWrite, Access::ReadOnly] {
+            assert_eq!(kind(lock(second, access)), ErrorKind::Busy, "{second:?}");
+        }
+        held.lock_for_serving().unwrap();
+        drop(held);
+        let _held = lock(first, Access::ReadOnly).unwrap();
+        lock(second, Access::ReadOnly).unwrap();
+    }
+}
+
 /// A loop device over a file on a full file system takes writes into the page
 /// cache and loses them on the way to the disk.
 #[test]
