@@ -1,7 +1,9 @@
 //! Standard output: results, as text or as one JSON object. Everything else
 //! (progress, questions, logs) goes to standard error.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -20,7 +22,7 @@ impl Output {
     /// Writes `text` and a line end to standard output. A reader that has
     /// gone away (`| head`) is no error; a full disk is.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<()> {
-        let mut text = text.as_ref().to_owned();
+        let mut text = visible(text.as_ref()).into_owned();
         text.push('\n');
         write_stdout(text.as_bytes())
     }
@@ -65,7 +67,35 @@ impl Output {
 
 /// Writes a line to standard error; there is nobody to tell if that fails.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", visible(text));
+}
+
+/// A path as text, for JSON, which has no place for bytes that are not UTF-8:
+/// those become replacement characters.
+pub(crate) fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The text with everything escaped that a terminal would obey instead of
+/// showing it: names of files and texts of headers may come from somebody
+/// else. Ends of lines stay. What the escapes look like is right in JSON, too.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| {
+        c.is_control() && c != '\n' && c != '\t'
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if obeyed(c) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Writes bytes to standard output and flushes.
@@ -75,5 +105,28 @@ pub(crate) fn write_stdout(bytes: &[u8]) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(e) => Err(Failure::system("cannot write to standard output", e)),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_nothing_to_obey() {
+        assert_eq!(visible("a\n\tb\u{e9}"), "a\n\tb\u{e9}");
+        assert_eq!(
+            visible("\u{1b}[31m\r\u{7f}\u{9b}2J\u{202e}"),
+            "\\u001b[31m\\u000d\\u007f\\u009b2J\\u202e"
+        );
+    }
+
+    #[test]
+    fn escapes_are_right_in_json() {
+        let text = serde_json::json!({ "label": "\u{9b}31m\u{2066}" }).to_string();
+        let shown = visible(&text);
+        assert!(shown.is_ascii());
+        let again: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(again["label"], "\u{9b}31m\u{2066}");
     }
 }

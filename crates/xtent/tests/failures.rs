@@ -394,3 +394,41 @@ fn header_and_data_are_two_files() {
             .all(|&b| b == 7)
     );
 }
+
+#[test]
+fn names_that_are_not_text_are_names_all_the_same() {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let bed = Bed::new();
+    let name = |end: &str| {
+        let mut bytes = b"di\xffsk\x1b[31m".to_vec();
+        bytes.extend(end.as_bytes());
+        std::ffi::OsString::from_vec(bytes)
+    };
+    let run = |line: &str, last: &[std::ffi::OsString]| {
+        let words = line
+            .split(' ')
+            .map(|word| std::ffi::OsStr::from_bytes(word.as_bytes()));
+        let output = bed
+            .command(words.chain(last.iter().map(|word| &**word)))
+            .output()
+            .unwrap();
+        for text in [&output.stdout, &output.stderr] {
+            let text = String::from_utf8(text.clone()).unwrap();
+            assert!(
+                !text.contains('\x1b') && !text.contains("panicked"),
+                "{text}"
+            );
+        }
+        output.status.code()
+    };
+    let (image, backup, plain) = (name(".img"), name(".bak"), name(".raw"));
+    let both = [backup.clone(), image.clone()];
+    let format = "format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    assert_eq!(run(format, std::slice::from_ref(&image)), Some(0));
+    assert_eq!(run("key list", std::slice::from_ref(&image)), Some(0));
+    assert_eq!(run("header backup --json", &both), Some(0));
+    assert_eq!(run("header restore -q", &both), Some(0));
+    assert_eq!(run("decrypt --key-file key", &[image, plain]), Some(0));
+    assert_eq!(run("key list", &[name("none")]), Some(4));
+    assert_eq!(run("header dump", &[backup]), Some(0));
+}

@@ -12,6 +12,7 @@ use crate::confirm::confirm;
 use crate::copy::{catch_interruptions, copy};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::Container;
+use crate::output::text_of;
 use crate::probe;
 
 const MANUAL: &str = "\
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     )?;
     output.result(
         &serde_json::json!({
-            "target": args.target,
+            "target": text_of(&args.target),
             "bytes": moved.bytes,
             "seconds": moved.elapsed.as_secs_f64(),
         }),

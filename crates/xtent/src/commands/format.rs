@@ -8,11 +8,12 @@ use sector_cipher::{CipherSpec, SectorSize};
 use xtent_luks::{Device, FormatOptions, Header, Version};
 use xtent_store::{Access, FileStore, Store};
 
+use super::encrypt::refuse_same;
 use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::Output;
+use crate::output::{Output, text_of};
 use crate::probe;
 use crate::size::{parse_size, show_size};
 
@@ -115,6 +116,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let mut options = options(args)?;
     args.key.source().check()?;
 
+    if let Some(header) = &args.detached.header {
+        refuse_same(header, &args.device)?;
+    }
     let data = Target::look(&args.device, args.size.is_some())?;
     let header = args
         .detached
@@ -381,8 +385,8 @@ fn report(
     let segment = header.segment(data.size())?;
     output.result(
         &serde_json::json!({
-            "device": args.device,
-            "header": args.detached.header,
+            "device": text_of(&args.device),
+            "header": args.detached.header.as_deref().map(text_of),
             "uuid": header.uuid(),
             "version": match header.version() { Version::Luks1 => 1, Version::Luks2 => 2 },
             "cipher": segment.encryption,

@@ -11,7 +11,7 @@ use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, read_header};
-use crate::output::Output;
+use crate::output::{Output, text_of};
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -165,7 +165,7 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
     }
     device.backup(&args.file)?;
     output.result(
-        &serde_json::json!({ "file": args.file }),
+        &serde_json::json!({ "file": text_of(&args.file) }),
         format!("Header saved to {}.", args.file.display()),
     )
 }
@@ -199,7 +199,7 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
     )?;
     device.restore(plan)?;
     output.result(
-        &serde_json::json!({ "restored": file.path() }),
+        &serde_json::json!({ "restored": text_of(file.path()) }),
         format!("Header of {} restored.", file.path().display()),
     )
 }

@@ -403,7 +403,12 @@ fn list(args: &List, output: &Output) -> Result<()> {
 /// `keyslot 0: argon2id, 4 passes, 1048576 KiB, 4 threads`
 fn line(slot: &KeyslotInfo) -> String {
     let mut text = format!("keyslot {}: ", slot.keyslot);
-    text.push_str(&slot.kdf.as_ref().map_or_else(|| slot.kind.clone(), cost));
+    text.push_str(
+        &slot
+            .kdf
+            .as_ref()
+            .map_or_else(|| slot.kind.escape_debug().to_string(), cost),
+    );
     match slot.priority {
         Priority::Normal => {}
         Priority::Prefer => text.push_str(", tried first"),

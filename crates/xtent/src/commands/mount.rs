@@ -11,7 +11,7 @@ use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::failure::{Failure, Result};
 use crate::open::Container;
-use crate::output::Output;
+use crate::output::{Output, text_of};
 use crate::signals;
 
 const MANUAL: &str = "\
@@ -126,11 +126,11 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 fn announce(mount: &Mount, output: &Output) -> Result<()> {
     match mount.served() {
         Served::File(path) => output.result(
-            &serde_json::json!({ "file": path, "name": FILE_NAME }),
+            &serde_json::json!({ "file": text_of(path), "name": FILE_NAME }),
             format!("The plaintext is {}.", path.display()),
         ),
         Served::FileSystem { dir, loop_device } => output.result(
-            &serde_json::json!({ "dir": dir, "loop_device": loop_device }),
+            &serde_json::json!({ "dir": text_of(dir), "loop_device": text_of(loop_device) }),
             format!(
                 "Mounted on {} by way of {}.",
                 dir.display(),

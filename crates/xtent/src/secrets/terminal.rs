@@ -15,6 +15,7 @@ use xtent_secret::SecretBytes;
 use super::LINE_LIMIT;
 use super::read::read_some;
 use crate::failure::{Failure, Result};
+use crate::output::visible;
 
 /// Signals that would end or stop the process in the middle of a prompt.
 const INTERRUPTIONS: [Signal; 5] = [
@@ -46,7 +47,7 @@ fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
         // The settings first: whoever sees the prompt can answer it.
         let held = Held::new(terminal.as_fd(), echo)?;
         (&terminal)
-            .write_all(prompt.as_bytes())
+            .write_all(visible(prompt).as_bytes())
             .map_err(|e| Failure::system("cannot write to the terminal", e))?;
         let answer = held.read_line(terminal.as_fd());
         drop(held);
