@@ -38,6 +38,8 @@ impl Session {
         let inner = bed.command(line.split(' '));
         command
             .args(["--ctty", "--wait"])
+            // A test run in the background of a shell has Ctrl-C ignored.
+            .args(["env", "--default-signal=INT"])
             .arg(inner.get_program())
             .args(inner.get_args())
             .current_dir(bed.dir())
