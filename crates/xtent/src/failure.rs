@@ -147,7 +147,7 @@ fn exit_of_store(kind: store::ErrorKind) -> Exit {
     use store::ErrorKind as K;
     match kind {
         K::Permission | K::ReadOnly => Exit::Permission,
-        K::Busy => Exit::Busy,
+        K::Busy | K::Exists => Exit::Busy,
         _ => Exit::Device,
     }
 }

@@ -432,3 +432,14 @@ fn names_that_are_not_text_are_names_all_the_same() {
     assert_eq!(run("key list", &[name("none")]), Some(4));
     assert_eq!(run("header dump", &[backup]), Some(0));
 }
+
+#[test]
+fn a_name_that_leads_nowhere_exists_all_the_same() {
+    let bed = Bed::with_luks2();
+    std::os::unix::fs::symlink("nowhere", bed.path("link")).unwrap();
+    bed.run("decrypt --key-file key disk.img link")
+        .failed(5, &["link", "File exists"]);
+    bed.run("format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 link")
+        .failed(5, &["link", "File exists"]);
+    assert!(!bed.path("nowhere").exists());
+}
