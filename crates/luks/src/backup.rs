@@ -16,6 +16,10 @@ const PAGE: usize = 4096;
 /// The largest backup: two LUKS2 copies of 4 MiB and 128 MiB of keyslots.
 const LARGEST: u64 = (8 + 128) << 20;
 
+/// What a restore must say where the backup replaces no header.
+pub(crate) const DETACHED: &str = "the backup is that of a detached header, the data of its volume \
+     begins at byte 0 of another device: on that device itself, restoring it would destroy the data";
+
 /// A validated backup and what stands against restoring it. Refusals
 /// (different data offset, key size or sector size on a device that has a LUKS header of the
 /// same version) are errors of `plan_restore`; what only needs the user's yes
@@ -202,6 +206,9 @@ fn compare_luks1(
         ));
     }
     let Some(present) = present else {
+        if backup.payload_offset() == 0 {
+            warnings.push(DETACHED.into());
+        }
         return Ok(());
     };
     for (what, there, here) in [

@@ -443,3 +443,24 @@ fn a_name_that_leads_nowhere_exists_all_the_same() {
         .failed(5, &["link", "File exists"]);
     assert!(!bed.path("nowhere").exists());
 }
+
+#[test]
+fn a_detached_header_restored_onto_the_data_is_warned_of() {
+    for kind in ["luks1", "luks2"] {
+        let bed = Bed::new();
+        bed.run(&format!(
+            "format --type {kind} --header d.hdr --size 32M --key-file key --pbkdf pbkdf2 \
+             --pbkdf-force-iterations 1000 disk.img"
+        ))
+        .ok();
+        bed.run("header backup saved d.hdr").ok();
+        let before = std::fs::read(bed.path("disk.img")).unwrap();
+        bed.run("header restore saved disk.img")
+            .failed(1, &["detached header", "destroy the data", "--batch-mode"]);
+        assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
+        let said = bed
+            .run("header restore -q --header d.hdr saved disk.img")
+            .ok();
+        assert!(!said.err.contains("detached"), "{said:?}");
+    }
+}

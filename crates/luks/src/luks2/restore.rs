@@ -88,8 +88,12 @@ pub(crate) fn plan_restore(
             ),
         ));
     }
-    if let Some(present) = present {
-        header.compare(present, &mut warnings)?;
+    match present {
+        Some(present) => header.compare(present, &mut warnings)?,
+        None if header.metadata.data_offset() == Some(0) => {
+            warnings.push(crate::backup::DETACHED.into());
+        }
+        None => {}
     }
     Ok((Plan { header, bytes }, warnings))
 }
