@@ -218,6 +218,7 @@ impl FileStore {
         let excl = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap_or_default();
         let claim = OpenOptions::new()
             .read(true)
+            .write(true)
             .custom_flags(excl)
             .open(&self.path)
             .map_err(fail)?;
@@ -468,7 +469,10 @@ impl Store for FileStore {
             if start >= end {
                 return Ok(());
             }
-            rustix::io::retry_on_intr(|| block::discard(&self.file, start, end - start))
+            // The kernel claims a device for a discard unless the descriptor
+            // holds the claim already.
+            let holder = self.claim.get().unwrap_or(&self.file);
+            rustix::io::retry_on_intr(|| block::discard(holder, start, end - start))
         } else if len == 0 {
             return Ok(());
         } else {

@@ -320,6 +320,11 @@ fn block_devices_read_write_and_discard() {
         }
         Err(error) => assert_eq!(error.kind, ErrorKind::Unsupported, "{error}"),
     }
+    // Also while the page cache holds data that is not on the device yet.
+    store.write_at(&data, 1 << 20).unwrap();
+    if let Err(error) = store.discard(1 << 20, 65_536) {
+        assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+    }
     // Shrunk under us.
     File::options()
         .write(true)
