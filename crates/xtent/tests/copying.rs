@@ -206,3 +206,31 @@ fn a_named_pipe_as_key_file() {
         .unwrap();
     assert_eq!(status.status.code(), Some(0), "{status:?}");
 }
+
+#[test]
+fn an_interrupted_format_leaves_no_new_file() {
+    let bed = Bed::new();
+    // Derives for minutes, unless interrupted.
+    let line = "format --size 1M --key-file key --pbkdf pbkdf2 \
+                --pbkdf-force-iterations 4000000000 disk.img";
+    let mut format = bed
+        .command(line.split_whitespace())
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !bed.path("disk.img").exists() {
+        assert!(format.try_wait().unwrap().is_none(), "ended early");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&format);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = format.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("interrupted")
+    );
+    assert!(!bed.path("disk.img").exists());
+}

@@ -1,7 +1,7 @@
 //! `xtent format`: makes a volume.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
 use sector_cipher::{CipherSpec, SectorSize};
@@ -13,8 +13,9 @@ use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{Output, text_of};
+use crate::output::{Output, complain};
 use crate::probe;
+use crate::signals;
 use crate::size::{parse_size, show_size};
 
 const MANUAL: &str = "\
@@ -143,10 +144,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .source()
         .read_new(&format!("New passphrase for {}: ", args.device.display()))?;
 
-    let mut new_files = NewFiles::default();
-    let data = data.ready(size + options.data_offset.unwrap_or(0), &mut new_files)?;
+    let new_files = NewFiles::removed_on_signals()?;
+    let data = data.ready(size + options.data_offset.unwrap_or(0), &new_files)?;
     let metadata = match header {
-        Some(header) => header.ready(default_offset(options.version), &mut new_files)?,
+        Some(header) => header.ready(default_offset(options.version), &new_files)?,
         None => data.clone(),
     };
     let header = Device::new(metadata).format(&options, &passphrase)?;
@@ -194,12 +195,11 @@ impl<'a> Target<'a> {
     }
 
     /// Makes a new file of `size` bytes if it is to be new.
-    fn ready(self, size: u64, new_files: &mut NewFiles) -> Result<Arc<FileStore>> {
+    fn ready(self, size: u64, new_files: &NewFiles) -> Result<Arc<FileStore>> {
         match self {
             Target::Existing(store) => Ok(store),
             Target::New(path) => {
-                let store = FileStore::create(path, size)?;
-                new_files.0.push(path.to_owned());
+                let store = new_files.make(path, size)?;
                 store.lock_for_serving()?;
                 Ok(Arc::new(store))
             }
@@ -207,21 +207,52 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Files made by a format that may still fail; removed unless it succeeds.
-#[derive(Default)]
-struct NewFiles(Vec<PathBuf>);
+/// Files made by a format that may still fail or be interrupted; removed
+/// unless it succeeds.
+struct NewFiles(Arc<Mutex<Vec<PathBuf>>>);
 
 impl NewFiles {
-    fn keep(mut self) {
-        self.0.clear();
+    /// None yet. From now on SIGINT and SIGTERM remove them and end the
+    /// process. Call it before any thread exists.
+    fn removed_on_signals() -> Result<Self> {
+        let files = Self(Arc::default());
+        let list = Arc::clone(&files.0);
+        signals::hold()?;
+        signals::on_ending(move |signal| {
+            // Locked until the end, so that nothing is made or kept any more.
+            let list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            remove(&list);
+            complain("xtent: interrupted");
+            std::process::exit(128 + signal as i32);
+        })?;
+        Ok(files)
+    }
+
+    fn make(&self, path: &Path, size: u64) -> Result<FileStore> {
+        let mut list = self.list();
+        let store = FileStore::create(path, size)?;
+        list.push(path.to_owned());
+        Ok(store)
+    }
+
+    fn keep(self) {
+        self.list().clear();
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for NewFiles {
     fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = std::fs::remove_file(path);
-        }
+        remove(&self.list());
+    }
+}
+
+fn remove(files: &[PathBuf]) {
+    for path in files {
+        let _ = std::fs::remove_file(path);
     }
 }
 
