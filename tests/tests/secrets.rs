@@ -46,7 +46,11 @@ fn nothing_secret_is_visible_from_outside() {
     let folder = format!("/proc/{}", server.id());
     let key = volume_key(&container);
     for file in ["cmdline", "environ"] {
-        let bytes = fs::read(format!("{folder}/{file}")).unwrap();
+        let bytes = match fs::read(format!("{folder}/{file}")) {
+            // Not dumpable: not even its owner may look.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
+            read => read.unwrap(),
+        };
         assert!(find(&bytes, PASSPHRASE).is_empty());
         assert!(find(&bytes, &key[..32]).is_empty());
     }
