@@ -6,14 +6,16 @@
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
-# tool:package. What a line adds to the line before it.
+# tool:package, or file:package. Packages are installed without what they only
+# recommend, so a C library's headers are named beside the compiler.
 demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
-    busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc"
+    busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc
+    /usr/include/stdlib.h:libc6-dev"
 bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
-    /usr/bin/python3:python3 cc:gcc"
+    /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
-    shellcheck:shellcheck file:file"
-static="cc:gcc file:file"
+    shellcheck:shellcheck file:file make:make"
+static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 
 case ${1:-} in
 demo) wanted=$demo ;;
@@ -34,6 +36,8 @@ for entry in $wanted; do
         # A dynamic busybox, or an nbdsh without its module, will not do.
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
             packages+=("$package")
+    elif [[ $tool == /* && -e $tool ]]; then
+        continue
     elif ! command -v "$tool" >/dev/null; then
         packages+=("$package")
     fi

@@ -4,6 +4,7 @@
 #
 # usage: test.sh [options for cargo test]
 set -euo pipefail
+export PATH="$PATH:/usr/sbin:/sbin" # cryptsetup, for ordinary users too
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 not_run=${CARGO_TARGET_DIR:-target}/tests-not-run
