@@ -39,9 +39,14 @@ fn daemon(container: &Container) -> Pid {
 fn assert_nothing_left(scratch: &Scratch) {
     assert_eq!(mounts_under(scratch.path()), Vec::<PathBuf>::new());
     assert_eq!(loops_under(scratch.path()), Vec::<PathBuf>::new());
-    let end = Instant::now() + Duration::from_secs(10);
-    while !processes_naming(scratch.path()).is_empty() {
-        assert!(Instant::now() < end, "the daemon is left");
+    wait_for_end(scratch.path());
+}
+
+/// Waits for the daemon that names `path`; it is no child of this process.
+fn wait_for_end(path: &Path) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !processes_naming(path).is_empty() {
+        assert!(Instant::now() < end, "the daemon does not end");
         std::thread::yield_now();
     }
 }
@@ -179,6 +184,7 @@ fn a_killed_daemon_is_cleaned_up_after() {
         }
         let id = daemon(&container);
         kill_process(id, Signal::KILL).unwrap();
+        wait_for_end(&container.image);
         // Either command takes the wreck away.
         if by_umount {
             umount(&folder).run().assert_no_crash();
@@ -272,11 +278,7 @@ fn a_signal_ends_the_daemon() {
     file.write_all_at(&data, 0).unwrap();
     drop(file);
     kill_process(daemon(&container), Signal::TERM).unwrap();
-    let end = Instant::now() + Duration::from_secs(20);
-    while !processes_naming(&container.image).is_empty() {
-        assert!(Instant::now() < end, "the daemon does not end");
-        std::thread::yield_now();
-    }
+    wait_for_end(&container.image);
     assert_nothing_left(&scratch);
     assert_same(&container.decrypt(), &data, "after the signal");
 }
