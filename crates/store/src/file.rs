@@ -171,13 +171,29 @@ impl FileStore {
     /// refused, and cannot be mounted meanwhile. Of a loop device, its file is
     /// locked too, against a server of that file.
     pub fn lock_for_serving(&self) -> Result<(), Error> {
-        lock_server_byte(&self.file, self.access)
-            .map_err(|errno| self.fail(errno, "lock", None))?;
-        if let (Some(device), None) = (self.block, self.backing.get())
-            && let Some(file) = self.lock_backing_file(device)?
-        {
-            // A second thread may have been faster; one lock is enough.
-            let _ = self.backing.set(file);
+        let kind = match self.access {
+            Access::ReadOnly => nix::libc::F_RDLCK,
+            Access::ReadWrite => nix::libc::F_WRLCK,
+        };
+        let range = nix::libc::flock {
+            l_type: i16::try_from(kind).unwrap_or_default(),
+            l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
+            l_start: LOCK_BYTE,
+            l_len: 1,
+            l_pid: 0,
+        };
+        loop {
+            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range)) {
+                Ok(_) => break,
+                Err(nix::errno::Errno::EINTR) => {}
+                // The system's words, "temporarily unavailable", say less.
+                Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
+                    return Err(Error::new(ErrorKind::Busy, "lock", &self.path, None));
+                }
+                Err(e) => {
+                    return Err(self.fail(Errno::from_raw_os_error(e as i32), "lock", None));
+                }
+            }
         }
         if let (Some(device), Access::ReadWrite, None) = (self.block, self.access, self.claim.get())
         {

@@ -21,7 +21,7 @@ EXAMPLES:
     xtent umount /mnt
   Without root, have the plaintext as the file DIR/volume:
     mkdir dir && xtent mount --file-only disk.img dir
-    mkfs.ext4 dir/volume
+    mkfs.ext4 -b 4096 dir/volume
     xtent umount dir
   Mount read-only, with options for the file system:
     xtent mount --read-only -o noatime,nosuid disk.img /mnt
