@@ -100,6 +100,48 @@ fn gives_up_privileges() {
     assert!(!log.contains(common::SECRET), "{log}");
 }
 
+/// More than the server receives at a time: it has to ask the kernel what else
+/// has come, and its sandbox must let it.
+#[test]
+fn serves_what_had_arrived_before_the_end() {
+    const WRITES: u64 = 5;
+    const LEN: u32 = 60 << 10;
+    let bed = Bed::with_luks2();
+    let server = Server::start(&bed, "");
+    let mut client = UnixStream::connect(bed.path("s")).unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&client, 1 << 20).unwrap();
+    let timeout = Some(std::time::Duration::from_secs(20));
+    client.set_write_timeout(timeout).unwrap();
+    client.set_read_timeout(timeout).unwrap();
+    // The oldest way to the default export: size and flags come back.
+    client.read_exact(&mut [0; 18]).unwrap();
+    client.write_all(b"\0\0\0\x03IHAVEOPT").unwrap();
+    client.write_all(&[0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+
+    let pid = Pid::from_child(&server.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    for cookie in 0..WRITES {
+        let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1];
+        request.extend(cookie.to_be_bytes());
+        request.extend((cookie * u64::from(LEN)).to_be_bytes());
+        request.extend(LEN.to_be_bytes());
+        request.resize(request.len() + LEN as usize, 7);
+        client
+            .write_all(&request)
+            .expect("room for 300 KiB in a socket (net.core.wmem_max)");
+    }
+    kill_process(pid, Signal::TERM).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    for _ in 0..WRITES {
+        let mut reply = [0; 16];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+    }
+    drop(client);
+    assert_eq!(server.end(Signal::TERM), (Some(0), String::new()));
+}
+
 #[test]
 fn has_the_device_for_itself() {
     let bed = Bed::with_luks2();

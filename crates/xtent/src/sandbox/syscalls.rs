@@ -116,9 +116,10 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// `BLKDISCARD`, `BLKZEROOUT`, `BLKGETSIZE64`, `FIONBIO`, `TCGETS`: nothing that
-/// changes a device's settings. (C libraries give the constants different types.)
-const IOCTLS: &[u64] = &[0x1277, 0x127f, 0x8008_1272, 0x5421, 0x5401];
+/// `BLKDISCARD`, `BLKZEROOUT`, `BLKGETSIZE64`, `FIONBIO`, `FIONREAD`, `TCGETS`:
+/// nothing that changes a device's settings. (C libraries give the constants
+/// different types.)
+const IOCTLS: &[u64] = &[0x1277, 0x127f, 0x8008_1272, 0x5421, 0x541b, 0x5401];
 
 /// Filters every thread of the process from now on.
 pub(super) fn filter() -> Result<(), Missing> {
