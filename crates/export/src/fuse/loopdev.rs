@@ -116,7 +116,6 @@ impl LoopDevice {
             let file = match OpenOptions::new().read(true).write(true).open(&path) {
                 Ok(file) => file,
                 // A new device's node comes a moment later.
-                // A new device's node comes a moment later.
                 Err(e)
                     if [Errno::NOENT, Errno::NXIO]
                         .contains(&Errno::from_io_error(&e).unwrap_or(Errno::IO)) =>

@@ -387,7 +387,8 @@ impl FileSystem {
         if !output.status.success() {
             let smaller_blocks = if sector_size > 512 {
                 format!(
-                    ". The volume has {sector_size}-byte sectors: a file system with smaller blocks                      cannot be mounted (mkfs.ext4 -b 4096, mkfs.xfs -s size={sector_size})"
+                    ". The volume has {sector_size}-byte sectors: a file system with smaller blocks \
+                     cannot be mounted (mkfs.ext4 -b 4096, mkfs.xfs -s size={sector_size})"
                 )
             } else {
                 String::new()
