@@ -19,7 +19,7 @@ pub(super) struct Timeouts {
     /// has to connect again.
     pub(super) handshake: Duration,
     /// For a client to take its last replies, or, when the server stops, to
-    /// complete the request it is sending.
+    /// complete the request it is sending; and then for writing zeros.
     pub(super) grace: Duration,
     /// For a client to close its side after ours, so that replies on their way
     /// are not lost to a reset.

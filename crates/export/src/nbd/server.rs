@@ -33,8 +33,9 @@ const PIECE: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
 ///
 /// Stopping: nothing more is accepted; requests that had arrived are finished
 /// and answered; a client that does not take its answers, or does not complete
-/// the request it is sending, is given a few seconds. Then all volumes are
-/// flushed.
+/// the request it is sending, is given a few seconds, and so is the writing of
+/// zeros, which one small message can ask gigabytes of; what is left of them
+/// fails. Then all volumes are flushed.
 pub fn serve(
     listeners: Vec<Listener>,
     exports: Vec<Export>,
@@ -89,7 +90,7 @@ pub(super) fn serve_with(
             for index in 0..options.workers.max(1) {
                 thread::Builder::new()
                     .name(format!("nbd-worker-{index}"))
-                    .spawn_scoped(scope, || shared.queue.work(shutdown))
+                    .spawn_scoped(scope, || shared.queue.work(shutdown, timeouts.grace))
                     .map_err(|error| Error::io("cannot start a worker thread", error))?;
             }
             let accepted = server.accept_all(inner, &listeners);

@@ -1,8 +1,8 @@
 //! Asking a running server to stop.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -14,7 +14,7 @@ pub struct Shutdown {
 }
 
 struct Inner {
-    triggered: AtomicBool,
+    triggered: OnceLock<Instant>,
     event: OwnedFd,
 }
 
@@ -24,7 +24,7 @@ impl Shutdown {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             inner: Arc::new(Inner {
-                triggered: AtomicBool::new(false),
+                triggered: OnceLock::new(),
                 event,
             }),
         })
@@ -32,14 +32,19 @@ impl Shutdown {
 
     /// Triggers; idempotent.
     pub fn trigger(&self) {
-        if !self.inner.triggered.swap(true, Ordering::SeqCst) {
+        if self.inner.triggered.set(Instant::now()).is_ok() {
             wake(&self.inner.event);
         }
     }
 
     /// Whether it was triggered.
     pub fn is_triggered(&self) -> bool {
-        self.inner.triggered.load(Ordering::SeqCst)
+        self.triggered_at().is_some()
+    }
+
+    /// When it was triggered.
+    pub(super) fn triggered_at(&self) -> Option<Instant> {
+        self.inner.triggered.get().copied()
     }
 
     /// Readable from the trigger on.

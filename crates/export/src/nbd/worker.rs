@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use xtent_volume::{DiscardPolicy, Volume};
 
@@ -15,6 +16,10 @@ use super::shutdown::Shutdown;
 /// Bytes of zeros that one worker writes before the other requests get their
 /// turn; a multiple of every sector size.
 const ZEROES_AT_A_TIME: u64 = 16 << 20;
+
+/// Bytes of zeros that a stopping server does not begin to write. Fewer are
+/// given up when they take too long.
+const ABANDON: u64 = 1 << 30;
 
 /// How a request is answered.
 #[derive(Clone, Copy)]
@@ -128,8 +133,9 @@ impl Job {
         });
     }
 
-    /// Does the task, or the first part of it; what is left.
-    fn run(&self, task: Task, shutdown: &Shutdown) -> Option<Task> {
+    /// Does the task, or the first part of it; what is left. `grace` is how
+    /// long a server that stops goes on writing zeros.
+    fn run(&self, task: Task, shutdown: &Shutdown, grace: Duration) -> Option<Task> {
         let volume = &*self.volume;
         let reply = self.reply;
         match task {
@@ -177,13 +183,15 @@ impl Job {
             }
             Task::Flush => self.send_result("flush", volume.flush()),
             Task::Trim { offset, len, fua } if volume.discard_policy() == DiscardPolicy::Zero => {
-                return self.run(Task::WriteZeroes { offset, len, fua }, shutdown);
+                return self.run(Task::WriteZeroes { offset, len, fua }, shutdown, grace);
             }
             Task::Trim { offset, len, fua } => {
                 self.send_result("discard", volume.discard(offset, len, fua));
             }
             Task::WriteZeroes { offset, len, fua } => {
-                if shutdown.is_triggered() && len > ZEROES_AT_A_TIME {
+                if let Some(at) = shutdown.triggered_at()
+                    && (len > ABANDON || at.elapsed() > grace)
+                {
                     let text = errno::message(NbdError::Shutdown);
                     self.send(reply.failure(NbdError::Shutdown, text));
                     return None;
@@ -278,14 +286,14 @@ impl Queue {
     }
 
     /// A worker's life.
-    pub(super) fn work(&self, shutdown: &Shutdown) {
+    pub(super) fn work(&self, shutdown: &Shutdown, grace: Duration) {
         while let Some(mut job) = self.next() {
             let Some(task) = job.task.take() else {
                 continue;
             };
             // Should the volume panic, this client loses its connection and
             // the others their worker not.
-            match catch_unwind(AssertUnwindSafe(|| job.run(task, shutdown))) {
+            match catch_unwind(AssertUnwindSafe(|| job.run(task, shutdown, grace))) {
                 Ok(None) => {}
                 Ok(Some(rest)) => {
                     job.task = Some(rest);

@@ -19,6 +19,7 @@ const EIO: u32 = 5;
 const EINVAL: u32 = 22;
 const ENOSPC: u32 = 28;
 const EOVERFLOW: u32 = 75;
+const ESHUTDOWN: u32 = 108;
 
 /// As in earnest, but for clients of tests, which do not close their side.
 const PATIENT: Timeouts = Timeouts {
@@ -433,6 +434,25 @@ fn stopping_answers_what_had_arrived_and_flushes() {
     drop((client, idle, haggling));
     rig.stop().unwrap();
     assert_eq!(store.flushes(), flushes + 1);
+}
+
+#[test]
+fn stopping_does_not_wait_for_gigabytes_of_zeros() {
+    let timeouts = Timeouts {
+        grace: Duration::ZERO,
+        ..PATIENT
+    };
+    let rig = Rig::with(Options::default(), timeouts);
+    let mut client = rig.connect("", true);
+    // Its first sector has to be read, from a disk that stands still.
+    rig.store.stop_disk(0..512);
+    client.send(&header(CMD_WRITE_ZEROES, 0, 1, 1, 40 << 20));
+    rig.store.await_waiting(1);
+    rig.shutdown.trigger();
+    rig.store.stop_disk(0..0);
+    assert_eq!(client.message().error(), ESHUTDOWN);
+    drop(client);
+    rig.stop().unwrap();
 }
 
 #[test]
