@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -254,8 +255,15 @@ impl Server<'_> {
             .name(format!("nbd-{id}"))
             .spawn_scoped(scope, move || {
                 let _listed = Listed { server: self, id };
-                let reason = connection::serve(self.shared, &link);
-                tracing::debug!(id, %reason, "connection closed");
+                // A panic that got to the scope would end the server, and
+                // without its last flush.
+                match catch_unwind(AssertUnwindSafe(|| connection::serve(self.shared, &link))) {
+                    Ok(reason) => tracing::debug!(id, %reason, "connection closed"),
+                    Err(_) => {
+                        link.break_off();
+                        tracing::error!(id, "serving a connection panicked; it is closed");
+                    }
+                }
             });
         if let Err(error) = spawned {
             self.links().remove(&id);

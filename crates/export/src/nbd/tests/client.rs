@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(super) struct SlowStore {
     /// Reads that wait now.
     waiting: Mutex<usize>,
     changed: Condvar,
+    /// Reads by connections' threads panic.
+    pub(super) panics: AtomicBool,
 }
 
 impl SlowStore {
@@ -89,6 +92,7 @@ impl Store for SlowStore {
         self.inner.read_at(buf, offset)
     }
     fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, xtent_store::Error> {
+        assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
         match self.is_slow(offset, buf.len()) {
             true => Ok(false),
             false => self.inner.read_at(buf, offset).map(|()| true),
@@ -134,6 +138,7 @@ impl Rig {
             slow: Mutex::new(0..0),
             waiting: Mutex::new(0),
             changed: Condvar::new(),
+            panics: AtomicBool::new(false),
         });
         let key: Vec<u8> = (0..32).collect();
         let open = |read_only| {

@@ -456,6 +456,27 @@ fn stopping_does_not_wait_for_gigabytes_of_zeros() {
 }
 
 #[test]
+fn a_panic_ends_its_connection_alone() {
+    let rig = Rig::new();
+    let mut other = rig.connect("", true);
+    let mut client = rig.connect("", true);
+    rig.store
+        .panics
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    client.send(&header(CMD_READ, 0, 1, 0, 512));
+    assert!(client.is_closed());
+    rig.store
+        .panics
+        .store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(other.write(0, 0, &pattern(4096, 1)), 0);
+    let store = std::sync::Arc::clone(&rig.store);
+    let flushes = store.flushes();
+    drop((client, other));
+    rig.stop().unwrap();
+    assert_eq!(store.flushes(), flushes + 1);
+}
+
+#[test]
 fn a_failed_last_flush_is_reported() {
     let rig = Rig::new();
     rig.store.inner.inject(Fault::on(Operation::Flush));
