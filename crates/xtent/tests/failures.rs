@@ -267,6 +267,8 @@ fn sockets_that_cannot_be() {
     }
     bed.run("serve --key-file key --user no-such-user disk.img")
         .failed(1, &["no-such-user"]);
+    bed.run("serve --key-file key --user root disk.img")
+        .failed(1, &["--user needs --nbd"]);
 }
 
 #[test]

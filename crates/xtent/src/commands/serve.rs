@@ -102,7 +102,7 @@ pub(crate) struct Args {
     /// Clients connected at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// Become this user once the volume is open (needs root)
+    /// Become this user once the volume is open (needs root, and --nbd or systemd sockets)
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Keep privileges and system calls, to find out what the sandbox forbids
@@ -117,6 +117,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     args.unlock.key.source().check()?;
     let user = args.user.as_deref().map(look_up).transpose()?;
     let mut bound = listen::activated(args.allow_remote)?;
+    if user.is_some() && bound.is_empty() && args.nbd.is_empty() {
+        return Err(Failure::parameters(
+            "--user needs --nbd: the default socket lies where only root gets at it",
+        )
+        .advise("Give --nbd unix:PATH in a folder that the user can enter."));
+    }
     let volume = Arc::new(open(args, global, &output)?);
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
