@@ -9,7 +9,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 .PHONY: help build demo test static fuzz bench bench-volume man install check clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the xtent command, optimised
 	$(CARGO) build --release --package xtent
