@@ -22,17 +22,26 @@ const MANUAL: &str = "\
 EXAMPLES:
   Serve on the default socket; the URI to give to clients is printed:
     xtent serve disk.img
+  In the background of a shell, where no passphrase can be asked for:
+    xtent serve --nbd unix:/tmp/disk.sock --key-file key disk.img &
   Serve read-only on a TCP port of this machine, with a key file:
     xtent serve --read-only --nbd tcp:localhost:10809 --key-file key disk.img
   Use it, with libnbd, QEMU or the kernel's client (as root):
     nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'
     qemu-img convert -p 'nbd+unix:///?socket=/tmp/disk.sock' copy.raw
     nbd-client -unix /tmp/disk.sock /dev/nbd0 && mount /dev/nbd0 /mnt
-  As a systemd service with socket activation, the passphrase a credential:
+  As a systemd service with socket activation, the passphrase a credential
+  (disk.socket, disk.service, and how the credential is made):
+    [Socket]
+    ListenStream=/run/disk.sock
+    SocketMode=0600
+
     [Service]
     Type=notify
     LoadCredentialEncrypted=xtent.passphrase:/etc/xtent/disk.cred
-    ExecStart=/usr/bin/xtent serve /var/lib/disk.img
+    ExecStart=/usr/local/bin/xtent serve /var/lib/disk.img
+
+    systemd-creds encrypt --name=xtent.passphrase key /etc/xtent/disk.cred
 
 NOTES:
   It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
