@@ -150,7 +150,8 @@ cat <<NEXT
 What to try next ($(basename "$xtent") is ${CARGO_TARGET_DIR:-target}/release/xtent):
   xtent format --size 1G my.img            a volume of your own, passphrase asked for
   xtent serve my.img                       serve it; nbdinfo, qemu-img and fio take the URI
-  sudo xtent mount my.img /mnt             its file system (xtent mount --file-only without root)
+  xtent mount --file-only my.img dir       its plaintext as the file dir/volume, for mkfs.ext4 -b 4096
+  sudo xtent mount my.img /mnt             that file system
   sudo cryptsetup open my.img my           the same volume, through the kernel
   xtent bench my.img                       what this machine can do
   make test                                every claim above, checked against real peers

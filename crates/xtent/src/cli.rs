@@ -96,7 +96,10 @@ EXAMPLES:
     xtent format --size 10G disk.img
   Serve it to NBD clients on this machine:
     xtent serve --nbd unix:/tmp/disk.sock disk.img
-  Mount the file system on it (as root):
+  Make a file system on it, and mount that (as root):
+    xtent mount --file-only disk.img /mnt
+    mkfs.ext4 -b 4096 /mnt/volume
+    xtent umount /mnt
     xtent mount disk.img /mnt
   Give it a second passphrase:
     xtent key add disk.img

@@ -19,7 +19,7 @@ EXAMPLES:
   Mount the file system on the volume (as root):
     xtent mount disk.img /mnt
     xtent umount /mnt
-  Without root, have the plaintext as the file DIR/volume:
+  Without root, have the plaintext as the file DIR/volume, for a file system:
     mkdir dir && xtent mount --file-only disk.img dir
     mkfs.ext4 -b 4096 dir/volume
     xtent umount dir
@@ -29,10 +29,15 @@ EXAMPLES:
 NOTES:
   The command asks for the passphrase, and returns when the mount is usable; a
   daemon in the background then serves it until `xtent umount` (or a plain
-  umount). While it is mounted nobody else can serve or change the volume.
+  umount). While it is mounted nobody else can serve, mount or overwrite the
+  volume; its keys can be changed.
 
   A file system needs root, for the loop device between FUSE and the file
-  system; without root the plaintext file is served alone.";
+  system; without root the plaintext file is served alone, and fusermount3
+  (Debian package fuse3) has to be there. The blocks of a file system must not
+  be smaller than the volume's sectors, hence mkfs.ext4 -b 4096 above.
+
+  A file system is not offered discards (fstrim says so): none reach the disk.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
