@@ -45,9 +45,12 @@ fn fio_verifies_what_it_wrote() {
         let done = Cmd::peer("fio")
             .args(["--name=verify", "--ioengine=nbd", "--rw=randrw"])
             .args(["--direct=0", "--group_reporting", "--output-format=terse"])
-            .args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1"])
-            // Else it leaves files in the source tree.
-            .arg("--verify_state_save=0")
+            .args([
+                "--verify=crc32c",
+                "--verify_fatal=1",
+                "--do_verify=1",
+                "--verify_state_save=0",
+            ])
             .args([
                 "--iodepth=16",
                 "--numjobs=4",

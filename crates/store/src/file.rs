@@ -126,7 +126,6 @@ impl FileStore {
         } else {
             (None, file_limits(&metadata))
         };
-        let in_memory = is_in_memory(&file);
         let store = Self {
             in_memory: block.is_none() && is_in_memory(&file),
             file,
@@ -137,7 +136,6 @@ impl FileStore {
             size: AtomicU64::new(0),
             flush_failure: AtomicI32::new(0),
             nowait: AtomicBool::new(true),
-            in_memory,
             claim: OnceLock::new(),
             backing: OnceLock::new(),
         };
@@ -171,29 +169,12 @@ impl FileStore {
     /// refused, and cannot be mounted meanwhile. Of a loop device, its file is
     /// locked too, against a server of that file.
     pub fn lock_for_serving(&self) -> Result<(), Error> {
-        let kind = match self.access {
-            Access::ReadOnly => nix::libc::F_RDLCK,
-            Access::ReadWrite => nix::libc::F_WRLCK,
-        };
-        let range = nix::libc::flock {
-            l_type: i16::try_from(kind).unwrap_or_default(),
-            l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
-            l_start: LOCK_BYTE,
-            l_len: 1,
-            l_pid: 0,
-        };
-        loop {
-            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range)) {
-                Ok(_) => break,
-                Err(nix::errno::Errno::EINTR) => {}
-                // The system's words, "temporarily unavailable", say less.
-                Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
-                    return Err(Error::new(ErrorKind::Busy, "lock", &self.path, None));
-                }
-                Err(e) => {
-                    return Err(self.fail(Errno::from_raw_os_error(e as i32), "lock", None));
-                }
-            }
+        lock_server_byte(&self.file, self.access, &self.path)?;
+        if let (Some(device), None) = (self.block, self.backing.get())
+            && let Some(file) = self.lock_backing_file(device)?
+        {
+            // A second thread may have been faster; one lock is enough.
+            let _ = self.backing.set(file);
         }
         if let (Some(device), Access::ReadWrite, None) = (self.block, self.access, self.claim.get())
         {
@@ -223,10 +204,8 @@ impl FileStore {
                 return Ok(None);
             }
         };
-        match lock_server_byte(&file, self.access) {
-            Ok(()) => Ok(Some(file)),
-            Err(errno) => Err(Error::from_io(errno, "lock", &path, None)),
-        }
+        lock_server_byte(&file, self.access, &path)?;
+        Ok(Some(file))
     }
 
     fn claim_device(&self, device: BlockDevice) -> Result<File, Error> {
@@ -345,7 +324,7 @@ impl FileStore {
 }
 
 /// Takes the server lock on an open file; never waits.
-fn lock_server_byte(file: &File, access: Access) -> Result<(), Errno> {
+fn lock_server_byte(file: &File, access: Access, path: &Path) -> Result<(), Error> {
     let kind = match access {
         Access::ReadOnly => nix::libc::F_RDLCK,
         Access::ReadWrite => nix::libc::F_WRLCK,
@@ -361,8 +340,14 @@ fn lock_server_byte(file: &File, access: Access) -> Result<(), Errno> {
         match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
-            Err(nix::errno::Errno::EACCES) => return Err(Errno::AGAIN),
-            Err(e) => return Err(Errno::from_raw_os_error(e as i32)),
+            // The system's words, "temporarily unavailable", say less.
+            Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
+                return Err(Error::new(ErrorKind::Busy, "lock", path, None));
+            }
+            Err(e) => {
+                let errno = Errno::from_raw_os_error(e as i32);
+                return Err(Error::from_io(errno, "lock", path, None));
+            }
         }
     }
 }
@@ -404,9 +389,6 @@ impl Store for FileStore {
         }
         if !self.nowait.load(Ordering::Relaxed) {
             return Ok(buf.is_empty());
-        }
-        if self.in_memory {
-            return self.read_at(buf, offset).map(|()| true);
         }
         while !buf.is_empty() {
             let slice = &mut [IoSliceMut::new(buf)];
@@ -513,13 +495,6 @@ fn is_in_memory(file: &File) -> bool {
 fn check_offset(offset: u64, len: usize) -> Option<()> {
     let end = offset.checked_add(u64::try_from(len).ok()?)?;
     i64::try_from(end).ok().map(|_| ())
-}
-
-/// Whether reads never wait for a disk because there is none: tmpfs, which does
-/// not take `RWF_NOWAIT`. (They may wait for swap, which is slow for all.)
-fn is_in_memory(file: &File) -> bool {
-    const TMPFS_MAGIC: u32 = 0x0102_1994;
-    rustix::fs::fstatfs(file).is_ok_and(|fs| u32::try_from(fs.f_type) == Ok(TMPFS_MAGIC))
 }
 
 fn check_type(metadata: &std::fs::Metadata, path: &Path) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //! store alone and the cipher alone.
 //!
 //! ```text
-//! cargo run --release -p xtent-volume --example volume_throughput [FILE [SECTOR SIZE]]
+//! cargo run --release -p xtent-volume --example requests [FILE [SECTOR SIZE]]
 //! ```
 //!
 //! `FILE` is made anew (default: one in `/dev/shm`, so in memory) and removed.

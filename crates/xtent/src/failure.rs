@@ -219,7 +219,7 @@ impl From<export::Error> for Failure {
         let exit = match error.kind {
             K::Busy => Exit::Busy,
             K::Permission => Exit::Permission,
-            K::NotMounted | K::Invalid => Exit::Parameters,
+            K::NotMounted | K::Argument => Exit::Parameters,
             K::Volume(kind) => exit_of_volume(kind),
             _ => Exit::Device,
         };

@@ -13,7 +13,7 @@ use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{Output, complain};
+use crate::output::{Output, complain, text_of};
 use crate::probe;
 use crate::signals;
 use crate::size::{parse_size, show_size};

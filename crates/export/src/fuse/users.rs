@@ -1,0 +1,68 @@
+//! Who keeps a mount point busy.
+
+use std::path::{Path, PathBuf};
+
+use super::mountinfo;
+
+/// How many are named; the rest is counted.
+const NAMED: usize = 5;
+
+/// A text for people: the processes with files open, or working, under `dir`,
+/// and file systems mounted there. Goes by the names in `/proc` alone, never
+/// touches the file system itself, which may be dead. Empty if nobody is seen.
+pub(super) fn of(dir: &Path) -> String {
+    let mut users = Vec::new();
+    for mount in mountinfo::all().unwrap_or_default() {
+        if mount.point != dir && mount.point.starts_with(dir) {
+            users.push(format!("the mount on {}", mount.point.display()));
+        }
+    }
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let path = process.path();
+        let pid = process.file_name();
+        let is_number = pid.to_str().is_some_and(|p| p.parse::<u32>().is_ok());
+        if is_number && uses(&path, dir) {
+            let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+            users.push(format!("{} (process {})", name.trim(), pid.display()));
+        }
+    }
+    let more = users.len().saturating_sub(NAMED);
+    users.truncate(NAMED);
+    let mut text = users.join(", ");
+    if more > 0 {
+        text += &format!(" and {more} more");
+    }
+    text
+}
+
+fn uses(process: &Path, dir: &Path) -> bool {
+    let links = ["cwd", "root", "exe"].map(|l| process.join(l));
+    let open = std::fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path());
+    links
+        .into_iter()
+        .chain(open)
+        .filter_map(|link| std::fs::read_link(link).ok())
+        .any(|target: PathBuf| target.starts_with(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_this_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        assert_eq!(of(&dir), "");
+        let _file = std::fs::File::create(dir.join("f")).unwrap();
+        let text = of(&dir);
+        assert!(
+            text.contains(&format!("(process {})", std::process::id())),
+            "{text}"
+        );
+    }
+}
