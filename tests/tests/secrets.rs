@@ -84,7 +84,8 @@ fn a_crash_leaves_no_core() {
         if let Some(word) = wait {
             process.wait_for_line(|line| line.contains(word));
         }
-        process.signal(Signal::QUIT);
+        // Not SIGQUIT, which the background jobs of a script ignore.
+        process.signal(Signal::ABORT);
         process.finish().status.core_dumped()
     };
     let socket = scratch.join("socket");
