@@ -19,6 +19,7 @@ pub mod kdf;
 pub mod lock;
 mod luks1;
 mod luks2;
+mod uuid;
 
 pub use backup::RestorePlan;
 pub use error::{Error, ErrorKind};

@@ -199,10 +199,7 @@ fn make_header(
     .derive(key, &mk_salt, DIGEST, &KdfLimits { longest: None })?;
     let mut mk_digest = [0; DIGEST];
     mk_digest.copy_from_slice(&digest);
-    let uuid = match &options.uuid {
-        Some(uuid) => check_uuid(uuid)?,
-        None => random_uuid()?,
-    };
+    let uuid = crate::uuid::choose(options.uuid.as_deref())?;
     Header::make(Fields {
         cipher_name: layout.cipher_name.clone(),
         cipher_mode: layout.cipher_mode.clone(),
@@ -216,39 +213,6 @@ fn make_header(
         uuid,
         slots,
     })
-}
-
-/// A UUID given by the user, in lower case.
-fn check_uuid(uuid: &str) -> Result<String, Error> {
-    let groups: Vec<usize> = uuid.split('-').map(str::len).collect();
-    let digits = uuid
-        .chars()
-        .all(|digit| digit == '-' || digit.is_ascii_hexdigit());
-    if digits && groups == [8, 4, 4, 4, 12] {
-        Ok(uuid.to_ascii_lowercase())
-    } else {
-        Err(Error::options(format!(
-            "'{}' is no UUID; one looks like 12345678-1234-1234-1234-123456789abc",
-            uuid.escape_debug()
-        )))
-    }
-}
-
-/// A random UUID (RFC 9562, version 4).
-fn random_uuid() -> Result<String, Error> {
-    let mut bytes = [0; 16];
-    xtent_secret::fill_random(&mut bytes)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok(format!(
-        "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
-    ))
 }
 
 fn write_zeros(device: &Device, start: u64, end: u64) -> Result<(), Error> {

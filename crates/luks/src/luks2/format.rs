@@ -222,47 +222,13 @@ impl TextFields {
                 Error::options(format!("the {what} has more than 47 bytes, or a NUL"))
             })
         };
-        let uuid = match &options.uuid {
-            Some(uuid) => uuid.to_ascii_lowercase(),
-            None => random_uuid()?,
-        };
-        if !is_uuid(&uuid) {
-            return Err(Error::options(format!(
-                "\"{}\" is not a UUID (8-4-4-4-12 hexadecimal digits)",
-                uuid.escape_debug()
-            )));
-        }
+        let uuid = crate::uuid::choose(options.uuid.as_deref())?;
         Ok(Self {
             label: label("label", &options.label)?,
             subsystem: label("subsystem", &options.subsystem)?,
             uuid: padded(&uuid).ok_or_else(|| Error::options("the UUID is too long"))?,
         })
     }
-}
-
-fn is_uuid(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
-}
-
-/// A random UUID (RFC 9562, version 4).
-fn random_uuid() -> Result<String, Error> {
-    let mut bytes = [0; 16];
-    xtent_secret::fill_random(&mut bytes)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok(format!(
-        "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
-    ))
 }
 
 /// A random key. The two halves of an XTS key must differ (IEEE 1619); that
@@ -312,21 +278,4 @@ struct SegmentJson {
 struct ConfigJson {
     json_size: String,
     keyslots_size: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uuids() {
-        let uuid = random_uuid().unwrap();
-        assert!(is_uuid(&uuid), "{uuid}");
-        assert_eq!(&uuid[14..15], "4");
-        assert_ne!(uuid, random_uuid().unwrap());
-        assert!(is_uuid("22b51bd9-f269-4cc7-94f2-dd5abdc517e9"));
-        assert!(!is_uuid("22b51bd9-f269-4cc7-94f2-dd5abdc517e"));
-        assert!(!is_uuid("22b51bd9-f269-4cc7-94f2-dd5abdc517eg"));
-        assert!(!is_uuid("22b51bd9f269-4cc7-94f2-dd5abdc517e9-"));
-    }
 }
