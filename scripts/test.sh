@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 not_run=${CARGO_TARGET_DIR:-target}/tests-not-run
 rm -f "$not_run"
 status=0
-cargo test --workspace "$@" || status=$?
+cargo test --workspace --no-fail-fast "$@" || status=$?
 if [ -s "$not_run" ]; then
     echo
     cat "$not_run"
