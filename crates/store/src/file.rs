@@ -323,19 +323,36 @@ impl FileStore {
     }
 }
 
-/// Takes the server lock on an open file; never waits.
-fn lock_server_byte(file: &File, access: Access, path: &Path) -> Result<(), Error> {
-    let kind = match access {
-        Access::ReadOnly => nix::libc::F_RDLCK,
-        Access::ReadWrite => nix::libc::F_WRLCK,
-    };
-    let range = nix::libc::flock {
+/// A process that this one forks shares the open file descriptions until it
+/// executes its program: closing ours would leave the lock with it.
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        for file in [Some(&self.file), self.backing.get()].into_iter().flatten() {
+            let _ = fcntl(
+                file,
+                FcntlArg::F_OFD_SETLK(&server_byte(nix::libc::F_UNLCK)),
+            );
+        }
+    }
+}
+
+/// The range of the server lock, for `F_OFD_SETLK`.
+fn server_byte(kind: nix::libc::c_int) -> nix::libc::flock {
+    nix::libc::flock {
         l_type: i16::try_from(kind).unwrap_or_default(),
         l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
         l_start: LOCK_BYTE,
         l_len: 1,
         l_pid: 0,
-    };
+    }
+}
+
+/// Takes the server lock on an open file; never waits.
+fn lock_server_byte(file: &File, access: Access, path: &Path) -> Result<(), Error> {
+    let range = server_byte(match access {
+        Access::ReadOnly => nix::libc::F_RDLCK,
+        Access::ReadWrite => nix::libc::F_WRLCK,
+    });
     loop {
         match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
             Ok(_) => return Ok(()),
