@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use xtent_tests::luks::{Container, Maker, Shape};
 use xtent_tests::mount::{Cleaner, loops_under, mounts_under, processes_naming};
 use xtent_tests::scratch::assert_same;
@@ -183,8 +184,16 @@ fn a_killed_daemon_is_cleaned_up_after() {
             File::open(path).unwrap().sync_all().unwrap();
         }
         let id = daemon(&container);
+        // Its arguments vanish from /proc before its locks do: this waits for
+        // the end of the process itself.
+        let process = pidfd_open(id, PidfdFlags::empty()).unwrap();
         kill_process(id, Signal::KILL).unwrap();
-        wait_for_end(&container.image);
+        let limit = Timespec {
+            tv_sec: 20,
+            tv_nsec: 0,
+        };
+        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+        assert_eq!(ended, Ok(1), "the daemon does not end");
         // Either command takes the wreck away.
         if by_umount {
             umount(&folder).run().assert_no_crash();
