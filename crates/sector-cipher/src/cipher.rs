@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use crate::run::{IvRule, Sectors};
+use crate::{Backend, CipherSpec, IvMode, SectorCount, SectorSize, WrongKeyLength, portable};
 #[cfg(target_arch = "x86_64")]
-use crate::x86;
-use crate::{Backend, CipherSpec, IvMode, Mode, SectorCount, SectorSize, WrongKeyLength, portable};
+use crate::{simd, x86 as arch};
 use core::fmt;
 use core::mem::size_of;
 use sha2::{Digest, Sha256};
@@ -28,8 +28,7 @@ pub struct Segment<'a> {
 /// `first` counts 512-byte units everywhere, whatever the sector size and
 /// [`SectorCount`] say about the IV. Behind sector 2^64 - 1 comes sector 0.
 ///
-/// The key schedule is inside, without indirection, at most 2 KiB and a little
-/// in all, and wiped on drop: put the value where keys may live before it gets
+/// The key schedule is inside, without indirection, at most 16 KiB in all, and wiped on drop: put the value where keys may live before it gets
 /// its key with [`Cipher::rekey`]. [`Cipher::new`] returns by value, which may
 /// leave a copy on the stack; make it with a key of zeros where that matters.
 #[repr(align(64))]
@@ -42,7 +41,7 @@ pub struct Cipher {
 }
 
 // A value moves through the stack at times, and rooms put it in locked pages.
-const _: () = assert!(size_of::<Cipher>() <= 2048 + 128);
+const _: () = assert!(size_of::<Cipher>() <= 16 * 1024);
 
 /// The key schedule, in the form that the kernel of a mode and back-end wants.
 /// None of them owns anything or has a destructor. All bytes zero is `Unset`:
@@ -51,12 +50,9 @@ const _: () = assert!(size_of::<Cipher>() <= 2048 + 128);
 enum Keys {
     /// Before a key is set.
     Unset = 0,
-    PortableXts(portable::Xts),
-    PortableCbc(portable::Cbc),
+    Portable(portable::Keys),
     #[cfg(target_arch = "x86_64")]
-    X86Xts(x86::Level, x86::Keys),
-    #[cfg(target_arch = "x86_64")]
-    X86Cbc(x86::Keys),
+    Simd(arch::Level, simd::Keys),
 }
 
 const _: () = assert!(!core::mem::needs_drop::<Keys>());
@@ -177,50 +173,26 @@ impl Keys {
     fn set(&mut self, spec: CipherSpec, key: &[u8], backend: Backend) {
         let essiv = essiv_key(spec, key);
         let essiv = essiv.as_deref();
-        match (spec.mode, backend) {
-            (Mode::AesXts, Backend::Portable) => {
-                *self = Self::PortableXts(portable::Xts::new(key));
+        #[cfg(target_arch = "x86_64")]
+        if let Some(level) = arch::Level::of(backend) {
+            *self = Self::Simd(level, simd::Keys::unset(spec.mode));
+            if let Self::Simd(_, keys) = self {
+                // SAFETY: the CPU has the back-end.
+                unsafe { arch::set_keys(keys, key, essiv) };
             }
-            (Mode::AesCbc, Backend::Portable) => {
-                *self = Self::PortableCbc(portable::Cbc::new(key, essiv));
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Mode::AesXts, Backend::AesNi | Backend::Vaes256 | Backend::Vaes512) => {
-                let level = match backend {
-                    Backend::Vaes512 => x86::Level::Vaes512,
-                    Backend::Vaes256 => x86::Level::Vaes256,
-                    _ => x86::Level::AesNi,
-                };
-                *self = Self::X86Xts(level, x86::Keys::UNSET);
-                if let Self::X86Xts(_, keys) = self {
-                    let (data, tweak) = key.split_at(key.len() / 2);
-                    // SAFETY: the CPU has the back-end, and so AES-NI.
-                    unsafe { keys.set(data, Some(tweak)) };
-                }
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Mode::AesCbc, Backend::AesNi | Backend::Vaes256 | Backend::Vaes512) => {
-                *self = Self::X86Cbc(x86::Keys::UNSET);
-                if let Self::X86Cbc(keys) = self {
-                    // SAFETY: the CPU has the back-end, and so AES-NI.
-                    unsafe { keys.set(key, essiv.map(|key| &key[..])) };
-                }
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            (_, _) => unreachable!("the back-end was checked"),
+            return;
         }
+        assert!(backend == Backend::Portable, "the back-end was checked");
+        *self = Self::Portable(portable::Keys::new(spec, key, essiv));
     }
 
     fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
         match self {
             Self::Unset => unreachable!("a cipher has a key from the start"),
-            Self::PortableXts(xts) => xts.crypt::<ENCRYPT>(sectors),
-            Self::PortableCbc(cbc) if ENCRYPT => cbc.encrypt(sectors),
-            Self::PortableCbc(cbc) => cbc.decrypt(sectors),
+            Self::Portable(keys) => keys.crypt::<ENCRYPT>(sectors),
             #[cfg(target_arch = "x86_64")]
-            Self::X86Xts(level, keys) => x86::xts::<ENCRYPT>(*level, keys, sectors),
-            #[cfg(target_arch = "x86_64")]
-            Self::X86Cbc(keys) => x86::cbc::<ENCRYPT>(keys, sectors),
+            // SAFETY: `Cipher` takes a back-end only if the CPU has it.
+            Self::Simd(level, keys) => unsafe { arch::crypt::<ENCRYPT>(*level, keys, sectors) },
         }
     }
 

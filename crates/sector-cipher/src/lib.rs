@@ -35,6 +35,8 @@ mod backend;
 mod cipher;
 mod portable;
 mod run;
+#[cfg(target_arch = "x86_64")]
+mod simd;
 mod spec;
 #[cfg(target_arch = "x86_64")]
 mod x86;

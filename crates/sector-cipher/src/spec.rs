@@ -8,9 +8,9 @@ use core::str::FromStr;
 /// dm-crypt's name back.
 ///
 /// `aes-xts-` goes with `plain`, `plain64` and `plain64be`; `aes-cbc-` with
-/// these and `essiv:sha256`. The combination of [`Mode::AesXts`] with
-/// [`IvMode::EssivSha256`] can be written down but is refused: it takes no key
-/// length at all.
+/// these and `essiv:sha256`; the wide-block ciphers with `plain64`. Other
+/// combinations of [`Mode`] and [`IvMode`] can be written down but are refused:
+/// they take no key length at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CipherSpec {
     /// Block cipher and mode.
@@ -19,7 +19,8 @@ pub struct CipherSpec {
     pub iv: IvMode,
 }
 
-/// Block cipher and mode.
+/// Block cipher and mode. The AES of every mode has the key length that the
+/// key leaves for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
@@ -27,9 +28,36 @@ pub enum Mode {
     AesXts,
     /// AES in CBC mode: `aes-cbc-…`. Keys of 16, 24 or 32 bytes. For old containers.
     AesCbc,
+    /// FAST with the BRW hash (Chakraborty et al., ePrint 2017/849, `Fx`):
+    /// `capi:fast(aes)-…`. Wide-block. Keys of 16 or 32 bytes; the paper has
+    /// AES-128 only.
+    FastBrw,
+    /// FAST with the Horner hash: `capi:fast_horner(aes)-…`. Otherwise the same.
+    FastHorner,
+    /// HCTR2 (ePrint 2021/1441): `aes-hctr2-…`. Wide-block. Keys of 16 or 32
+    /// bytes; a tweak of 32 bytes.
+    Hctr2,
+    /// Adiantum (`ToSC` 2018(4)) with XChaCha12: `xchacha12,aes-adiantum-…`.
+    /// Wide-block, for CPUs without AES instructions. Keys of 32 bytes; a tweak
+    /// of 32 bytes.
+    Adiantum12,
+    /// Adiantum with XChaCha20: `xchacha20,aes-adiantum-…`.
+    Adiantum20,
+    /// EME2 (IEEE 1619.2-2010): `capi:eme2(aes)-…`. Wide-block. Keys of 48
+    /// (AES-128) or 64 bytes (AES-256).
+    Eme2,
+    /// AEZ-core with full AES calls (AEZ v5, figure 4, "AEZ10"):
+    /// `capi:aez10(aes)-…`. Wide-block. Keys of 16 or 32 bytes; the paper has
+    /// AES-128 only, and there are no published vectors.
+    Aez10,
+    /// XCB (IEEE 1619.2-2010): `capi:xcb(aes)-…`. Keys of 16 or 32 bytes.
+    /// **Broken**: two queries reveal all but one block of a sector (ePrint
+    /// 2024/1554). To open what exists and to measure; see [`Mode::is_broken`].
+    Xcb,
 }
 
-/// How the sector number becomes the 16-byte IV.
+/// How the sector number becomes the IV: sixteen bytes, or the first sixteen
+/// of a longer tweak, whose rest is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IvMode {
@@ -47,63 +75,134 @@ pub enum IvMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCipher;
 
+impl Mode {
+    /// All of them.
+    const ALL: [Self; 10] = [
+        Self::AesXts,
+        Self::AesCbc,
+        Self::FastBrw,
+        Self::FastHorner,
+        Self::Hctr2,
+        Self::Adiantum12,
+        Self::Adiantum20,
+        Self::Eme2,
+        Self::Aez10,
+        Self::Xcb,
+    ];
+
+    /// dm-crypt's name, up to the hyphen before the IV generator.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::AesXts => "aes-xts",
+            Self::AesCbc => "aes-cbc",
+            Self::FastBrw => "capi:fast(aes)",
+            Self::FastHorner => "capi:fast_horner(aes)",
+            Self::Hctr2 => "aes-hctr2",
+            Self::Adiantum12 => "xchacha12,aes-adiantum",
+            Self::Adiantum20 => "xchacha20,aes-adiantum",
+            Self::Eme2 => "capi:eme2(aes)",
+            Self::Aez10 => "capi:aez10(aes)",
+            Self::Xcb => "capi:xcb(aes)",
+        }
+    }
+
+    /// Whether a sector is one block to it: every bit of the ciphertext depends
+    /// on every bit of the sector.
+    pub const fn is_wide_block(self) -> bool {
+        !matches!(self, Self::AesXts | Self::AesCbc)
+    }
+
+    /// Whether an attack on it is known that nobody who makes a new volume
+    /// should accept.
+    pub const fn is_broken(self) -> bool {
+        matches!(self, Self::Xcb)
+    }
+
+    /// Whether it goes with this way to make IVs.
+    fn takes(self, iv: IvMode) -> bool {
+        match self {
+            Self::AesXts => iv != IvMode::EssivSha256,
+            Self::AesCbc => true,
+            _ => iv == IvMode::Plain64,
+        }
+    }
+}
+
+impl IvMode {
+    /// All of them.
+    const ALL: [Self; 4] = [
+        Self::Plain,
+        Self::Plain64,
+        Self::Plain64Be,
+        Self::EssivSha256,
+    ];
+
+    /// dm-crypt's name.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Plain64 => "plain64",
+            Self::Plain64Be => "plain64be",
+            Self::EssivSha256 => "essiv:sha256",
+        }
+    }
+}
+
 impl FromStr for CipherSpec {
     type Err = UnknownCipher;
     fn from_str(name: &str) -> Result<Self, UnknownCipher> {
-        let (mode, iv) = if let Some(iv) = name.strip_prefix("aes-xts-") {
-            (Mode::AesXts, iv)
-        } else if let Some(iv) = name.strip_prefix("aes-cbc-") {
-            (Mode::AesCbc, iv)
-        } else {
-            return Err(UnknownCipher);
-        };
-        let iv = match iv {
-            "plain" => IvMode::Plain,
-            "plain64" => IvMode::Plain64,
-            "plain64be" => IvMode::Plain64Be,
-            "essiv:sha256" if mode == Mode::AesCbc => IvMode::EssivSha256,
-            _ => return Err(UnknownCipher),
-        };
-        Ok(Self { mode, iv })
+        CipherSpec::all()
+            .find(|spec| {
+                name.strip_prefix(spec.mode.name())
+                    .and_then(|rest| rest.strip_prefix('-'))
+                    == Some(spec.iv.name())
+            })
+            .ok_or(UnknownCipher)
     }
 }
 
 impl fmt::Display for CipherSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match (self.mode, self.iv) {
-            (Mode::AesXts, IvMode::Plain) => "aes-xts-plain",
-            (Mode::AesXts, IvMode::Plain64) => "aes-xts-plain64",
-            (Mode::AesXts, IvMode::Plain64Be) => "aes-xts-plain64be",
-            (Mode::AesXts, IvMode::EssivSha256) => "aes-xts-essiv:sha256",
-            (Mode::AesCbc, IvMode::Plain) => "aes-cbc-plain",
-            (Mode::AesCbc, IvMode::Plain64) => "aes-cbc-plain64",
-            (Mode::AesCbc, IvMode::Plain64Be) => "aes-cbc-plain64be",
-            (Mode::AesCbc, IvMode::EssivSha256) => "aes-cbc-essiv:sha256",
-        };
-        f.pad(name)
+        write!(f, "{}-{}", self.mode.name(), self.iv.name())
     }
 }
 
 impl fmt::Display for UnknownCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "unknown cipher: known are aes-xts-plain, aes-xts-plain64, aes-xts-plain64be, \
-             aes-cbc-essiv:sha256, aes-cbc-plain, aes-cbc-plain64 and aes-cbc-plain64be",
-        )
+        f.write_str("unknown cipher: known are")?;
+        for (i, spec) in CipherSpec::all().enumerate() {
+            write!(f, "{} {spec}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
     }
 }
 
 impl core::error::Error for UnknownCipher {}
 
 impl CipherSpec {
+    /// Every combination that there is.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Mode::ALL.into_iter().flat_map(|mode| {
+            IvMode::ALL
+                .into_iter()
+                .filter(move |&iv| mode.takes(iv))
+                .map(move |iv| Self { mode, iv })
+        })
+    }
+
     /// The key lengths in bytes that this cipher takes, ascending. XTS keys
     /// are two AES keys of equal length, so 48 bytes (AES-192, which IEEE 1619
     /// does not define) are not among them. Empty for a refused combination.
     pub fn key_lengths(&self) -> &'static [usize] {
-        match (self.mode, self.iv) {
-            (Mode::AesXts, IvMode::EssivSha256) => &[],
-            (Mode::AesXts, _) => &[32, 64],
-            (Mode::AesCbc, _) => &[16, 24, 32],
+        if !self.mode.takes(self.iv) {
+            return &[];
+        }
+        match self.mode {
+            Mode::AesXts => &[32, 64],
+            Mode::AesCbc => &[16, 24, 32],
+            Mode::Eme2 => &[48, 64],
+            Mode::Adiantum12 | Mode::Adiantum20 => &[32],
+            Mode::FastBrw | Mode::FastHorner | Mode::Hctr2 | Mode::Aez10 | Mode::Xcb => &[16, 32],
         }
     }
 }
@@ -170,14 +269,22 @@ mod tests {
     use super::*;
     use std::string::ToString;
 
-    const NAMES: [&str; 7] = [
+    const NAMES: [&str; 15] = [
         "aes-xts-plain",
         "aes-xts-plain64",
         "aes-xts-plain64be",
-        "aes-cbc-essiv:sha256",
         "aes-cbc-plain",
         "aes-cbc-plain64",
         "aes-cbc-plain64be",
+        "aes-cbc-essiv:sha256",
+        "capi:fast(aes)-plain64",
+        "capi:fast_horner(aes)-plain64",
+        "aes-hctr2-plain64",
+        "xchacha12,aes-adiantum-plain64",
+        "xchacha20,aes-adiantum-plain64",
+        "capi:eme2(aes)-plain64",
+        "capi:aez10(aes)-plain64",
+        "capi:xcb(aes)-plain64",
     ];
 
     #[test]
@@ -186,7 +293,10 @@ mod tests {
             let spec: CipherSpec = name.parse().unwrap();
             assert_eq!(spec.to_string(), name);
             assert!(!spec.key_lengths().is_empty());
+            assert!(UnknownCipher.to_string().contains(name));
         }
+        let all: std::vec::Vec<_> = CipherSpec::all().map(|spec| spec.to_string()).collect();
+        assert_eq!(all, NAMES);
     }
 
     #[test]
@@ -202,6 +312,11 @@ mod tests {
             " aes-xts-plain64",
             "AES-XTS-PLAIN64",
             "aes-cbc-essiv",
+            "aes-hctr2-plain",
+            "aes-adiantum-plain64",
+            "capi:fast-plain64",
+            "capi:fast(aes)-plain64be",
+            "capi:fast(aes)plain64",
             "aes-cbc-essiv:sha1",
             "aes-ecb-plain64",
             "serpent-xts-plain64",

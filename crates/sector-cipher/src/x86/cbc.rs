@@ -1,9 +1,10 @@
 //! AES-CBC. Decryption takes eight blocks of a sector at a time; encryption,
 //! serial inside a sector, takes eight sectors side by side.
 
-use super::schedule::{Keys, RoundKeys, fresh};
+use super::schedule::{RoundKeys, fresh, vectors};
 use super::xts::{encrypt_ivs, load_ivs};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
+use crate::simd::{AesKeys, unroll};
 use core::arch::x86_64::*;
 
 /// Blocks in flight. Every sector is a multiple of as many blocks.
@@ -12,7 +13,7 @@ const LANES: usize = 8;
 /// IVs of a batch, encrypted if the mode wants it.
 #[target_feature(enable = "aes,avx")]
 #[inline]
-fn ivs(keys: &Keys, batch: &Batch<'_>) -> [__m128i; BATCH] {
+fn ivs(keys: &AesKeys, batch: &Batch<'_>) -> [__m128i; BATCH] {
     if keys.encrypts_ivs() {
         // The ESSIV key is a SHA-256 digest: always AES-256.
         encrypt_ivs::<14>(&keys.iv, batch)
@@ -24,7 +25,7 @@ fn ivs(keys: &Keys, batch: &Batch<'_>) -> [__m128i; BATCH] {
 /// # Safety
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
-pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
+pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &AesKeys, mut sectors: Sectors<'_, '_>) {
     let bytes = sectors.bytes();
     let mut batch = sectors.empty_batch();
     loop {
@@ -36,7 +37,7 @@ pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
         // latency, however many there are.
         let mut x = ivs(keys, &batch);
         for offset in (0..bytes).step_by(BLOCK) {
-            let key = fresh(&keys.encrypt).vectors();
+            let key = vectors(fresh(&keys.encrypt));
             for (x, sector) in x.iter_mut().zip(batch.sectors()) {
                 // SAFETY: the block is inside the sector.
                 let block = unsafe { _mm_loadu_si128(sector.src().add(offset).cast()) };
@@ -60,7 +61,7 @@ pub(super) unsafe fn encrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
 /// # Safety
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
-pub(super) unsafe fn decrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
+pub(super) unsafe fn decrypt<const ROUNDS: usize>(keys: &AesKeys, mut sectors: Sectors<'_, '_>) {
     let bytes = sectors.bytes();
     let mut batch = sectors.empty_batch();
     loop {
@@ -71,7 +72,7 @@ pub(super) unsafe fn decrypt<const ROUNDS: usize>(keys: &Keys, mut sectors: Sect
         for (sector, iv) in batch.sectors().iter().zip(ivs(keys, &batch)) {
             let mut previous = iv;
             for offset in (0..bytes).step_by(LANES * BLOCK) {
-                let key = fresh(&keys.decrypt).vectors();
+                let key = vectors(fresh(&keys.decrypt));
                 let src = sector.src().wrapping_add(offset);
                 let dst = sector.dst().wrapping_add(offset);
                 let mut x = [_mm_setzero_si128(); LANES];

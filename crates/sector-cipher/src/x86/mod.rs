@@ -7,16 +7,6 @@
 //! branches and addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
-/// Repeats the body with a constant: loops over rounds must be straight code.
-macro_rules! unroll {
-    ($i:ident in $($n:literal)*, $body:expr) => {
-        $({
-            const $i: usize = $n;
-            $body
-        })*
-    };
-}
-
 /// One AES round on eight vectors side by side, with round key `$round` of
 /// `$key`, loaded once. Assembly, because the compiler, seeing eight
 /// independent chains, may put them one behind the other again.
@@ -96,12 +86,19 @@ macro_rules! round_of_one {
 
 mod cbc;
 mod schedule;
+mod v128;
+mod v256;
+mod v512;
 mod xts;
 mod xts256;
 mod xts512;
 
+use crate::Backend;
 use crate::run::Sectors;
-pub(crate) use schedule::Keys;
+use crate::simd::{self, AesKeys};
+use v128::V128;
+use v256::V256;
+use v512::V512;
 
 cpufeatures::new!(aes_ni, "aes", "avx", "pclmulqdq", "sse4.1");
 
@@ -153,8 +150,50 @@ pub(crate) enum Level {
     Vaes512,
 }
 
+impl Level {
+    /// The kernels of a back-end, if it is one of these.
+    pub(crate) fn of(backend: Backend) -> Option<Self> {
+        match backend {
+            Backend::Portable => None,
+            Backend::AesNi => Some(Self::AesNi),
+            Backend::Vaes256 => Some(Self::Vaes256),
+            Backend::Vaes512 => Some(Self::Vaes512),
+        }
+    }
+}
+
+/// Sets the key of a mode, whatever the level: all have the same schedule.
+///
+/// # Safety
+/// The CPU has AES-NI with AVX.
+pub(crate) unsafe fn set_keys(keys: &mut simd::Keys, key: &[u8], essiv: Option<&[u8; 32]>) {
+    // SAFETY: the caller's promise.
+    unsafe { keys.set::<V128>(key, essiv) };
+}
+
+/// Runs the kernel of a mode.
+///
+/// # Safety
+/// The CPU has the level's features, and the keys are set.
+pub(crate) unsafe fn crypt<const ENCRYPT: bool>(
+    level: Level,
+    keys: &simd::Keys,
+    sectors: Sectors<'_, '_>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (level, keys) {
+            (_, simd::Keys::Xts(keys)) => xts::<ENCRYPT>(level, keys, sectors),
+            (_, simd::Keys::Cbc(keys)) => cbc::<ENCRYPT>(keys, sectors),
+            (Level::AesNi, _) => simd::crypt::<V128, ENCRYPT>(keys, sectors),
+            (Level::Vaes256, _) => simd::crypt::<V256, ENCRYPT>(keys, sectors),
+            (Level::Vaes512, _) => simd::crypt::<V512, ENCRYPT>(keys, sectors),
+        }
+    }
+}
+
 /// XTS-AES over the stream.
-pub(crate) fn xts<const ENCRYPT: bool>(level: Level, keys: &Keys, sectors: Sectors<'_, '_>) {
+fn xts<const ENCRYPT: bool>(level: Level, keys: &AesKeys, sectors: Sectors<'_, '_>) {
     // SAFETY: `Cipher` takes a back-end only if the CPU has its features.
     unsafe {
         match (level, keys.rounds()) {
@@ -169,7 +208,7 @@ pub(crate) fn xts<const ENCRYPT: bool>(level: Level, keys: &Keys, sectors: Secto
 }
 
 /// AES-CBC over the stream.
-pub(crate) fn cbc<const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
+fn cbc<const ENCRYPT: bool>(keys: &AesKeys, sectors: Sectors<'_, '_>) {
     // SAFETY: as above; all levels include AES-NI.
     unsafe {
         match (keys.rounds(), ENCRYPT) {
@@ -179,6 +218,28 @@ pub(crate) fn cbc<const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
             (10, false) => cbc::decrypt::<10>(keys, sectors),
             (12, false) => cbc::decrypt::<12>(keys, sectors),
             (_, false) => cbc::decrypt::<14>(keys, sectors),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::vector_tests::check;
+
+    #[test]
+    fn vectors_agree_with_integers() {
+        // SAFETY: asked before.
+        unsafe {
+            if has_aes_ni() {
+                check::<V128>();
+            }
+            if has_vaes256() {
+                check::<V256>();
+            }
+            if has_vaes512() {
+                check::<V512>();
+            }
         }
     }
 }

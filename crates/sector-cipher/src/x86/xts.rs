@@ -4,8 +4,9 @@
 //! the next eight sectors go through the rounds beside the first group of each
 //! of these.
 
-use super::schedule::{Keys, RoundKeys, fresh, vector};
+use super::schedule::{RoundKeys, fresh, vector, vectors};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
+use crate::simd::{AesKeys, unroll};
 use core::arch::x86_64::*;
 use core::mem;
 
@@ -19,7 +20,7 @@ const GROUP: usize = LANES * BLOCK;
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
 pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
-    keys: &Keys,
+    keys: &AesKeys,
     mut sectors: Sectors<'_, '_>,
 ) {
     let bytes = sectors.bytes();
@@ -103,7 +104,7 @@ pub(super) fn encrypt_ivs<const ROUNDS: usize>(
 #[target_feature(enable = "aes,avx")]
 #[inline]
 fn encrypt_one<const ROUNDS: usize>(key: &RoundKeys, x: __m128i) -> __m128i {
-    let key = fresh(key).vectors();
+    let key = vectors(fresh(key));
     let mut x = _mm_xor_si128(x, key[0]);
     unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
         x = _mm_aesenc_si128(x, key[ROUND]);
@@ -115,7 +116,7 @@ fn encrypt_one<const ROUNDS: usize>(key: &RoundKeys, x: __m128i) -> __m128i {
 #[target_feature(enable = "aes,avx")]
 #[inline]
 fn encrypt_eight<const ROUNDS: usize>(keys: &RoundKeys, x: &mut [__m128i; LANES]) {
-    let first = fresh(keys).vectors()[0];
+    let first = vectors(fresh(keys))[0];
     for x in x.iter_mut() {
         *x = _mm_xor_si128(*x, first);
     }
@@ -184,7 +185,7 @@ unsafe fn crypt_group<
     const FIRST: bool,
     const LAST: bool,
 >(
-    keys: &Keys,
+    keys: &AesKeys,
     src: *const u8,
     dst: *mut u8,
     masks: &mut [__m128i; LANES],
@@ -195,7 +196,7 @@ unsafe fn crypt_group<
     } else {
         &keys.decrypt
     };
-    let first = fresh(data).vectors()[0];
+    let first = vectors(fresh(data))[0];
     let mut x = [_mm_setzero_si128(); LANES];
     for i in 0..LANES {
         // SAFETY: block i of the group.
@@ -203,7 +204,7 @@ unsafe fn crypt_group<
         x[i] = _mm_xor_si128(_mm_xor_si128(masks[i], first), block);
     }
     if FIRST {
-        *tweak = _mm_xor_si128(*tweak, fresh(&keys.iv).vectors()[0]);
+        *tweak = _mm_xor_si128(*tweak, vectors(fresh(&keys.iv))[0]);
     }
     let mut last = [_mm_setzero_si128(); LANES];
     // With the first eight rounds go the masks.

@@ -1,9 +1,10 @@
 //! XTS-AES with 256-bit vectors (VAES, AVX2): 16 blocks, so eight vectors, in
 //! flight. Otherwise as with 128-bit vectors: see `xts`.
 
-use super::schedule::{Keys, RoundKeys, fresh};
+use super::schedule::{RoundKeys, fresh, vectors};
 use super::xts::{encrypt_ivs, load_ivs};
 use crate::run::{BATCH, Sectors};
+use crate::simd::{AesKeys, unroll};
 use core::arch::x86_64::*;
 use core::mem;
 
@@ -20,7 +21,7 @@ const GROUP: usize = LANES * VECTOR;
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
 pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
-    keys: &Keys,
+    keys: &AesKeys,
     mut sectors: Sectors<'_, '_>,
 ) {
     let bytes = sectors.bytes();
@@ -148,7 +149,7 @@ unsafe fn crypt_group<
     const FIRST: bool,
     const LAST: bool,
 >(
-    keys: &Keys,
+    keys: &AesKeys,
     src: *const u8,
     dst: *mut u8,
     masks: &mut [__m256i; LANES],
@@ -159,7 +160,7 @@ unsafe fn crypt_group<
     } else {
         &keys.decrypt
     };
-    let key = fresh(data).vectors();
+    let key = vectors(fresh(data));
     let first = _mm256_broadcastsi128_si256(key[0]);
     let last_key = _mm256_broadcastsi128_si256(key[ROUNDS]);
     let mut x = [_mm256_setzero_si256(); LANES];
@@ -169,7 +170,7 @@ unsafe fn crypt_group<
         x[i] = _mm256_xor_si256(_mm256_xor_si256(masks[i], first), blocks);
     }
     if FIRST {
-        *tweak = _mm_xor_si128(*tweak, fresh(&keys.iv).vectors()[0]);
+        *tweak = _mm_xor_si128(*tweak, vectors(fresh(&keys.iv))[0]);
     }
     let next = if LAST {
         two_masks(*tweak)

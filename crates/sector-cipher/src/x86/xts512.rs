@@ -3,8 +3,9 @@
 //! worked out between its rounds; and the tweaks of the next eight sectors go
 //! through the rounds together with one group, in two more vectors.
 
-use super::schedule::{Keys, RoundKeys, fresh, vector};
+use super::schedule::{RoundKeys, fresh, vector, vectors};
 use crate::run::{BATCH, Batch, Sectors};
+use crate::simd::{AesKeys, unroll};
 use core::arch::x86_64::*;
 use core::mem;
 
@@ -102,7 +103,7 @@ struct Tweaks([u128; BATCH]);
 /// The CPU has the features, and the keys are set for `ROUNDS`.
 #[target_feature(enable = "aes,avx512f,avx512bw,avx512vl,vaes,vpclmulqdq")]
 pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
-    keys: &Keys,
+    keys: &AesKeys,
     mut sectors: Sectors<'_, '_>,
 ) {
     let data = if ENCRYPT {
@@ -173,7 +174,7 @@ pub(super) unsafe fn crypt<const ROUNDS: usize, const ENCRYPT: bool>(
 #[inline]
 fn encrypt_ivs<const ROUNDS: usize>(key: &RoundKeys, batch: &Batch<'_>) -> Tweaks {
     let mut tweaks = Tweaks(*batch.ivs());
-    let first = broadcast(&fresh(key).vectors()[0]);
+    let first = broadcast(&vectors(fresh(key))[0]);
     let mut x = load_tweaks(&tweaks).map(|x| _mm512_xor_si512(x, first));
     unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
         round512_of_two!("vaesenc", x, key, ROUND);
@@ -212,7 +213,7 @@ impl Work<'_> {
         dst: *mut u8,
         next: u128,
     ) {
-        let key = fresh(self.data).vectors();
+        let key = vectors(fresh(self.data));
         let masks = self.masks;
         let first = broadcast(&key[0]);
         let mut x = [_mm512_setzero_si512(); LANES];
@@ -223,7 +224,7 @@ impl Work<'_> {
         }
         let mut tweaks = [_mm512_setzero_si512(); 2];
         if WITH_TWEAKS {
-            let first = broadcast(&fresh(self.iv).vectors()[0]);
+            let first = broadcast(&vectors(fresh(self.iv))[0]);
             tweaks = load_tweaks(&self.following).map(|x| _mm512_xor_si512(x, first));
         }
         let next = spread_source(next);

@@ -1,0 +1,90 @@
+//! The AES key schedule's place, and AES on vectors side by side.
+
+use super::Vector;
+
+/// Round keys of one direction; those behind the last round are unused.
+#[repr(C, align(64))]
+pub(crate) struct RoundKeys(pub(crate) [[u32; 4]; 15]);
+
+impl RoundKeys {
+    pub(crate) const ZERO: Self = Self([[0; 4]; 15]);
+
+    /// Where round key `round` is: sixteen bytes, aligned.
+    #[inline(always)]
+    pub(crate) fn at(&self, round: usize) -> *const u8 {
+        self.0[round].as_ptr().cast()
+    }
+}
+
+/// AES keys of a mode: the data key for both directions, and a second key, for
+/// tweaks or IVs, where the mode has one.
+#[repr(C)]
+pub(crate) struct AesKeys {
+    pub(crate) encrypt: RoundKeys,
+    pub(crate) decrypt: RoundKeys,
+    pub(crate) iv: RoundKeys,
+    rounds: usize,
+    /// Zero without a key for IVs.
+    iv_rounds: usize,
+}
+
+impl AesKeys {
+    /// Holds no key yet.
+    pub(crate) const UNSET: Self = Self {
+        encrypt: RoundKeys::ZERO,
+        decrypt: RoundKeys::ZERO,
+        iv: RoundKeys::ZERO,
+        rounds: 0,
+        iv_rounds: 0,
+    };
+
+    /// Sets the data key and the key for IVs, each of 16, 24 or 32 bytes.
+    #[inline(always)]
+    pub(crate) fn set<V: Vector>(&mut self, data: &[u8], iv: Option<&[u8]>) {
+        self.rounds = V::expand(data, &mut self.encrypt);
+        V::invert(&self.encrypt, &mut self.decrypt, self.rounds);
+        if let Some(iv) = iv {
+            self.iv_rounds = V::expand(iv, &mut self.iv);
+        }
+    }
+
+    /// Rounds under the data key: 10, 12 or 14.
+    #[inline(always)]
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Whether there is a key for IVs.
+    #[inline(always)]
+    pub(crate) fn encrypts_ivs(&self) -> bool {
+        self.iv_rounds != 0
+    }
+}
+
+/// AES on `N` vectors side by side. Eight keep every CPU's AES units busy.
+#[inline(always)]
+#[allow(dead_code, reason = "for the ciphers to come")]
+pub(super) fn encrypt<V: Vector, const N: usize, const ROUNDS: usize>(
+    x: &mut [V; N],
+    keys: &RoundKeys,
+) {
+    V::aes_start(x, keys);
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_round::<N, true, ROUND>(x, keys);
+    });
+    V::aes_finish::<N, true, ROUNDS>(x, keys, &[V::zero(); N]);
+}
+
+/// The inverse, with the round keys of decryption.
+#[inline(always)]
+#[allow(dead_code, reason = "for the ciphers to come")]
+pub(super) fn decrypt<V: Vector, const N: usize, const ROUNDS: usize>(
+    x: &mut [V; N],
+    keys: &RoundKeys,
+) {
+    V::aes_start(x, keys);
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_round::<N, false, ROUND>(x, keys);
+    });
+    V::aes_finish::<N, false, ROUNDS>(x, keys, &[V::zero(); N]);
+}

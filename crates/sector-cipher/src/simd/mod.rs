@@ -1,0 +1,126 @@
+//! The fast back-ends: kernels over a stream of sectors, written once for every
+//! vector width and CPU. What differs from CPU to CPU is behind [`Vector`].
+//!
+//! A kernel is a function that is generic over the vector. It becomes code for
+//! one CPU where [`Vector::call`] runs it: everything below is inlined there
+//! (`#[inline(always)]`), because only that function has the CPU's features.
+//!
+//! Constant time by construction: rounds and key expansion are the CPU's AES
+//! instructions, field arithmetic is shifts and carry-less products, and
+//! branches and addresses depend only on lengths, key sizes and sector counts.
+#![allow(unsafe_code)]
+
+/// Repeats the body with a constant: loops over rounds must be straight code.
+macro_rules! unroll {
+    ($i:ident in $($n:literal)*, $body:expr) => {
+        $({
+            const $i: usize = $n;
+            $body
+        })*
+    };
+}
+pub(crate) use unroll;
+
+mod adiantum;
+mod aes;
+mod aez10;
+mod eme2;
+mod fast_brw;
+mod fast_horner;
+mod field;
+mod hctr2;
+mod vector;
+#[cfg(test)]
+pub(crate) mod vector_tests;
+mod xcb;
+
+use crate::Mode;
+use crate::run::Sectors;
+pub(crate) use aes::{AesKeys, RoundKeys};
+pub(crate) use vector::Vector;
+
+/// The key schedule of a mode, the same for every CPU.
+pub(crate) enum Keys {
+    Xts(AesKeys),
+    Cbc(AesKeys),
+    FastBrw(fast_brw::Keys),
+    FastHorner(fast_horner::Keys),
+    Hctr2(hctr2::Keys),
+    Adiantum(adiantum::Keys),
+    Eme2(eme2::Keys),
+    Aez10(aez10::Keys),
+    Xcb(xcb::Keys),
+}
+
+impl Keys {
+    /// A schedule without a key, to be set in place.
+    pub(crate) fn unset(mode: Mode) -> Self {
+        match mode {
+            Mode::AesXts => Self::Xts(AesKeys::UNSET),
+            Mode::AesCbc => Self::Cbc(AesKeys::UNSET),
+            Mode::FastBrw => Self::FastBrw(fast_brw::Keys::UNSET),
+            Mode::FastHorner => Self::FastHorner(fast_horner::Keys::UNSET),
+            Mode::Hctr2 => Self::Hctr2(hctr2::Keys::UNSET),
+            Mode::Adiantum12 => Self::Adiantum(adiantum::Keys::unset(12)),
+            Mode::Adiantum20 => Self::Adiantum(adiantum::Keys::unset(20)),
+            Mode::Eme2 => Self::Eme2(eme2::Keys::UNSET),
+            Mode::Aez10 => Self::Aez10(aez10::Keys::UNSET),
+            Mode::Xcb => Self::Xcb(xcb::Keys::UNSET),
+        }
+    }
+
+    /// Sets the key, whose length has been checked; `essiv` is the key for IVs.
+    ///
+    /// # Safety
+    /// The CPU has what `V` needs.
+    pub(crate) unsafe fn set<V: Vector>(&mut self, key: &[u8], essiv: Option<&[u8; 32]>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            V::call(|| match self {
+                Self::Xts(keys) => {
+                    let (data, tweak) = key.split_at(key.len() / 2);
+                    keys.set::<V>(data, Some(tweak));
+                }
+                Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
+                Self::FastBrw(keys) => keys.set::<V>(key),
+                Self::FastHorner(keys) => keys.set::<V>(key),
+                Self::Hctr2(keys) => keys.set::<V>(key),
+                Self::Adiantum(keys) => keys.set::<V>(key),
+                Self::Eme2(keys) => keys.set::<V>(key),
+                Self::Aez10(keys) => keys.set::<V>(key),
+                Self::Xcb(keys) => keys.set::<V>(key),
+            });
+        }
+    }
+}
+
+/// Runs the kernel of a mode for `V`, one for each number of AES rounds.
+///
+/// # Safety
+/// The CPU has what `V` needs, and the keys are set.
+pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
+    macro_rules! kernel {
+        ($mode:ident, $keys:expr) => {
+            // SAFETY: the caller's promise.
+            unsafe {
+                match $keys.rounds() {
+                    10 => V::call(|| $mode::crypt::<V, 10, ENCRYPT>($keys, sectors)),
+                    _ => V::call(|| $mode::crypt::<V, 14, ENCRYPT>($keys, sectors)),
+                }
+            }
+        };
+    }
+    match keys {
+        Keys::Xts(_) | Keys::Cbc(_) => unreachable!("they have kernels of their own"),
+        Keys::FastBrw(keys) => kernel!(fast_brw, keys),
+        Keys::FastHorner(keys) => kernel!(fast_horner, keys),
+        Keys::Hctr2(keys) => kernel!(hctr2, keys),
+        // SAFETY: the caller's promise.
+        Keys::Adiantum(keys) => unsafe {
+            V::call(|| adiantum::crypt::<V, ENCRYPT>(keys, sectors));
+        },
+        Keys::Eme2(keys) => kernel!(eme2, keys),
+        Keys::Aez10(keys) => kernel!(aez10, keys),
+        Keys::Xcb(keys) => kernel!(xcb, keys),
+    }
+}

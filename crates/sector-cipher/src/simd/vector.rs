@@ -1,0 +1,104 @@
+//! What a CPU's vectors can do.
+
+use super::RoundKeys;
+
+/// A vector of 128-bit blocks side by side ("lanes"), on a CPU that has the
+/// instructions. All operations work lane by lane unless they say otherwise.
+///
+/// Using it outside [`Vector::call`] is right but slow: nothing is inlined. A
+/// CPU without the instructions must never come here; `arch::crypt` sees to it.
+#[allow(dead_code, reason = "for the ciphers to come")]
+pub(crate) trait Vector: Copy {
+    /// Lanes: 1, 2 or 4.
+    const BLOCKS: usize;
+    /// Bytes.
+    const BYTES: usize = 16 * Self::BLOCKS;
+    /// The vector of one lane on the same CPU.
+    type One: Vector<One = Self::One>;
+
+    /// Runs a kernel with the CPU's features.
+    ///
+    /// # Safety
+    /// The CPU has them.
+    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R;
+
+    /// Zeros.
+    fn zero() -> Self;
+    /// The same block, as a little-endian integer, in every lane.
+    fn splat(block: u128) -> Self;
+    /// Lane `i` is `block(i)`.
+    fn from_fn(block: impl FnMut(usize) -> u128) -> Self;
+    /// The block in lane `i`; zero behind the last lane.
+    fn blocks(self) -> [u128; 4];
+    /// Reads `BYTES` bytes, at any alignment.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn load(src: *const u8) -> Self;
+    /// Writes `BYTES` bytes, at any alignment.
+    ///
+    /// # Safety
+    /// They are writable.
+    unsafe fn store(self, dst: *mut u8);
+    /// Lane `i` is the block at `src[i]`; pointers behind the last lane are not used.
+    ///
+    /// # Safety
+    /// They are readable.
+    unsafe fn gather(src: [*const u8; 4]) -> Self;
+    /// The block in each lane of `block`, which has one.
+    fn spread(block: Self::One) -> Self;
+    /// The sum (exclusive or) of all lanes.
+    fn fold(self) -> Self::One;
+
+    /// Exclusive or.
+    fn xor(self, b: Self) -> Self;
+    /// Exclusive or of three.
+    fn xor3(self, b: Self, c: Self) -> Self;
+    /// And.
+    fn and(self, b: Self) -> Self;
+    /// The carry-less product of 64-bit halves: bit 0 of `HALVES` selects the
+    /// high one of `self`, bit 4 that of `b` (as `pclmulqdq`).
+    fn clmul<const HALVES: i32>(self, b: Self) -> Self;
+    /// The low half in the high one's place, and the other way round.
+    fn swap_halves(self) -> Self;
+    /// The low half goes up by 64 bits, zeros behind it.
+    fn low_to_high(self) -> Self;
+    /// The high half goes down by 64 bits, zeros above it.
+    fn high_to_low(self) -> Self;
+    /// The last byte first.
+    fn reverse_bytes(self) -> Self;
+    /// Each 64-bit half to the left by `N` bits.
+    fn shl64<const N: u32>(self) -> Self;
+    /// Each 64-bit half to the right by `N` bits.
+    fn shr64<const N: u32>(self) -> Self;
+    /// 32-bit sums.
+    fn add32(self, b: Self) -> Self;
+    /// 64-bit sums.
+    fn add64(self, b: Self) -> Self;
+    /// 64-bit products of the low 32 bits of each half.
+    fn mul32(self, b: Self) -> Self;
+    /// Each 32-bit word rotated to the left by `N` bits.
+    fn rotl32<const N: u32>(self) -> Self;
+    /// Word `i` of each lane becomes its word `(ORDER >> 2 i) & 3`.
+    fn shuffle32<const ORDER: i32>(self) -> Self;
+
+    /// Expands an AES key of 16, 24 or 32 bytes and returns the rounds.
+    fn expand(key: &[u8], keys: &mut RoundKeys) -> usize;
+    /// Round keys for decryption, from those for encryption.
+    fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize);
+    /// What precedes round 1: on most CPUs adds the first round key.
+    fn aes_start<const N: usize>(x: &mut [Self; N], keys: &RoundKeys);
+    /// [`Self::aes_start`] after adding `masks`.
+    fn aes_start_with<const N: usize>(x: &mut [Self; N], keys: &RoundKeys, masks: &[Self; N]);
+    /// Round `ROUND`, from 1 on, not the last.
+    fn aes_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
+        x: &mut [Self; N],
+        keys: &RoundKeys,
+    );
+    /// The last round, and then adds `masks`.
+    fn aes_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        x: &mut [Self; N],
+        keys: &RoundKeys,
+        masks: &[Self; N],
+    );
+}

@@ -1,0 +1,213 @@
+//! Every vector against plain integers. Called for each vector of a CPU.
+
+use super::aes::{decrypt, encrypt};
+use super::{AesKeys, Vector};
+use core::array::from_fn;
+
+fn words(block: u128) -> [u32; 4] {
+    from_fn(|i| u32::try_from(block >> (32 * i) & 0xffff_ffff).unwrap())
+}
+
+fn of_words(words: [u32; 4]) -> u128 {
+    words
+        .into_iter()
+        .rev()
+        .fold(0, |block, word| block << 32 | u128::from(word))
+}
+
+fn of_halves(low: u64, high: u64) -> u128 {
+    u128::from(low) | u128::from(high) << 64
+}
+
+fn clmul(a: u64, b: u64) -> u128 {
+    (0..64)
+        .filter(|i| b >> i & 1 == 1)
+        .fold(0, |sum, i| sum ^ u128::from(a) << i)
+}
+
+/// Checks every operation on values that differ from lane to lane.
+///
+/// # Safety
+/// The CPU has what `V` needs.
+pub(crate) unsafe fn check<V: Vector>() {
+    // SAFETY: the caller's promise.
+    unsafe { V::call(operations::<V>) };
+    // SAFETY: as above.
+    unsafe { V::call(rounds::<V>) };
+    // SAFETY: as above.
+    unsafe { super::field::tests::check::<V>() };
+}
+
+fn operations<V: Vector>() {
+    let mut state = 1_u128;
+    let mut random = || {
+        state = state.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645) | 1;
+        state ^ state >> 67
+    };
+    for _ in 0..100 {
+        let (a, b, c): ([u128; 4], [u128; 4], [u128; 4]) = (
+            from_fn(|_| random()),
+            from_fn(|_| random()),
+            from_fn(|_| random()),
+        );
+        let (x, y, z) = (
+            V::from_fn(|i| a[i]),
+            V::from_fn(|i| b[i]),
+            V::from_fn(|i| c[i]),
+        );
+        let is = |v: V, model: &dyn Fn(usize) -> u128, what: &str| {
+            let expected: [u128; 4] = from_fn(|i| if i < V::BLOCKS { model(i) } else { 0 });
+            assert_eq!(v.blocks(), expected, "{what}");
+        };
+        let half = |block: u128, high: bool| -> u64 {
+            u64::try_from(if high {
+                block >> 64
+            } else {
+                block & u128::from(u64::MAX)
+            })
+            .unwrap()
+        };
+        let by_halves = |block: u128, f: &dyn Fn(u64) -> u64| {
+            of_halves(f(half(block, false)), f(half(block, true)))
+        };
+        is(V::zero(), &|_| 0, "zero");
+        is(V::splat(a[0]), &|_| a[0], "splat");
+        is(V::spread(V::One::splat(a[1])), &|_| a[1], "spread");
+        let sum = a[..V::BLOCKS].iter().fold(0, |sum, block| sum ^ block);
+        assert_eq!(x.fold().blocks()[0], sum, "fold");
+        is(x.xor(y), &|i| a[i] ^ b[i], "xor");
+        is(x.xor3(y, z), &|i| a[i] ^ b[i] ^ c[i], "xor3");
+        is(x.and(y), &|i| a[i] & b[i], "and");
+        let product = |i: usize, p: bool, q: bool| clmul(half(a[i], p), half(b[i], q));
+        is(
+            x.clmul::<0x00>(y),
+            &|i| product(i, false, false),
+            "clmul 00",
+        );
+        is(x.clmul::<0x01>(y), &|i| product(i, true, false), "clmul 01");
+        is(x.clmul::<0x10>(y), &|i| product(i, false, true), "clmul 10");
+        is(x.clmul::<0x11>(y), &|i| product(i, true, true), "clmul 11");
+        is(x.swap_halves(), &|i| a[i].rotate_left(64), "swap_halves");
+        is(x.low_to_high(), &|i| a[i] << 64, "low_to_high");
+        is(x.high_to_low(), &|i| a[i] >> 64, "high_to_low");
+        is(x.reverse_bytes(), &|i| a[i].swap_bytes(), "reverse_bytes");
+        is(x.shl64::<1>(), &|i| by_halves(a[i], &|h| h << 1), "shl64");
+        is(x.shl64::<63>(), &|i| by_halves(a[i], &|h| h << 63), "shl64");
+        is(x.shr64::<1>(), &|i| by_halves(a[i], &|h| h >> 1), "shr64");
+        is(x.shr64::<57>(), &|i| by_halves(a[i], &|h| h >> 57), "shr64");
+        let by_words = |i: usize, f: &dyn Fn(u32, u32) -> u32| {
+            let (p, q) = (words(a[i]), words(b[i]));
+            of_words(from_fn(|i| f(p[i], q[i])))
+        };
+        is(x.add32(y), &|i| by_words(i, &u32::wrapping_add), "add32");
+        is(
+            x.add64(y),
+            &|i| {
+                of_halves(
+                    half(a[i], false).wrapping_add(half(b[i], false)),
+                    half(a[i], true).wrapping_add(half(b[i], true)),
+                )
+            },
+            "add64",
+        );
+        is(
+            x.mul32(y),
+            &|i| {
+                let (p, q) = (words(a[i]), words(b[i]));
+                of_halves(
+                    u64::from(p[0]) * u64::from(q[0]),
+                    u64::from(p[2]) * u64::from(q[2]),
+                )
+            },
+            "mul32",
+        );
+        is(
+            x.rotl32::<7>(),
+            &|i| by_words(i, &|p, _| p.rotate_left(7)),
+            "rotl32",
+        );
+        is(
+            x.rotl32::<8>(),
+            &|i| by_words(i, &|p, _| p.rotate_left(8)),
+            "rotl32",
+        );
+        is(
+            x.rotl32::<16>(),
+            &|i| by_words(i, &|p, _| p.rotate_left(16)),
+            "rotl32",
+        );
+        let order = |i: usize, order: usize| {
+            let p = words(a[i]);
+            of_words(from_fn(|i| p[order >> (2 * i) & 3]))
+        };
+        is(x.shuffle32::<0x1b>(), &|i| order(i, 0x1b), "shuffle32");
+        is(x.shuffle32::<0x93>(), &|i| order(i, 0x93), "shuffle32");
+
+        // Memory, at every alignment.
+        let mut bytes = [0; 64 + 16];
+        for offset in 0..16 {
+            for (place, block) in bytes[offset..].chunks_exact_mut(16).zip(a) {
+                place.copy_from_slice(&block.to_le_bytes());
+            }
+            let base = bytes[offset..].as_ptr();
+            // SAFETY: at most 64 bytes behind the offset.
+            is(unsafe { V::load(base) }, &|i| a[i], "load");
+            let lanes = from_fn(|i| base.wrapping_add(16 * (3 - i)));
+            // SAFETY: as above.
+            is(unsafe { V::gather(lanes) }, &|i| a[3 - i], "gather");
+            // SAFETY: as above.
+            unsafe { y.store(bytes[offset..].as_mut_ptr()) };
+            for (i, block) in bytes[offset..].chunks_exact(16).take(V::BLOCKS).enumerate() {
+                assert_eq!(block, b[i].to_le_bytes(), "store");
+            }
+        }
+    }
+}
+
+/// FIPS 197, appendix C: the key's bytes count up, the plaintext is 00 11 22 ...
+fn rounds<V: Vector>() {
+    let plain = u128::from_be_bytes(from_fn(|i| 0x11 * u8::try_from(i).unwrap())).swap_bytes();
+    let key: [u8; 32] = from_fn(|i| u8::try_from(i).unwrap());
+    let expected = [
+        (16, 0x69c4_e0d8_6a7b_0430_d8cd_b780_70b4_c55a_u128),
+        (32, 0x8ea2_b7ca_5167_45bf_eafc_4990_4b49_6089),
+    ];
+    for (len, expected) in expected {
+        let expected = expected.swap_bytes();
+        let mut keys = AesKeys::UNSET;
+        keys.set::<V>(&key[..len], None);
+        macro_rules! on {
+            ($n:literal, $rounds:literal) => {{
+                let mut x = [V::splat(plain); $n];
+                encrypt::<V, $n, $rounds>(&mut x, &keys.encrypt);
+                for x in x {
+                    assert_eq!(x.blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
+                }
+                decrypt::<V, $n, $rounds>(&mut x, &keys.decrypt);
+                for x in x {
+                    assert_eq!(x.blocks()[..V::BLOCKS], [plain; 4][..V::BLOCKS]);
+                }
+                // With masks on either side.
+                let masks: [V; $n] = from_fn(|i| V::from_fn(|j| (i * 4 + j) as u128 * 0x1234_5678_9abc));
+                let mut x: [V; $n] = from_fn(|i| V::splat(plain).xor(masks[i]));
+                V::aes_start_with(&mut x, &keys.encrypt, &masks);
+                unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < $rounds {
+                    V::aes_round::<$n, true, ROUND>(&mut x, &keys.encrypt);
+                });
+                V::aes_finish::<$n, true, $rounds>(&mut x, &keys.encrypt, &masks);
+                for (x, mask) in x.into_iter().zip(masks) {
+                    assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
+                }
+            }};
+        }
+        if len == 16 {
+            on!(1, 10);
+            on!(3, 10);
+            on!(8, 10);
+        } else {
+            on!(1, 14);
+            on!(4, 14);
+            on!(8, 14);
+        }
+    }
+}
