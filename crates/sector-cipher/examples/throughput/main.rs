@@ -8,6 +8,8 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a tool for developers")]
 
+mod limit;
+
 use rustix::time::{ClockId, clock_gettime};
 use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
 use std::time::Duration;
@@ -167,7 +169,11 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
                 }
             }
         }));
-        columns[4].push(limit::rate(backend, aes_rounds));
+        let start = cpu_time();
+        columns[4].push(match limit::work(backend, aes_rounds) {
+            Some(bytes) => bytes as f64 / (cpu_time() - start).as_secs_f64() / 1e9,
+            None => f64::NAN,
+        });
     }
     let [encrypt, decrypt, copy, segments, limit] = columns.each_mut().map(|rates| median(rates));
     println!(
@@ -186,72 +192,4 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
         decrypt / limit,
         decrypt / encrypt
     );
-}
-
-/// The AES limit: GB/s at which the AES unit alone turns blocks over with the
-/// vectors of a back-end. Not a number where there is no such unit.
-#[cfg(target_arch = "x86_64")]
-mod limit {
-    use core::arch::x86_64::*;
-    use sector_cipher::Backend;
-    use std::hint::black_box;
-
-    /// Blocks or vectors in flight: more than latency times throughput.
-    const CHAINS: usize = 12;
-    const REPEATS: usize = 20_000;
-
-    pub(super) fn rate(backend: Backend, rounds: usize) -> f64 {
-        // SAFETY: the back-end is available, so the CPU has its features.
-        unsafe {
-            match backend {
-                Backend::AesNi => super::rate(REPEATS * CHAINS * 16, || aes_ni(rounds)),
-                Backend::Vaes256 => super::rate(REPEATS * CHAINS * 32, || vaes256(rounds)),
-                Backend::Vaes512 => super::rate(REPEATS * CHAINS * 64, || vaes512(rounds)),
-                _ => f64::NAN,
-            }
-        }
-    }
-
-    #[target_feature(enable = "avx2,vaes")]
-    fn vaes256(rounds: usize) {
-        let key = black_box(_mm256_set1_epi8(0x63));
-        let mut x = [_mm256_setzero_si256(); CHAINS];
-        for _ in 0..REPEATS * rounds {
-            for x in &mut x {
-                *x = _mm256_aesenc_epi128(*x, key);
-            }
-        }
-        black_box(x);
-    }
-
-    #[target_feature(enable = "avx512f,vaes")]
-    fn vaes512(rounds: usize) {
-        let key = black_box(_mm512_set1_epi8(0x63));
-        let mut x = [_mm512_setzero_si512(); CHAINS];
-        for _ in 0..REPEATS * rounds {
-            for x in &mut x {
-                *x = _mm512_aesenc_epi128(*x, key);
-            }
-        }
-        black_box(x);
-    }
-
-    #[target_feature(enable = "aes,avx")]
-    fn aes_ni(rounds: usize) {
-        let key = black_box(_mm_set1_epi8(0x63));
-        let mut x = [_mm_setzero_si128(); CHAINS];
-        for _ in 0..REPEATS * rounds {
-            for x in &mut x {
-                *x = _mm_aesenc_si128(*x, key);
-            }
-        }
-        black_box(x);
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod limit {
-    pub(super) fn rate(_: sector_cipher::Backend, _: usize) -> f64 {
-        f64::NAN
-    }
 }
