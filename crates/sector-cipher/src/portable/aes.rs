@@ -61,7 +61,6 @@ impl Aes {
     }
 
     /// The inverse of [`Self::encrypt_one`].
-    #[allow(dead_code, reason = "for the ciphers to come")]
     pub(super) fn decrypt_one(&self, block: u128) -> u128 {
         let mut block: Block = block.to_le_bytes().into();
         match self {

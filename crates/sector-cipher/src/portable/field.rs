@@ -1,7 +1,6 @@
 //! Multiplication in GF(2^128) without carry-less instructions, tables or
 //! branches: integer products of words whose bits have holes between them, so
 //! that carries die in the holes (T. Pornin, `BearSSL`, "ctmul64").
-#![allow(dead_code, reason = "for the ciphers to come")]
 
 /// The product in the layout of XTS and FAST: bit i is x^i, and x^128 is
 /// x^7 + x^2 + x + 1.
@@ -25,6 +24,12 @@ pub(super) fn dot(a: u128, b: u128) -> u128 {
         high >>= 64;
     }
     low
+}
+
+/// Times x in POLYVAL's field, without a branch on the carry.
+pub(super) fn double_polyval(a: u128) -> u128 {
+    const MODULUS: u128 = 1 << 127 | 1 << 126 | 1 << 121 | 1;
+    (a << 1) ^ ((a >> 127) * MODULUS)
 }
 
 /// The 255 bits of a product, low and high half.

@@ -12,6 +12,7 @@ mod adiantum;
 mod aes;
 mod aez10;
 mod cbc;
+mod counter;
 mod eme2;
 mod fast;
 mod field;
