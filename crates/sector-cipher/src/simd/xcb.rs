@@ -1,33 +1,187 @@
-//! Xcb over a stream of sectors.
+//! XCB-AES over a stream of sectors: IEEE 1619.2-2010. Broken: see
+//! [`crate::Mode::Xcb`].
 
-use super::{AesKeys, Vector};
-use crate::run::Sectors;
+use super::aes::{decrypt, encrypt};
+use super::field::{Factor, Products};
+use super::hash_ctr_hash::{self, Group, Scheme};
+use super::powers::Powers;
+use super::{AesKeys, Vector, counter};
+use crate::run::{BLOCK, Sectors};
+use zeroize::Zeroize;
 
 /// Its keys.
 pub(crate) struct Keys {
-    aes: AesKeys,
+    /// For the last block on its way into the middle.
+    into: AesKeys,
+    /// For its way out again, in the inverse direction.
+    out: AesKeys,
+    counter: AesKeys,
+    powers: Powers,
+    over_plain: Ends,
+    over_encrypted: Ends,
+}
+
+/// What a hash has besides the sector.
+struct Ends {
+    /// The power of the hash's key for the tweak.
+    tweak: u128,
+    /// What the lengths come to.
+    lengths: u128,
+}
+
+impl Ends {
+    const ZERO: Self = Self {
+        tweak: 0,
+        lengths: 0,
+    };
+}
+
+/// The factor that doubles in POLYVAL's field, whose products have x^-128 in
+/// them: x^129.
+const X129: u128 = 1 << 126 | 1 << 122 | 1 << 121 | 1 << 1 | 1;
+
+/// A block of lengths: both include a block of zeros, or for the ciphertext
+/// also the block that is not hashed.
+fn lengths(tweak_bytes: usize, bytes: usize) -> u128 {
+    (tweak_bytes as u128 * 8) << 64 | bytes as u128 * 8
 }
 
 impl Keys {
     pub(super) const UNSET: Self = Self {
-        aes: AesKeys::UNSET,
+        into: AesKeys::UNSET,
+        out: AesKeys::UNSET,
+        counter: AesKeys::UNSET,
+        powers: Powers::ZERO,
+        over_plain: Ends::ZERO,
+        over_encrypted: Ends::ZERO,
     };
 
     /// Rounds of AES.
     pub(super) fn rounds(&self) -> usize {
-        self.aes.rounds()
+        self.counter.rounds()
     }
 
+    /// Sets the key, for sectors of `bytes` bytes.
     #[inline(always)]
-    pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
-        self.aes.set::<V>(key, None);
+    pub(super) fn set<V: Vector>(&mut self, key: &[u8], bytes: usize) {
+        // The key itself is in the place of one that comes from it.
+        self.counter.set::<V>(key, None);
+        let numbers: [u128; 7] = core::array::from_fn(|i| (i as u128).swap_bytes());
+        let mut x = numbers.map(V::splat);
+        match self.counter.rounds() {
+            10 => encrypt::<V, 7, 10>(&mut x, &self.counter.encrypt),
+            _ => encrypt::<V, 7, 14>(&mut x, &self.counter.encrypt),
+        }
+        let mut derived = [[0_u8; 32]; 3];
+        let mut keys = [&mut self.into, &mut self.out, &mut self.counter];
+        for (i, (bytes, keys)) in derived.iter_mut().zip(&mut keys).enumerate() {
+            for (j, block) in bytes.chunks_exact_mut(BLOCK).enumerate() {
+                block.copy_from_slice(&x[1 + 2 * i + j].blocks()[0].to_le_bytes());
+            }
+            keys.set::<V>(&bytes[..key.len()], None);
+        }
+        derived.as_flattened_mut().zeroize();
+
+        // GHASH is POLYVAL with the bytes of all blocks reversed and the key
+        // doubled (RFC 8452, appendix A).
+        let x129 = Factor::new(V::splat(X129));
+        let h = Products::new(x[0].reverse_bytes(), x129).reduce_polyval();
+        let times_h = |x| Products::new(x, Factor::new(h)).reduce_polyval();
+        let blocks = bytes / BLOCK;
+        // Behind the sector's part of the input come two more blocks.
+        let square = times_h(h);
+        let first = self.powers.set(blocks, 0..blocks - 1, square, times_h);
+        let inner = V::splat(lengths(2 * BLOCK, bytes - BLOCK));
+        let outer = V::splat(lengths(2 * BLOCK, bytes));
+        let [before, far] = [times_h(first), times_h(times_h(first))];
+        self.over_plain = Ends {
+            tweak: before.blocks()[0],
+            lengths: times_h(outer).blocks()[0],
+        };
+        self.over_encrypted = Ends {
+            tweak: far.blocks()[0],
+            lengths: times_h(times_h(inner).xor(outer)).blocks()[0],
+        };
+    }
+
+    /// A hash, over plaintext or over ciphertext.
+    #[inline(always)]
+    fn hash<V: Vector, const PLAIN: bool>(&self, sector: Products<V>, tweak: V) -> V {
+        let ends = if PLAIN {
+            &self.over_plain
+        } else {
+            &self.over_encrypted
+        };
+        let tweak = Products::new(tweak.reverse_bytes(), Factor::new(V::splat(ends.tweak)));
+        let hash = sector.plus(tweak).reduce_polyval();
+        hash.xor(V::splat(ends.lengths)).reverse_bytes()
     }
 }
 
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
-    _keys: &Keys,
-    _sectors: Sectors<'_, '_>,
+    keys: &Keys,
+    sectors: Sectors<'_, '_>,
 ) {
-    unimplemented!()
+    hash_ctr_hash::crypt::<Keys, V, ROUNDS, ENCRYPT>(keys, sectors);
+}
+
+impl Scheme for Keys {
+    const FIRST: u32 = 0;
+
+    #[inline(always)]
+    fn element<V: Vector>(block: V) -> V {
+        block.reverse_bytes()
+    }
+
+    #[inline(always)]
+    fn powers(&self) -> &Powers {
+        &self.powers
+    }
+
+    /// The start has its bytes reversed, so that its last word, which counts
+    /// big endian and wraps, is the first.
+    #[inline(always)]
+    fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
+        &self,
+        start: V,
+        numbers: [V; N],
+        data: &[V; N],
+    ) -> [V; N] {
+        let counters = numbers.map(|number| start.add32(number).reverse_bytes());
+        counter::counter_mode::<V, N, ROUNDS>(&self.counter.encrypt, counters, data)
+    }
+
+    #[inline(always)]
+    fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+        &self,
+        group: &mut Group,
+        lane: usize,
+    ) {
+        let keys = if ENCRYPT { &self.into } else { &self.out };
+        let mut x = [group.load::<V>(lane, group.bytes - BLOCK)];
+        encrypt::<V, 1, ROUNDS>(&mut x, &keys.encrypt);
+        let (sector, tweak) = (group.before.get(lane), group.tweaks.get(lane));
+        let middle = x[0].xor(self.hash::<V, ENCRYPT>(sector, tweak));
+        group.start.set(lane, middle.reverse_bytes());
+        group.kept[0].set(lane, middle);
+    }
+
+    #[inline(always)]
+    fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+        &self,
+        group: &mut Group,
+        lane: usize,
+    ) {
+        let (sector, tweak) = (group.after.get(lane), group.tweaks.get(lane));
+        let hash = if ENCRYPT {
+            self.hash::<V, false>(sector, tweak)
+        } else {
+            self.hash::<V, true>(sector, tweak)
+        };
+        let keys = if ENCRYPT { &self.out } else { &self.into };
+        let mut x = [group.kept[0].get::<V>(lane).xor(hash)];
+        decrypt::<V, 1, ROUNDS>(&mut x, &keys.decrypt);
+        group.store(lane, group.bytes - BLOCK, x[0]);
+    }
 }

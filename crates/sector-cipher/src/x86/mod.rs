@@ -162,13 +162,18 @@ impl Level {
     }
 }
 
-/// Sets the key of a mode, whatever the level: all have the same schedule.
+/// Sets the key of a mode, for sectors of `bytes` bytes, whatever the level: all have the same schedule.
 ///
 /// # Safety
 /// The CPU has AES-NI with AVX.
-pub(crate) unsafe fn set_keys(keys: &mut simd::Keys, key: &[u8], essiv: Option<&[u8; 32]>) {
+pub(crate) unsafe fn set_keys(
+    keys: &mut simd::Keys,
+    key: &[u8],
+    bytes: usize,
+    essiv: Option<&[u8; 32]>,
+) {
     // SAFETY: the caller's promise.
-    unsafe { keys.set::<V128>(key, essiv) };
+    unsafe { keys.set::<V128>(key, bytes, essiv) };
 }
 
 /// Runs the kernel of a mode.

@@ -1,0 +1,69 @@
+//! Counter mode on vectors side by side.
+
+use super::{RoundKeys, Vector};
+
+/// The numbers of blocks one after the other, from `first` on, as 32-bit words
+/// that wrap.
+#[inline(always)]
+pub(super) fn numbers<V: Vector>(first: u32) -> V {
+    V::from_fn(|lane| {
+        #[allow(clippy::cast_possible_truncation, reason = "there are four lanes")]
+        let lane = lane as u32;
+        u128::from(first.wrapping_add(lane))
+    })
+}
+
+/// The numbers of `N` vectors one after the other; `next` are those of the
+/// first, and goes on to those behind the last.
+#[inline(always)]
+pub(super) fn following<V: Vector, const N: usize>(next: &mut V) -> [V; N] {
+    let step = V::splat(V::BLOCKS as u128);
+    let mut numbers = [*next; N];
+    for i in 1..N {
+        numbers[i] = numbers[i - 1].add32(step);
+    }
+    *next = numbers[N - 1].add32(step);
+    numbers
+}
+
+/// XCTR, the counter mode of HCTR2 (ePrint 2021/1441) and of FAST (ePrint
+/// 2017/849): adds to block `number` of `data` the encryption of `start` +
+/// `number`, which is a sum without carries.
+#[inline(always)]
+pub(super) fn xctr<V: Vector, const N: usize, const ROUNDS: usize>(
+    keys: &RoundKeys,
+    start: V,
+    numbers: [V; N],
+    data: &[V; N],
+) -> [V; N] {
+    let mut x = numbers;
+    V::aes_start_with(&mut x, keys, &[start; N]);
+    rest::<V, N, ROUNDS>(&mut x, keys, data);
+    x
+}
+
+/// Adds to `data` the encryptions of `counters`.
+#[inline(always)]
+pub(super) fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
+    keys: &RoundKeys,
+    counters: [V; N],
+    data: &[V; N],
+) -> [V; N] {
+    let mut x = counters;
+    V::aes_start(&mut x, keys);
+    rest::<V, N, ROUNDS>(&mut x, keys, data);
+    x
+}
+
+/// The rounds.
+#[inline(always)]
+fn rest<V: Vector, const N: usize, const ROUNDS: usize>(
+    x: &mut [V; N],
+    keys: &RoundKeys,
+    data: &[V; N],
+) {
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_round::<N, true, ROUND>(x, keys);
+    });
+    V::aes_finish::<N, true, ROUNDS>(x, keys, data);
+}
