@@ -4,6 +4,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
 .PHONY: help build demo test static fuzz bench bench-volume man install check clean
@@ -25,6 +26,8 @@ test: ## all tests, against real peers as well
 check: ## format, lints, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check
+	$(CARGO) clippy $(CIPHER_BENCH) --no-default-features --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 
 static: ## a statically linked xtent, for any Linux of this machine's kind
@@ -35,8 +38,9 @@ fuzz: ## every fuzz target, FUZZ_SECONDS (60) each
 	@scripts/setup.sh test
 	@scripts/fuzz.sh --seconds $(FUZZ_SECONDS)
 
-bench: build ## ciphers in memory on this machine
-	$(TARGET)/release/xtent bench
+bench: ## the ciphers against other libraries; BENCH="..." gives it options
+	@scripts/setup.sh bench
+	$(CARGO) run $(CIPHER_BENCH) --release -- --output $(TARGET)/bench-ciphers $(BENCH)
 
 bench-volume: build ## the server against qemu-nbd and nbdkit
 	@scripts/setup.sh bench

@@ -12,9 +12,9 @@ demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:c
     busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc
     /usr/include/stdlib.h:libc6-dev"
 bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
-    /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev"
+    /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev make:make perl:perl"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
-    shellcheck:shellcheck file:file make:make"
+    shellcheck:shellcheck file:file"
 static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 
 case ${1:-} in
@@ -32,8 +32,9 @@ packages=()
 for entry in $wanted; do
     tool=${entry%%:*}
     package=${entry#*:}
-    if [ "$package" = busybox-static ] || [ "$package" = python3-libnbd ]; then
-        # A dynamic busybox, or an nbdsh without its module, will not do.
+    if [[ " busybox-static python3-libnbd perl " == *" $package "* ]]; then
+        # A dynamic busybox, an nbdsh without its module, or a perl with only
+        # the base modules, will not do.
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
             packages+=("$package")
     elif [[ $tool == /* && -e $tool ]]; then

@@ -6,6 +6,7 @@ use std::path::Path;
 use sector_cipher::Backend;
 
 use crate::report::{Curve, Report, save};
+use crate::runs;
 
 /// Dark, middle, light and an accent: told apart in grey and by the colour-blind.
 const COLOURS: [&str; 4] = ["#0b4f9c", "#5aa2e0", "#9a9a9a", "#d95f02"];
@@ -255,13 +256,11 @@ fn lines(curves: &[Curve], title: &str, x_name: &str, label: impl Fn(usize) -> S
             series.push(&curve.series);
         }
     }
-    // Ours first; other libraries share what colours are left.
-    let colour = |name: &str| {
-        let place = series
-            .iter()
-            .position(|series| *series == name)
-            .unwrap_or(0);
-        [COLOURS[1], COLOURS[0], COLOURS[3], COLOURS[2]][place.min(3)]
+    let colour = |name: &str| match name {
+        runs::ONE => COLOURS[1],
+        runs::RUN | runs::WHOLE => COLOURS[0],
+        runs::SINGLE => COLOURS[3],
+        _ => COLOURS[2],
     };
     let mut svg = Svg::new();
     svg.text(10.0, 22.0, "start", 15, title);

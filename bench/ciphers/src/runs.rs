@@ -16,6 +16,12 @@ use crate::{goals, plot};
 /// Request sizes: 512 bytes to 1 MiB.
 const REQUESTS: std::ops::RangeInclusive<u32> = 9..=20;
 
+/// Names of curves.
+pub(crate) const ONE: &str = "one sector per call";
+pub(crate) const RUN: &str = "runs of k sectors";
+pub(crate) const SINGLE: &str = "k single sectors in one call";
+pub(crate) const WHOLE: &str = "the whole request in one call";
+
 /// Measures what is asked for, writes the files and prints the tables. Whether
 /// what was required has been reached.
 pub(crate) fn all(options: &Options) -> Result<bool, String> {
@@ -254,24 +260,9 @@ fn in_flight(
             ..ours(best, &cipher, flows)
         };
         points.extend([
-            (
-                "one sector per call".to_owned(),
-                flows,
-                ours(best, &cipher, 1),
-                bytes,
-            ),
-            (
-                "runs of k sectors".to_owned(),
-                flows,
-                ours(best, &cipher, flows),
-                bytes,
-            ),
-            (
-                "k single sectors in one call".to_owned(),
-                flows,
-                scattered,
-                bytes,
-            ),
+            (ONE.to_owned(), flows, ours(best, &cipher, 1), bytes),
+            (RUN.to_owned(), flows, ours(best, &cipher, flows), bytes),
+            (SINGLE.to_owned(), flows, scattered, bytes),
         ]);
     }
     for flows in [1, Scattered::MOST] {
@@ -296,18 +287,8 @@ fn sweep(
         let bytes = BUFFER.max(size);
         let run = size / task.sector;
         points.extend([
-            (
-                "one sector per call".to_owned(),
-                size,
-                ours(best, &cipher, 1),
-                bytes,
-            ),
-            (
-                "the whole request in one call".to_owned(),
-                size,
-                ours(best, &cipher, run),
-                bytes,
-            ),
+            (ONE.to_owned(), size, ours(best, &cipher, 1), bytes),
+            (WHOLE.to_owned(), size, ours(best, &cipher, run), bytes),
         ]);
         points.extend(a_peer(task, peers).map(|peer| (peer.name.clone(), size, peer, bytes)));
     }
