@@ -21,9 +21,10 @@ EXAMPLES:
     xtent bench /dev/sdX
 
 NOTES:
-  Ciphers are measured on one core by its CPU time, in runs of 1, 64 and 2048
-  sectors: a run is what one request hands over. Key derivations are measured
-  as cryptsetup benchmark does.
+  Ciphers are measured in memory on one core by its CPU time, one sector per call
+  and in runs of 64 sectors: a run is what one request hands over. The back-end
+  is the best one that the CPU has; --cpu forces another. Key derivations are
+  measured as cryptsetup benchmark does.
   With DEVICE ranges of it are read raw and through the volume, in turns, after
   a first read has brought them into the page cache as far as they fit. Nothing
   is ever written.";
@@ -55,6 +56,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         }
         None => None,
     };
+    output.note("Measuring ciphers, some seconds ...");
     let ciphers = ciphers::measure(global.cpu)?;
     if !output.json {
         output.line(ciphers::table(&ciphers))?;
