@@ -11,33 +11,49 @@ pub enum Backend {
     Portable,
     /// x86-64 AES-NI with AVX: `aes-ni`.
     AesNi,
-    /// x86-64 VAES and VPCLMULQDQ with AVX2: `vaes256`. XTS; CBC as [`Backend::AesNi`].
+    /// x86-64 VAES and VPCLMULQDQ with AVX2: `vaes256`.
     Vaes256,
-    /// x86-64 VAES and VPCLMULQDQ with AVX-512: `vaes512`. XTS; CBC as [`Backend::AesNi`].
+    /// x86-64 VAES and VPCLMULQDQ with AVX-512: `vaes512`.
     Vaes512,
+    /// 64-bit ARM with AES and PMULL (the cryptographic extension): `armv8`.
+    Armv8,
 }
 
 /// A name that no back-end has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownBackend;
 
-/// All of them, slowest first. Each needs all that the ones before it need, so
-/// that what a CPU has is a head of this list.
+/// All of them, those of an architecture slowest first.
 const ALL: &[Backend] = &[
     Backend::Portable,
     Backend::AesNi,
     Backend::Vaes256,
     Backend::Vaes512,
+    Backend::Armv8,
 ];
+
+/// Those of this architecture, slowest first. Each needs all that the ones
+/// before it need, so that what a CPU has is a head of this list.
+const HERE: &[Backend] = if cfg!(target_arch = "x86_64") {
+    &[
+        Backend::Portable,
+        Backend::AesNi,
+        Backend::Vaes256,
+        Backend::Vaes512,
+    ]
+} else {
+    // On other architectures none but the first is ever supported.
+    &[Backend::Portable, Backend::Armv8]
+};
 
 impl Backend {
     /// The back-ends this CPU has, slowest first; never empty.
     pub fn available() -> &'static [Backend] {
-        let count = ALL
+        let count = HERE
             .iter()
             .take_while(|backend| backend.is_supported())
             .count();
-        &ALL[..count]
+        &HERE[..count]
     }
 
     /// The fastest one this CPU has.
@@ -55,6 +71,7 @@ impl Backend {
             Backend::AesNi => "aes-ni",
             Backend::Vaes256 => "vaes256",
             Backend::Vaes512 => "vaes512",
+            Backend::Armv8 => "armv8",
         }
     }
 
@@ -68,7 +85,8 @@ impl Backend {
             Backend::Vaes256 => crate::x86::has_vaes256(),
             #[cfg(target_arch = "x86_64")]
             Backend::Vaes512 => crate::x86::has_vaes512(),
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Backend::Armv8 => crate::aarch64::has_armv8(),
             _ => false,
         }
     }

@@ -4,6 +4,8 @@
 
 use crate::run::{IvRule, Sectors};
 use crate::{Backend, CipherSpec, IvMode, SectorCount, SectorSize, WrongKeyLength, portable};
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+use crate::{aarch64 as arch, simd};
 #[cfg(target_arch = "x86_64")]
 use crate::{simd, x86 as arch};
 use core::fmt;
@@ -51,7 +53,10 @@ enum Keys {
     /// Before a key is set.
     Unset = 0,
     Portable(portable::Keys),
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
     Simd(arch::Level, simd::Keys),
 }
 
@@ -174,7 +179,10 @@ impl Keys {
     fn set(&mut self, spec: CipherSpec, key: &[u8], size: SectorSize, backend: Backend) {
         let essiv = essiv_key(spec, key);
         let essiv = essiv.as_deref();
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little")
+        ))]
         if let Some(level) = arch::Level::of(backend) {
             *self = Self::Simd(level, simd::Keys::unset(spec.mode));
             if let Self::Simd(_, keys) = self {
@@ -191,7 +199,10 @@ impl Keys {
         match self {
             Self::Unset => unreachable!("a cipher has a key from the start"),
             Self::Portable(keys) => keys.crypt::<ENCRYPT>(sectors),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(
+                target_arch = "x86_64",
+                all(target_arch = "aarch64", target_endian = "little")
+            ))]
             // SAFETY: `Cipher` takes a back-end only if the CPU has it.
             Self::Simd(level, keys) => unsafe { arch::crypt::<ENCRYPT>(*level, keys, sectors) },
         }

@@ -31,11 +31,16 @@
 //! included, and field arithmetic is shifts and carry-less products.
 #![no_std]
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod aarch64;
 mod backend;
 mod cipher;
 mod portable;
 mod run;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+))]
 mod simd;
 mod spec;
 #[cfg(target_arch = "x86_64")]

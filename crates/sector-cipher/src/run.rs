@@ -31,14 +31,20 @@ impl Sector {
     /// Readable for the sector size while the stream lives. The same as
     /// [`Self::dst`], or not overlapping it.
     #[inline(always)]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
     pub(crate) fn src(&self) -> *const u8 {
         self.src
     }
 
     /// Writable for the sector size while the stream lives.
     #[inline(always)]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
     pub(crate) fn dst(&self) -> *mut u8 {
         self.dst
     }

@@ -16,6 +16,49 @@ impl RoundKeys {
     }
 }
 
+/// The same round keys, of which the compiler does not know that it has loaded
+/// them before. Without this it loads all of them ahead of a loop and, having
+/// too few registers, leaves copies of the key on the stack.
+#[inline(always)]
+pub(crate) fn fresh(keys: &RoundKeys) -> &RoundKeys {
+    let mut keys: *const RoundKeys = keys;
+    // SAFETY: an empty piece of assembly, that hands the pointer through.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) keys, options(readonly, nostack, preserves_flags));
+    }
+    // SAFETY: it is the reference that came in.
+    unsafe { &*keys }
+}
+
+/// Expands a key of 16, 24 or 32 bytes with the S-box on each byte of a word,
+/// and returns the number of rounds.
+#[inline(always)]
+pub(crate) fn expand(
+    key: &[u8],
+    round_keys: &mut RoundKeys,
+    substitute: impl Fn(u32) -> u32,
+) -> usize {
+    let key_words = key.len() / 4;
+    let rounds = key_words + 6;
+    let words = round_keys.0.as_flattened_mut();
+    for (word, bytes) in words.iter_mut().zip(key.chunks_exact(4)) {
+        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    let mut constant: u32 = 1;
+    for i in key_words..4 * (rounds + 1) {
+        let mut word = words[i - 1];
+        if i % key_words == 0 {
+            word = substitute(word).rotate_right(8) ^ constant;
+            // Times x in AES's field; depends on the position only.
+            constant = (constant << 1) ^ (0x11b * (constant >> 7));
+        } else if key_words == 8 && i % 8 == 4 {
+            word = substitute(word);
+        }
+        words[i] = words[i - key_words] ^ word;
+    }
+    rounds
+}
+
 /// AES keys of a mode: the data key for both directions, and a second key, for
 /// tweaks or IVs, where the mode has one.
 #[repr(C)]

@@ -19,12 +19,13 @@ macro_rules! unroll {
         })*
     };
 }
+#[cfg(target_arch = "x86_64")]
 pub(crate) use unroll;
 
 mod adiantum;
 mod aes;
 mod aez10;
-mod counter;
+mod cbc;
 mod eme2;
 mod fast_brw;
 mod fast_horner;
@@ -39,7 +40,7 @@ mod xcb;
 
 use crate::Mode;
 use crate::run::Sectors;
-pub(crate) use aes::{AesKeys, RoundKeys};
+pub(crate) use aes::{AesKeys, RoundKeys, expand, fresh};
 pub(crate) use vector::Vector;
 
 /// The key schedule of a mode, the same for every CPU.
@@ -120,7 +121,15 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
         };
     }
     match keys {
-        Keys::Xts(_) | Keys::Cbc(_) => unreachable!("they have kernels of their own"),
+        Keys::Xts(_) => unreachable!("it has kernels of its own"),
+        // SAFETY: the caller's promise.
+        Keys::Cbc(keys) => unsafe {
+            match keys.rounds() {
+                10 => V::call(|| cbc::crypt::<V, 10, ENCRYPT>(keys, sectors)),
+                12 => V::call(|| cbc::crypt::<V, 12, ENCRYPT>(keys, sectors)),
+                _ => V::call(|| cbc::crypt::<V, 14, ENCRYPT>(keys, sectors)),
+            }
+        },
         Keys::FastBrw(keys) => kernel!(fast_brw, keys),
         Keys::FastHorner(keys) => kernel!(fast_horner, keys),
         Keys::Hctr2(keys) => kernel!(hctr2, keys),

@@ -84,7 +84,6 @@ macro_rules! round_of_one {
     }};
 }
 
-mod cbc;
 mod schedule;
 mod v128;
 mod v256;
@@ -154,10 +153,10 @@ impl Level {
     /// The kernels of a back-end, if it is one of these.
     pub(crate) fn of(backend: Backend) -> Option<Self> {
         match backend {
-            Backend::Portable => None,
             Backend::AesNi => Some(Self::AesNi),
             Backend::Vaes256 => Some(Self::Vaes256),
             Backend::Vaes512 => Some(Self::Vaes512),
+            _ => None,
         }
     }
 }
@@ -189,7 +188,6 @@ pub(crate) unsafe fn crypt<const ENCRYPT: bool>(
     unsafe {
         match (level, keys) {
             (_, simd::Keys::Xts(keys)) => xts::<ENCRYPT>(level, keys, sectors),
-            (_, simd::Keys::Cbc(keys)) => cbc::<ENCRYPT>(keys, sectors),
             (Level::AesNi, _) => simd::crypt::<V128, ENCRYPT>(keys, sectors),
             (Level::Vaes256, _) => simd::crypt::<V256, ENCRYPT>(keys, sectors),
             (Level::Vaes512, _) => simd::crypt::<V512, ENCRYPT>(keys, sectors),
@@ -208,21 +206,6 @@ fn xts<const ENCRYPT: bool>(level: Level, keys: &AesKeys, sectors: Sectors<'_, '
             (Level::Vaes256, _) => xts256::crypt::<14, ENCRYPT>(keys, sectors),
             (Level::Vaes512, 10) => xts512::crypt::<10, ENCRYPT>(keys, sectors),
             (Level::Vaes512, _) => xts512::crypt::<14, ENCRYPT>(keys, sectors),
-        }
-    }
-}
-
-/// AES-CBC over the stream.
-fn cbc<const ENCRYPT: bool>(keys: &AesKeys, sectors: Sectors<'_, '_>) {
-    // SAFETY: as above; all levels include AES-NI.
-    unsafe {
-        match (keys.rounds(), ENCRYPT) {
-            (10, true) => cbc::encrypt::<10>(keys, sectors),
-            (12, true) => cbc::encrypt::<12>(keys, sectors),
-            (_, true) => cbc::encrypt::<14>(keys, sectors),
-            (10, false) => cbc::decrypt::<10>(keys, sectors),
-            (12, false) => cbc::decrypt::<12>(keys, sectors),
-            (_, false) => cbc::decrypt::<14>(keys, sectors),
         }
     }
 }
