@@ -37,6 +37,7 @@ mod vector;
 #[cfg(test)]
 pub(crate) mod vector_tests;
 mod xcb;
+mod xts;
 
 use crate::Mode;
 use crate::run::Sectors;
@@ -121,15 +122,8 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
         };
     }
     match keys {
-        Keys::Xts(_) => unreachable!("it has kernels of its own"),
-        // SAFETY: the caller's promise.
-        Keys::Cbc(keys) => unsafe {
-            match keys.rounds() {
-                10 => V::call(|| cbc::crypt::<V, 10, ENCRYPT>(keys, sectors)),
-                12 => V::call(|| cbc::crypt::<V, 12, ENCRYPT>(keys, sectors)),
-                _ => V::call(|| cbc::crypt::<V, 14, ENCRYPT>(keys, sectors)),
-            }
-        },
+        Keys::Xts(keys) => kernel!(xts, keys),
+        Keys::Cbc(_) => unreachable!("it has kernels of its own"),
         Keys::FastBrw(keys) => kernel!(fast_brw, keys),
         Keys::FastHorner(keys) => kernel!(fast_horner, keys),
         Keys::Hctr2(keys) => kernel!(hctr2, keys),

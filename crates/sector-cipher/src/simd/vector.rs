@@ -82,6 +82,26 @@ pub(crate) trait Vector: Copy {
     /// Word `i` of each lane becomes its word `(ORDER >> 2 i) & 3`.
     fn shuffle32<const ORDER: i32>(self) -> Self;
 
+    /// Times x^`LEFT` in the field of XTS, where bit i is x^i and x^128 is
+    /// x^7 + x^2 + x + 1. `RIGHT` is 64 - `LEFT`, and neither is 0.
+    #[inline(always)]
+    fn times_x<const LEFT: u32, const RIGHT: u32>(self) -> Self {
+        let out = self.shr64::<RIGHT>();
+        let carry = out.clmul::<0x01>(Self::splat(0x87));
+        self.shl64::<LEFT>().xor3(out.low_to_high(), carry)
+    }
+    /// Times x^(8 `BLOCKS`) in that field.
+    #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        match Self::BLOCKS {
+            1 => self.times_x::<8, 56>(),
+            2 => self.times_x::<16, 48>(),
+            _ => self.times_x::<32, 32>(),
+        }
+    }
+    /// Lane `i` is the block times x^i in that field.
+    fn powers_of_x(block: Self::One) -> Self;
+
     /// Expands an AES key of 16, 24 or 32 bytes and returns the rounds.
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize;
     /// Round keys for decryption, from those for encryption.

@@ -143,6 +143,22 @@ fn operations<V: Vector>() {
         is(x.shuffle32::<0x1b>(), &|i| order(i, 0x1b), "shuffle32");
         is(x.shuffle32::<0x93>(), &|i| order(i, 0x93), "shuffle32");
 
+        let times_x = |block: u128, power: usize| {
+            (0..power).fold(block, |block, _| block << 1 ^ 0x87 * (block >> 127))
+        };
+        is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
+        is(x.times_x::<28, 36>(), &|i| times_x(a[i], 28), "times_x");
+        is(
+            x.times_x_of_group(),
+            &|i| times_x(a[i], 8 * V::BLOCKS),
+            "times_x_of_group",
+        );
+        is(
+            V::powers_of_x(V::One::splat(a[0])),
+            &|i| times_x(a[0], i),
+            "powers_of_x",
+        );
+
         // Memory, at every alignment.
         let mut bytes = [0; 64 + 16];
         for offset in 0..16 {

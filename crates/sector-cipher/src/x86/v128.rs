@@ -212,6 +212,17 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = intrinsics!(_mm_srli_si128::<15>(self.0)).clmul::<0x00>(Self::splat(0x87));
+        carry.xor(intrinsics!(_mm_slli_si128::<1>(self.0)))
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: V128) -> Self {
+        block
+    }
+
+    #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
         unsafe { schedule::expand(key, keys) }

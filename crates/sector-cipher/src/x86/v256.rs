@@ -224,6 +224,23 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = intrinsics!(_mm256_bsrli_epi128::<14>(self.0)).clmul::<0x00>(Self::splat(0x87));
+        carry.xor(intrinsics!(_mm256_bslli_epi128::<2>(self.0)))
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: V128) -> Self {
+        let block = Self::spread(block);
+        // A shift by 64 leaves zero.
+        let right = intrinsics!(_mm256_set_epi64x(63, 63, 64, 64));
+        let left = intrinsics!(_mm256_set_epi64x(1, 1, 0, 0));
+        let out = intrinsics!(_mm256_srlv_epi64(block.0, right.0));
+        let carry = out.clmul::<0x01>(Self::splat(0x87));
+        intrinsics!(_mm256_sllv_epi64(block.0, left.0)).xor3(out.low_to_high(), carry)
+    }
+
+    #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
         unsafe { schedule::expand(key, keys) }

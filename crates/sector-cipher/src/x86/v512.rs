@@ -228,6 +228,26 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = self.shr64::<32>().clmul::<0x01>(Self::splat(0x87));
+        // Four bytes up: other units than those of AES.
+        carry.xor(intrinsics!(_mm512_maskz_shuffle_epi32::<0x93>(
+            0xeeee, self.0
+        )))
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: V128) -> Self {
+        let block = Self::spread(block);
+        // A shift by 64 leaves zero.
+        let right = intrinsics!(_mm512_set_epi64(61, 61, 62, 62, 63, 63, 64, 64));
+        let left = intrinsics!(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
+        let out = intrinsics!(_mm512_srlv_epi64(block.0, right.0));
+        let carry = out.clmul::<0x01>(Self::splat(0x87));
+        intrinsics!(_mm512_sllv_epi64(block.0, left.0)).xor3(out.low_to_high(), carry)
+    }
+
+    #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
         unsafe { schedule::expand(key, keys) }

@@ -1,0 +1,238 @@
+//! XTS-AES (IEEE 1619-2007, clause 5): eight vectors of a sector's blocks in
+//! flight, a *group*. While one is under way, the masks of the next are worked
+//! out between its rounds, across sectors; and the tweaks of the next eight
+//! sectors go through the rounds beside it, a vector of them with a group.
+
+use super::{AesKeys, RoundKeys, Vector};
+use crate::run::{BATCH, Sectors};
+use core::mem;
+
+/// Vectors in flight. Every sector is a whole number of groups: a group has no
+/// more than 512 bytes.
+const LANES: usize = 8;
+
+/// Tweaks of a batch.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Tweaks([u128; BATCH]);
+
+impl Tweaks {
+    /// Vector `i` of them.
+    #[inline(always)]
+    fn load<V: Vector>(&self, i: usize) -> V {
+        let tweaks = &self.0[i * V::BLOCKS..][..V::BLOCKS];
+        // SAFETY: as many bytes as a vector has.
+        unsafe { V::load(tweaks.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store<V: Vector>(&mut self, i: usize, x: V) {
+        let tweaks = &mut self.0[i * V::BLOCKS..][..V::BLOCKS];
+        // SAFETY: as above.
+        unsafe { x.store(tweaks.as_mut_ptr().cast()) };
+    }
+
+    /// The tweak of one sector.
+    #[inline(always)]
+    fn one<V: Vector>(&self, i: usize) -> V::One {
+        self.load::<V::One>(i)
+    }
+}
+
+#[inline(always)]
+pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    keys: &AesKeys,
+    mut sectors: Sectors<'_, '_>,
+) {
+    let group = LANES * V::BYTES;
+    let bytes = sectors.bytes();
+    let mut batch = sectors.empty_batch();
+    sectors.fill(&mut batch);
+    if batch.len() == 0 {
+        return;
+    }
+    let mut tweaks = Tweaks(*batch.ivs());
+    if batch.len() == 1 {
+        encrypt_tweaks::<V::One, ROUNDS>(&mut tweaks, 1, &keys.iv);
+    } else {
+        encrypt_tweaks::<V, ROUNDS>(&mut tweaks, batch.len().div_ceil(V::BLOCKS), &keys.iv);
+    }
+    let mut work = Work {
+        data: if ENCRYPT {
+            &keys.encrypt
+        } else {
+            &keys.decrypt
+        },
+        iv: &keys.iv,
+        masks: first_masks::<V>(tweaks.one::<V>(0)),
+    };
+    let mut following = sectors.empty_batch();
+    loop {
+        if batch.len() == BATCH {
+            sectors.fill(&mut following);
+        }
+        let mut next_tweaks = Tweaks(*following.ivs());
+        // Vectors of tweaks, encrypted one with each of the first sectors of
+        // this batch, which is full then.
+        let with_tweaks = following.len().div_ceil(V::BLOCKS);
+        for (i, sector) in batch.sectors().iter().enumerate() {
+            let (mut src, mut dst) = (sector.src(), sector.dst());
+            let mut left = bytes / group;
+            if i < with_tweaks {
+                let x = next_tweaks.load::<V>(i);
+                left -= 1;
+                let x = if left == 0 {
+                    // SAFETY: the group is in the sector.
+                    unsafe {
+                        work.group::<ROUNDS, ENCRYPT, true, true>(
+                            src,
+                            dst,
+                            x,
+                            tweaks.one::<V>(i + 1),
+                        )
+                    }
+                } else {
+                    // SAFETY: as above.
+                    unsafe {
+                        work.group::<ROUNDS, ENCRYPT, true, false>(src, dst, x, tweaks.one::<V>(i))
+                    }
+                };
+                next_tweaks.store::<V>(i, x);
+                if left == 0 {
+                    continue;
+                }
+                src = src.wrapping_add(group);
+                dst = dst.wrapping_add(group);
+            }
+            while left > 1 {
+                // SAFETY: as above.
+                unsafe {
+                    work.group::<ROUNDS, ENCRYPT, false, false>(
+                        src,
+                        dst,
+                        V::zero(),
+                        tweaks.one::<V>(i),
+                    )
+                };
+                src = src.wrapping_add(group);
+                dst = dst.wrapping_add(group);
+                left -= 1;
+            }
+            let next = if i + 1 < BATCH {
+                tweaks.one::<V>(i + 1)
+            } else {
+                next_tweaks.one::<V>(0)
+            };
+            // SAFETY: as above.
+            unsafe { work.group::<ROUNDS, ENCRYPT, false, true>(src, dst, V::zero(), next) };
+        }
+        if following.len() == 0 {
+            return;
+        }
+        mem::swap(&mut batch, &mut following);
+        following.clear();
+        tweaks = next_tweaks;
+    }
+}
+
+/// Encrypts the first `count` vectors of tweaks.
+#[inline(always)]
+fn encrypt_tweaks<V: Vector, const ROUNDS: usize>(
+    tweaks: &mut Tweaks,
+    count: usize,
+    key: &RoundKeys,
+) {
+    for i in 0..count {
+        let mut x = [tweaks.load::<V>(i)];
+        super::aes::encrypt::<V, 1, ROUNDS>(&mut x, key);
+        tweaks.store(i, x[0]);
+    }
+}
+
+/// Vector `$i`, from 1 on, of a sector's masks, from its vector 0.
+macro_rules! times_vectors {
+    ($first:expr, $i:expr) => {{
+        const POWER: u32 = $i;
+        match V::BLOCKS {
+            1 => $first.times_x::<{ POWER }, { 64 - POWER }>(),
+            2 => $first.times_x::<{ 2 * POWER }, { 64 - 2 * POWER }>(),
+            _ => $first.times_x::<{ 4 * POWER }, { 64 - 4 * POWER }>(),
+        }
+    }};
+}
+
+/// The masks of a sector's first group: its tweak times 1, x, x^2, ...
+#[inline(always)]
+fn first_masks<V: Vector>(tweak: V::One) -> [V; LANES] {
+    let mut masks = [V::powers_of_x(tweak); LANES];
+    unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(masks[0], I as u32));
+    masks
+}
+
+/// What lives from group to group.
+struct Work<'k, V> {
+    data: &'k RoundKeys,
+    iv: &'k RoundKeys,
+    masks: [V; LANES],
+}
+
+impl<V: Vector> Work<'_, V> {
+    /// One group of blocks. Its masks are there; it leaves those of the next
+    /// group of its sector or, with `LAST`, those of the first group of the
+    /// sector with tweak `next`. With `WITH_TWEAKS` it returns `tweaks`
+    /// encrypted.
+    ///
+    /// # Safety
+    /// `src` can be read and `dst` written for the group's bytes.
+    #[inline(always)]
+    unsafe fn group<
+        const ROUNDS: usize,
+        const ENCRYPT: bool,
+        const WITH_TWEAKS: bool,
+        const LAST: bool,
+    >(
+        &mut self,
+        src: *const u8,
+        dst: *mut u8,
+        tweaks: V,
+        next: V::One,
+    ) -> V {
+        let masks = self.masks;
+        let mut x = [V::zero(); LANES];
+        for (i, x) in x.iter_mut().enumerate() {
+            // SAFETY: vector i of the group.
+            *x = unsafe { V::load(src.add(i * V::BYTES)) };
+        }
+        V::aes_start_with(&mut x, self.data, &masks);
+        let mut tweaks = [tweaks];
+        if WITH_TWEAKS {
+            V::aes_start(&mut tweaks, self.iv);
+        }
+        // With the first eight rounds go the masks.
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
+            if WITH_TWEAKS {
+                V::aes_round::<1, true, ROUND>(&mut tweaks, self.iv);
+            }
+            if ROUND <= LANES {
+                const I: usize = if ROUND <= LANES { ROUND - 1 } else { 0 };
+                self.masks[I] = if !LAST {
+                    masks[I].times_x_of_group()
+                } else if I == 0 {
+                    V::powers_of_x(next)
+                } else {
+                    times_vectors!(self.masks[0], if I == 0 { 1 } else { I as u32 })
+                };
+            }
+        });
+        V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &masks);
+        for (i, x) in x.into_iter().enumerate() {
+            // SAFETY: as above, and the destination may be written.
+            unsafe { x.store(dst.add(i * V::BYTES)) };
+        }
+        if WITH_TWEAKS {
+            V::aes_finish::<1, true, ROUNDS>(&mut tweaks, self.iv, &[V::zero()]);
+        }
+        tweaks[0]
+    }
+}
