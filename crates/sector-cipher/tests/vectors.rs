@@ -50,22 +50,16 @@ fn xts_vectors() {
 }
 
 #[test]
-fn fast_vectors() {
-    let file = include_str!("data/fast-reference.json");
-    let names = ["capi:fast(aes)-plain64", "capi:fast_horner(aes)-plain64"];
-    committed(file, &names, 26);
+fn eme2_vectors() {
+    let file = include_str!("data/eme2-reference.json");
+    committed(file, &["capi:eme2(aes)-plain64"], 26);
 }
 
+/// Nobody has published vectors for AEZ10: these come from a reference of ours.
 #[test]
-fn hctr2_vectors() {
-    let file = include_str!("data/hctr2-reference.json");
-    committed(file, &["aes-hctr2-plain64"], 26);
-}
-
-#[test]
-fn xcb_vectors() {
-    let file = include_str!("data/xcb-reference.json");
-    committed(file, &["capi:xcb(aes)-plain64"], 26);
+fn aez10_vectors() {
+    let file = include_str!("data/aez10-reference.json");
+    committed(file, &["capi:aez10(aes)-plain64"], 26);
 }
 
 /// The first example of FIPS 197's key length 128 would say nothing about

@@ -17,6 +17,7 @@ mod eme2;
 mod fast;
 mod field;
 mod hctr2;
+mod whole;
 mod xcb;
 mod xts;
 
