@@ -22,7 +22,7 @@ pub(crate) struct Sector {
 }
 
 impl Sector {
-    /// None: its pointers must not be used.
+    /// In place of one.
     pub(crate) const NONE: Self = Self {
         src: ptr::null(),
         dst: ptr::null_mut(),

@@ -70,7 +70,7 @@ impl Keys {
 }
 
 /// Times x in XTS's GF(2^128), without a branch on the carry.
-fn double(tweak: u128) -> u128 {
+pub(crate) fn double(tweak: u128) -> u128 {
     (tweak << 1) ^ ((tweak >> 127) * 0x87)
 }
 

@@ -1,15 +1,56 @@
-//! Aez10 over a stream of sectors.
+//! AEZ10 (AEZ v5, figure 4) over a stream of sectors. There are no published
+//! vectors for it: see the portable implementation, which says what it follows.
+//!
+//! The blocks of a sector are pairs; left and right ones go to vectors apart.
+//! The last pair goes through the rounds with the others, as the last lane of
+//! the last vector, where it has masks and inputs of its own: this gives the
+//! encryptions of its right block and of the tweak in the first pass, and those
+//! that make the last pair of the result in the second. Only one block a
+//! sector is left to encrypt between the passes.
 
-use super::{AesKeys, Vector};
-use crate::run::Sectors;
+use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
+use super::{AesKeys, Vector, aes};
+use crate::portable::double;
+use crate::run::{BLOCK, Sectors};
 
-/// Its keys.
+/// Vectors of left or right blocks in flight.
+const LANES: usize = 8;
+
+/// Vectors of left or right blocks in half a group. Every sector is a multiple
+/// of as many.
+const HALF: usize = LANES / 2;
+
+/// Pairs of the largest sector.
+const PAIRS: usize = 4096 / (2 * BLOCK);
+
+/// Its keys. I and J are the encryptions of 0 and 1, and (r, c) the mask of a
+/// row and a column, (r + 1) I + c J.
+#[repr(C, align(64))]
 pub(crate) struct Keys {
+    /// (1, 1), (1, 2), ...
+    masks: [u128; PAIRS],
+    /// The last four of a sector, the last one replaced by (0, 1) or (0, 2);
+    /// for sectors of 512, 1024, 2048 and 4096 bytes.
+    last_masks: [[[u128; 4]; 2]; 4],
+    /// (-1, 1) and (-1, 2).
+    of_sums: [u128; 2],
+    /// (0, 0).
+    constant: u128,
+    /// (4, 1).
+    of_tweak: u128,
+    /// The share of the tag's length, zero, in AEZ-hash.
+    hash: u128,
     aes: AesKeys,
 }
 
 impl Keys {
     pub(super) const UNSET: Self = Self {
+        masks: [0; PAIRS],
+        last_masks: [[[0; 4]; 2]; 4],
+        of_sums: [0; 2],
+        constant: 0,
+        of_tweak: 0,
+        hash: 0,
         aes: AesKeys::UNSET,
     };
 
@@ -21,13 +62,352 @@ impl Keys {
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
         self.aes.set::<V>(key, None);
+        let encryption = |block: u128| {
+            let mut x = [V::splat(block)];
+            if self.aes.rounds() == 10 {
+                aes::encrypt::<V, 1, 10>(&mut x, &self.aes.encrypt);
+            } else {
+                aes::encrypt::<V, 1, 14>(&mut x, &self.aes.encrypt);
+            }
+            x[0].blocks()[0]
+        };
+        // The field is big endian.
+        let i = encryption(0).swap_bytes();
+        let j = encryption(1_u128.swap_bytes()).swap_bytes();
+        let (i2, j2) = (double(i), double(j));
+        let (i4, i5) = (double(i2), double(i2) ^ i);
+        self.hash = encryption((i4 ^ j).swap_bytes());
+        self.constant = i.swap_bytes();
+        self.of_tweak = (i5 ^ j).swap_bytes();
+        self.of_sums = [j.swap_bytes(), j2.swap_bytes()];
+
+        // Multiples of J: n is twice n / 2, plus n mod 2.
+        self.masks[0] = j;
+        for n in 2..=PAIRS {
+            let odd = if n % 2 == 1 { j } else { 0 };
+            self.masks[n - 1] = double(self.masks[n / 2 - 1]) ^ odd;
+        }
+        for mask in &mut self.masks {
+            *mask = (*mask ^ i2).swap_bytes();
+        }
+        for (log, last) in self.last_masks.iter_mut().enumerate() {
+            let end = 16 << log;
+            for (last, column) in last.iter_mut().zip([j, j2]) {
+                last.copy_from_slice(&self.masks[end - 4..end]);
+                last[3] = (i ^ column).swap_bytes();
+            }
+        }
     }
 }
 
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
-    _keys: &Keys,
-    _sectors: Sectors<'_, '_>,
+    keys: &Keys,
+    sectors: Sectors<'_, '_>,
 ) {
-    unimplemented!()
+    let log = (sectors.bytes() / 512).trailing_zeros() as usize;
+    let behind = V::BLOCKS.wrapping_neg() & 3;
+    let last_masks = keys.last_masks[log].each_ref().map(|masks| {
+        let masks = &masks[behind..][..V::BLOCKS];
+        // SAFETY: as many bytes as a vector has.
+        unsafe { V::load(masks.as_ptr().cast()) }
+    });
+    // Decryption swaps columns 1 and 2 of the last pair.
+    let (before, after) = if ENCRYPT { (0, 1) } else { (1, 0) };
+    let kernel = Kernel::<V, ROUNDS> {
+        keys,
+        constant: V::splat(keys.constant),
+        last_lane: V::from_fn(|i| if i + 1 == V::BLOCKS { u128::MAX } else { 0 }),
+        last_masks: [last_masks[before], last_masks[after]],
+        of_sums: [keys.of_sums[before], keys.of_sums[after]],
+    };
+    two_pass::run::<V, _>(&kernel, sectors);
+}
+
+struct Kernel<'k, V, const ROUNDS: usize> {
+    keys: &'k Keys,
+    constant: V,
+    /// All ones in the last lane.
+    last_lane: V,
+    /// Masks of a sector's last vector: in the first pass, and in the second.
+    last_masks: [V; 2],
+    /// Row -1: in the first pass, and in the second.
+    of_sums: [u128; 2],
+}
+
+/// What it keeps of a step.
+#[derive(Clone, Copy)]
+struct State<V> {
+    /// The last vector of right blocks of each sector.
+    right: [V; SECTORS],
+    /// Sums over each sector: of X in the first pass, of Y in the second.
+    sums: [V; SECTORS],
+    /// S, plus mask (0, 0).
+    s: Lanes,
+    /// The standard's S_x.
+    s_x: Lanes,
+    /// The result's last left block, but for its encryption and the sum of Y.
+    last_left: Lanes,
+}
+
+/// Half a group.
+#[derive(Clone, Copy)]
+struct Half {
+    sector: usize,
+    /// Where it begins in the sector.
+    offset: usize,
+    /// Whether it is the first or the last of its sector.
+    first: bool,
+    last: bool,
+}
+
+impl Half {
+    /// The two halves of a group; the same twice at the end of an odd number.
+    #[inline(always)]
+    fn group<V: Vector>(index: usize, sectors: usize, bytes: usize) -> [Self; 2] {
+        let size = 2 * HALF * V::BYTES;
+        let log = (bytes / size).trailing_zeros();
+        let all = sectors << log;
+        [index, (index + 1).min(all - 1)].map(|i| {
+            let sector = i >> log;
+            let offset = (i - (sector << log)) * size;
+            Self {
+                sector,
+                offset,
+                first: offset == 0,
+                last: offset + size == bytes,
+            }
+        })
+    }
+}
+
+impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
+    /// AES on a group, after adding `before`; then adds `after`.
+    #[inline(always)]
+    fn rounds(&self, x: &mut [V; LANES], before: &[V; LANES], after: &[V; LANES]) {
+        let keys = &self.keys.aes.encrypt;
+        V::aes_start_with(x, keys, before);
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            V::aes_round::<LANES, true, ROUND>(x, keys);
+        });
+        V::aes_finish::<LANES, true, ROUNDS>(x, keys, after);
+    }
+
+    /// Row 1 of the masks for two halves; a sector's last vector from `last`.
+    #[inline(always)]
+    fn masks(&self, halves: &[Half; 2], last: V) -> [V; LANES] {
+        let mut x = [V::zero(); LANES];
+        for (half, x) in halves.iter().zip(x.chunks_exact_mut(HALF)) {
+            let masks = &self.keys.masks[half.offset / (2 * BLOCK)..][..HALF * V::BLOCKS];
+            for (x, masks) in x.iter_mut().zip(masks.chunks_exact(V::BLOCKS)) {
+                // SAFETY: as many bytes as a vector has.
+                *x = unsafe { V::load(masks.as_ptr().cast()) };
+            }
+            if half.last {
+                x[HALF - 1] = last;
+            }
+        }
+        x
+    }
+
+    /// `x`, its last lane from `y`.
+    #[inline(always)]
+    fn replace_last(&self, x: V, y: V) -> V {
+        x.xor(x.xor(y).and(self.last_lane))
+    }
+
+    /// The first pass over a group.
+    #[inline(always)]
+    fn first_pass(&self, step: &mut Step<State<V>>, halves: [Half; 2], bytes: usize) {
+        let mut left = [V::zero(); LANES];
+        let mut right = [V::zero(); LANES];
+        for (h, half) in halves.iter().enumerate() {
+            let src = step.sectors()[half.sector].src().wrapping_add(half.offset);
+            for i in 0..HALF {
+                // SAFETY: the half group is inside the sector.
+                let (a, b) = unsafe {
+                    let src = src.add(2 * i * V::BYTES);
+                    (V::load(src), V::load(src.add(V::BYTES)))
+                };
+                (left[h * HALF + i], right[h * HALF + i]) = V::unzip(a, b);
+            }
+        }
+        let mut w = right;
+        self.rounds(&mut w, &self.masks(&halves, self.last_masks[0]), &left);
+        let mut x = w;
+        for (half, x) in halves.iter().zip(x.chunks_exact_mut(HALF)) {
+            if half.last {
+                // The tweak's encryption.
+                let block = V::One::splat(self.keys.of_tweak ^ self.keys.constant)
+                    .xor(step.tweaks.one::<V>(half.sector));
+                x[HALF - 1] = self.replace_last(x[HALF - 1], V::spread(block));
+            }
+        }
+        self.rounds(&mut x, &[self.constant; LANES], &right);
+        for (h, half) in halves.iter().enumerate() {
+            let between = step
+                .between_mut()
+                .wrapping_add(half.sector * bytes + half.offset);
+            for i in 0..HALF {
+                // SAFETY: the step has a place for each byte of its sectors.
+                unsafe {
+                    let between = between.add(2 * i * V::BYTES);
+                    w[h * HALF + i].store(between);
+                    x[h * HALF + i].store(between.add(V::BYTES));
+                }
+            }
+            add_up(&mut step.state.sums, half, &x[h * HALF..]);
+            if half.last {
+                step.state.right[half.sector] = right[h * HALF + HALF - 1];
+            }
+        }
+    }
+
+    /// What is between the passes, for the sectors from `first` on that a
+    /// vector has lanes for.
+    #[inline(always)]
+    fn middle(&self, step: &mut Step<State<V>>, first: usize, bytes: usize) {
+        let last = step.sectors().len() - 1;
+        let sector = |i: usize| (first + i).min(last);
+        // The last lanes of each sector's W and X, and the last block.
+        let between = step.between();
+        let gather = |from_end: usize| {
+            let block = |i: usize| between.wrapping_add((sector(i) + 1) * bytes - from_end);
+            // SAFETY: blocks of the step's sectors.
+            unsafe { V::gather([block(0), block(1), block(2), block(3)]) }
+        };
+        let (w, x) = (gather(V::BYTES + BLOCK), gather(BLOCK));
+        let right = &step.state.right;
+        let block = |i: usize| {
+            let vector: *const V = &raw const right[sector(i)];
+            vector.cast::<u8>().wrapping_add(V::BYTES - BLOCK)
+        };
+        // SAFETY: the last blocks of vectors.
+        let right = unsafe { V::gather([block(0), block(1), block(2), block(3)]) };
+        let mut sums = [V::One::zero(); SECTORS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = step.state.sums[sector(i)].fold();
+        }
+        let block = |i: usize| (&raw const sums[i]).cast::<u8>();
+        // SAFETY: blocks.
+        let sums = unsafe { V::gather([block(0), block(1), block(2), block(3)]) };
+
+        let hash = V::splat(self.keys.hash);
+        // The sum has the last lane of X in it, which is the tweak's encryption
+        // and the last block.
+        let s_x = w.xor3(sums, hash).xor(right);
+        let delta = hash.xor3(x, right);
+        let mut encryption = [s_x.xor(V::splat(self.of_sums[0]))];
+        aes::encrypt::<V, 1, ROUNDS>(&mut encryption, &self.keys.aes.encrypt);
+        let s_y = right.xor(encryption[0]);
+        step.state.s_x.store(first, s_x);
+        step.state.s.store(first, s_x.xor3(s_y, self.constant));
+        step.state.last_left.store(first, s_y.xor(delta));
+    }
+
+    /// The second pass over a group.
+    #[inline(always)]
+    fn second_pass(&self, step: &mut Step<State<V>>, halves: [Half; 2], bytes: usize) {
+        let mut y = [V::zero(); LANES];
+        let mut z = [V::zero(); LANES];
+        let mut s = [V::zero(); LANES];
+        for (h, half) in halves.iter().enumerate() {
+            let between = step
+                .between()
+                .wrapping_add(half.sector * bytes + half.offset);
+            for i in 0..HALF {
+                // SAFETY: the first pass has written it.
+                unsafe {
+                    let between = between.add(2 * i * V::BYTES);
+                    y[h * HALF + i] = V::load(between);
+                    z[h * HALF + i] = V::load(between.add(V::BYTES));
+                }
+                s[h * HALF + i] = V::spread(step.state.s.one::<V>(half.sector));
+            }
+            if half.last {
+                // S_x takes S to S_y, and makes the result's last block.
+                let s_x = V::spread(step.state.s_x.one::<V>(half.sector));
+                let i = h * HALF + HALF - 1;
+                s[i] = s[i].xor(s_x.and(self.last_lane));
+                z[i] = self.replace_last(z[i], s_x.xor(V::splat(self.of_sums[1])));
+            }
+        }
+        let masks = self.masks(&halves, self.last_masks[1]);
+        self.rounds(&mut s, &masks, &[V::zero(); LANES]);
+        for i in 0..LANES {
+            y[i] = y[i].xor(s[i]);
+            z[i] = z[i].xor(s[i]);
+        }
+        let mut right = z;
+        self.rounds(&mut right, &[self.constant; LANES], &y);
+        let mut left = right;
+        let masks = self.masks(&halves, self.last_masks[1]);
+        self.rounds(&mut left, &masks, &z);
+        for (h, half) in halves.iter().enumerate() {
+            add_up(&mut step.state.sums, half, &y[h * HALF..]);
+            if half.last {
+                let i = h * HALF + HALF - 1;
+                // The sum has the last lane of Y in it, as `right` has.
+                let rest = step.state.sums[half.sector]
+                    .fold()
+                    .xor(step.state.last_left.one::<V>(half.sector));
+                left[i] = self.replace_last(left[i], right[i].xor(V::spread(rest)));
+                right[i] = self.replace_last(right[i], z[i].xor(V::splat(self.of_sums[1])));
+            }
+            let dst = step.sectors()[half.sector].dst().wrapping_add(half.offset);
+            for i in 0..HALF {
+                let (a, b) = V::zip(left[h * HALF + i], right[h * HALF + i]);
+                // SAFETY: the half group is inside the sector.
+                unsafe {
+                    let dst = dst.add(2 * i * V::BYTES);
+                    a.store(dst);
+                    b.store(dst.add(V::BYTES));
+                }
+            }
+        }
+    }
+}
+
+/// Adds half a group to the sum of its sector.
+#[inline(always)]
+fn add_up<V: Vector>(sums: &mut [V; SECTORS], half: &Half, x: &[V]) {
+    let sum = x[0].xor3(x[1], x[2].xor(x[3]));
+    let place = &mut sums[half.sector];
+    *place = if half.first { sum } else { place.xor(sum) };
+}
+
+impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
+    type State = State<V>;
+
+    #[inline(always)]
+    fn start(&self) -> State<V> {
+        State {
+            right: [V::zero(); SECTORS],
+            sums: [V::zero(); SECTORS],
+            s: Lanes::ZERO,
+            s_x: Lanes::ZERO,
+            last_left: Lanes::ZERO,
+        }
+    }
+
+    #[inline(always)]
+    fn first(&self, step: &mut Step<State<V>>, bytes: usize) {
+        let sectors = step.sectors().len();
+        for half in (0..sectors * bytes / (2 * HALF * V::BYTES)).step_by(2) {
+            let halves = Half::group::<V>(half, sectors, bytes);
+            self.first_pass(step, halves, bytes);
+        }
+        for first in (0..sectors).step_by(V::BLOCKS) {
+            self.middle(step, first, bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn second(&self, step: &mut Step<State<V>>, bytes: usize) {
+        let sectors = step.sectors().len();
+        for half in (0..sectors * bytes / (2 * HALF * V::BYTES)).step_by(2) {
+            let halves = Half::group::<V>(half, sectors, bytes);
+            self.second_pass(step, halves, bytes);
+        }
+    }
 }

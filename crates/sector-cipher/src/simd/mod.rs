@@ -32,7 +32,7 @@ mod fast_horner;
 mod field;
 mod hash_ctr_hash;
 mod hctr2;
-mod powers;
+mod two_pass;
 mod vector;
 #[cfg(test)]
 pub(crate) mod vector_tests;

@@ -47,6 +47,13 @@ pub(crate) trait Vector: Copy {
     unsafe fn gather(src: [*const u8; 4]) -> Self;
     /// The block in each lane of `block`, which has one.
     fn spread(block: Self::One) -> Self;
+    /// The block in lane 0, zeros in the others.
+    fn alone(block: Self::One) -> Self;
+    /// The blocks of `a` and then `b`, those with even numbers apart from
+    /// those with odd ones.
+    fn unzip(a: Self, b: Self) -> (Self, Self);
+    /// The inverse of [`Self::unzip`].
+    fn zip(even: Self, odd: Self) -> (Self, Self);
     /// The sum (exclusive or) of all lanes.
     fn fold(self) -> Self::One;
 

@@ -2,6 +2,7 @@
 
 use super::aes::{decrypt, encrypt};
 use super::{AesKeys, Vector};
+use crate::portable;
 use core::array::from_fn;
 
 fn words(block: u128) -> [u32; 4] {
@@ -136,6 +137,39 @@ fn operations<V: Vector>() {
             &|i| by_words(i, &|p, _| p.rotate_left(16)),
             "rotl32",
         );
+        let times_x = |block: u128, count: usize| {
+            (0..count).fold(block, |block, _| portable::double(block))
+        };
+        is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
+        is(x.times_x::<60, 4>(), &|i| times_x(a[i], 60), "times_x");
+        is(
+            x.times_x_of_group(),
+            &|i| times_x(a[i], 8 * V::BLOCKS),
+            "times_x_of_group",
+        );
+        is(
+            V::powers_of_x(V::One::splat(a[1])),
+            &|i| times_x(a[1], i),
+            "powers_of_x",
+        );
+        is(
+            V::alone(V::One::splat(a[1])),
+            &|i| if i == 0 { a[1] } else { 0 },
+            "alone",
+        );
+        let both = |i: usize| {
+            if i < V::BLOCKS {
+                a[i]
+            } else {
+                b[i - V::BLOCKS]
+            }
+        };
+        let (even, odd) = V::unzip(x, y);
+        is(even, &|i| both(2 * i), "unzip");
+        is(odd, &|i| both(2 * i + 1), "unzip");
+        let (p, q) = V::zip(even, odd);
+        is(p, &|i| a[i], "zip");
+        is(q, &|i| b[i], "zip");
         let order = |i: usize, order: usize| {
             let p = words(a[i]);
             of_words(from_fn(|i| p[order >> (2 * i) & 3]))

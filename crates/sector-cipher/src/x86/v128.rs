@@ -128,6 +128,21 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
+    fn alone(block: V128) -> Self {
+        block
+    }
+
+    #[inline(always)]
+    fn unzip(a: Self, b: Self) -> (Self, Self) {
+        (a, b)
+    }
+
+    #[inline(always)]
+    fn zip(even: Self, odd: Self) -> (Self, Self) {
+        (even, odd)
+    }
+
+    #[inline(always)]
     fn fold(self) -> V128 {
         self
     }

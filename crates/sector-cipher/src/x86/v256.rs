@@ -134,6 +134,24 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    fn alone(block: V128) -> Self {
+        intrinsics!(_mm256_zextsi128_si256(block.0))
+    }
+
+    #[inline(always)]
+    fn unzip(a: Self, b: Self) -> (Self, Self) {
+        (
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, b.0)),
+        )
+    }
+
+    #[inline(always)]
+    fn zip(even: Self, odd: Self) -> (Self, Self) {
+        Self::unzip(even, odd)
+    }
+
+    #[inline(always)]
     fn fold(self) -> V128 {
         // SAFETY: the CPU has the features.
         unsafe {

@@ -137,6 +137,29 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
+    fn alone(block: V128) -> Self {
+        intrinsics!(_mm512_zextsi128_si512(block.0))
+    }
+
+    #[inline(always)]
+    fn unzip(a: Self, b: Self) -> (Self, Self) {
+        (
+            intrinsics!(_mm512_shuffle_i64x2::<0x88>(a.0, b.0)),
+            intrinsics!(_mm512_shuffle_i64x2::<0xdd>(a.0, b.0)),
+        )
+    }
+
+    #[inline(always)]
+    fn zip(even: Self, odd: Self) -> (Self, Self) {
+        let low = intrinsics!(_mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0));
+        let high = intrinsics!(_mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4));
+        (
+            intrinsics!(_mm512_permutex2var_epi64(even.0, low.0, odd.0)),
+            intrinsics!(_mm512_permutex2var_epi64(even.0, high.0, odd.0)),
+        )
+    }
+
+    #[inline(always)]
     fn fold(self) -> V128 {
         // SAFETY: the CPU has the features.
         unsafe {

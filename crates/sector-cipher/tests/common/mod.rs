@@ -5,7 +5,7 @@
 
 use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize};
 
-pub(crate) const NAMES: [&str; 10] = [
+pub(crate) const NAMES: [&str; 9] = [
     "aes-xts-plain",
     "aes-xts-plain64",
     "aes-xts-plain64be",
@@ -13,9 +13,8 @@ pub(crate) const NAMES: [&str; 10] = [
     "aes-cbc-plain",
     "aes-cbc-plain64",
     "aes-cbc-plain64be",
-    "aes-hctr2-plain64",
-    "capi:fast_horner(aes)-plain64",
-    "capi:xcb(aes)-plain64",
+    "capi:eme2(aes)-plain64",
+    "capi:aez10(aes)-plain64",
 ];
 
 pub(crate) const SIZES: [usize; 4] = [512, 1024, 2048, 4096];

@@ -1,0 +1,158 @@
+//! The stream of sectors for modes that go over a sector twice, with a serial
+//! piece of work between the passes that takes AES's latency several times.
+//!
+//! A few sectors go together, a *step*: the first pass over each, then the work
+//! between for all of them in the lanes of one vector. The second pass follows
+//! behind the next step's first one, so that the CPU finds independent rounds
+//! while it waits for the work between.
+
+use super::Vector;
+use crate::run::{Sector, Sectors};
+use core::mem::MaybeUninit;
+
+/// Sectors of a step, at most.
+pub(super) const SECTORS: usize = 4;
+
+/// Bytes of a step, at most.
+const BYTES: usize = 4096;
+
+/// A block for each sector of a step.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(super) struct Lanes(pub(super) [u128; SECTORS]);
+
+impl Lanes {
+    pub(super) const ZERO: Self = Self([0; SECTORS]);
+
+    /// Those of as many sectors as a vector has lanes, from `sector` on.
+    #[inline(always)]
+    pub(super) fn load<V: Vector>(&self, sector: usize) -> V {
+        let blocks = &self.0[sector..][..V::BLOCKS];
+        // SAFETY: as many bytes as a vector has.
+        unsafe { V::load(blocks.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn store<V: Vector>(&mut self, sector: usize, x: V) {
+        let blocks = &mut self.0[sector..][..V::BLOCKS];
+        // SAFETY: as above.
+        unsafe { x.store(blocks.as_mut_ptr().cast()) };
+    }
+
+    /// The block of one sector.
+    #[inline(always)]
+    pub(super) fn one<V: Vector>(&self, sector: usize) -> V::One {
+        self.load::<V::One>(sector)
+    }
+}
+
+/// What the first pass leaves for the second: as many bytes as the sectors have.
+#[repr(C, align(64))]
+struct Between(MaybeUninit<[u8; BYTES]>);
+
+/// Sectors on their way.
+pub(super) struct Step<S> {
+    sectors: [Sector; SECTORS],
+    len: usize,
+    pub(super) tweaks: Lanes,
+    between: Between,
+    /// What the mode keeps of it besides.
+    pub(super) state: S,
+}
+
+impl<S> Step<S> {
+    #[inline(always)]
+    fn new(state: S) -> Self {
+        Self {
+            sectors: [Sector::NONE; SECTORS],
+            len: 0,
+            tweaks: Lanes::ZERO,
+            between: Between(MaybeUninit::uninit()),
+            state,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn sectors(&self) -> &[Sector] {
+        &self.sectors[..self.len]
+    }
+
+    /// The place for what the first pass leaves of sector 0; the others follow.
+    #[inline(always)]
+    pub(super) fn between(&self) -> *const u8 {
+        self.between.0.as_ptr().cast()
+    }
+
+    /// The same, to be written.
+    #[inline(always)]
+    pub(super) fn between_mut(&mut self) -> *mut u8 {
+        self.between.0.as_mut_ptr().cast()
+    }
+}
+
+/// A mode of this kind, with its key.
+pub(super) trait TwoPass<V: Vector> {
+    /// What it keeps of a step.
+    type State: Copy;
+    /// That, before the first pass.
+    fn start(&self) -> Self::State;
+    /// The first pass, which reads all of the source and leaves as many bytes
+    /// in `between`, and what follows it.
+    fn first(&self, step: &mut Step<Self::State>, bytes: usize);
+    /// The second pass, from `between` to the destination.
+    fn second(&self, step: &mut Step<Self::State>, bytes: usize);
+}
+
+/// Runs it over the stream.
+#[inline(always)]
+pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '_>) {
+    let bytes = sectors.bytes();
+    let together = (BYTES / bytes).min(SECTORS);
+    let mut steps = [Step::new(mode.start()), Step::new(mode.start())];
+    let mut batch = sectors.empty_batch();
+    let mut taken = 0;
+    let mut used = [0; 2];
+    let mut current = 0;
+    loop {
+        if taken == batch.len() {
+            sectors.fill(&mut batch);
+            taken = 0;
+        }
+        let step = &mut steps[current];
+        step.len = together.min(batch.len() - taken);
+        if step.len != 0 {
+            for i in 0..step.len {
+                step.sectors[i] = batch.sectors()[taken + i];
+                step.tweaks.0[i] = batch.ivs()[taken + i];
+            }
+            taken += step.len;
+            used[current] = used[current].max(step.len * bytes);
+            mode.first(step, bytes);
+        }
+        let more = step.len != 0;
+        current ^= 1;
+        let step = &mut steps[current];
+        if step.len != 0 {
+            mode.second(step, bytes);
+        }
+        if !more {
+            break;
+        }
+    }
+    for (step, used) in steps.iter_mut().zip(used) {
+        wipe::<V>(step.between_mut(), used);
+    }
+}
+
+/// Overwrites the first `bytes`, whole vectors, with zeros.
+#[inline(always)]
+fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
+    for offset in (0..bytes).step_by(V::BYTES) {
+        // SAFETY: the caller owns the bytes.
+        unsafe { V::zero().store(place.add(offset)) };
+    }
+    // SAFETY: an empty piece of assembly, that might read what was written.
+    unsafe {
+        core::arch::asm!("/* {} */", in(reg) place, options(nostack, preserves_flags));
+    }
+}
