@@ -50,16 +50,13 @@ fn xts_vectors() {
 }
 
 #[test]
-fn eme2_vectors() {
-    let file = include_str!("data/eme2-reference.json");
-    committed(file, &["capi:eme2(aes)-plain64"], 26);
-}
-
-/// Nobody has published vectors for AEZ10: these come from a reference of ours.
-#[test]
-fn aez10_vectors() {
-    let file = include_str!("data/aez10-reference.json");
-    committed(file, &["capi:aez10(aes)-plain64"], 26);
+fn adiantum_vectors() {
+    let file = include_str!("data/adiantum-reference.json");
+    let names = [
+        "xchacha12,aes-adiantum-plain64",
+        "xchacha20,aes-adiantum-plain64",
+    ];
+    committed(file, &names, 13);
 }
 
 /// The first example of FIPS 197's key length 128 would say nothing about

@@ -8,7 +8,7 @@
 //! later releases use the CPU's AES instructions whenever they find them. So
 //! this is a true second implementation beside every hardware back-end.
 
-mod adiantum;
+pub(crate) mod adiantum;
 mod aes;
 mod aez10;
 mod cbc;

@@ -89,25 +89,53 @@ pub(crate) trait Vector: Copy {
     /// Word `i` of each lane becomes its word `(ORDER >> 2 i) & 3`.
     fn shuffle32<const ORDER: i32>(self) -> Self;
 
-    /// Times x^`LEFT` in the field of XTS, where bit i is x^i and x^128 is
-    /// x^7 + x^2 + x + 1. `RIGHT` is 64 - `LEFT`, and neither is 0.
+    /// Words 0 and 1 of both, alternately, from `self` first.
     #[inline(always)]
-    fn times_x<const LEFT: u32, const RIGHT: u32>(self) -> Self {
-        let out = self.shr64::<RIGHT>();
-        let carry = out.clmul::<0x01>(Self::splat(0x87));
-        self.shl64::<LEFT>().xor3(out.low_to_high(), carry)
+    fn unpack32_low(self, b: Self) -> Self {
+        let even = Self::splat(0xffff_ffff_0000_0000_ffff_ffff);
+        let odd = Self::splat(0xffff_ffff_0000_0000_ffff_ffff << 32);
+        let (a, b) = (self.shuffle32::<0x50>(), b.shuffle32::<0x50>());
+        a.and(even).xor(b.and(odd))
     }
-    /// Times x^(8 `BLOCKS`) in that field.
+    /// Words 2 and 3 of both, alternately, from `self` first.
     #[inline(always)]
-    fn times_x_of_group(self) -> Self {
-        match Self::BLOCKS {
-            1 => self.times_x::<8, 56>(),
-            2 => self.times_x::<16, 48>(),
-            _ => self.times_x::<32, 32>(),
+    fn unpack32_high(self, b: Self) -> Self {
+        self.swap_halves().unpack32_low(b.swap_halves())
+    }
+    /// The low half of `self`, and that of `b` above it.
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        let low = Self::splat(u128::from(u64::MAX));
+        self.and(low).xor(b.low_to_high())
+    }
+    /// The high half of `self`, and that of `b` above it.
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        let high = Self::splat(u128::MAX << 64);
+        self.high_to_low().xor(b.and(high))
+    }
+    /// The first lanes of the four vectors, then the second ones, and so on, in
+    /// four vectors.
+    #[inline(always)]
+    fn transpose_lanes(x: [Self; 4]) -> [Self; 4] {
+        if Self::BLOCKS == 1 {
+            return x;
         }
+        let blocks = x.map(Self::blocks);
+        core::array::from_fn(|i| {
+            Self::from_fn(|j| {
+                let at = i * Self::BLOCKS + j;
+                blocks[at % 4][at / 4]
+            })
+        })
     }
-    /// Lane `i` is the block times x^i in that field.
-    fn powers_of_x(block: Self::One) -> Self;
+    /// The 64-bit sums over all lanes.
+    #[inline(always)]
+    fn fold_add64(self) -> Self::One {
+        let blocks = self.blocks();
+        let one = |i: usize| Self::One::splat(blocks[i]);
+        (1..Self::BLOCKS).fold(one(0), |sum, i| sum.add64(one(i)))
+    }
 
     /// Expands an AES key of 16, 24 or 32 bytes and returns the rounds.
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize;

@@ -177,20 +177,47 @@ fn operations<V: Vector>() {
         is(x.shuffle32::<0x1b>(), &|i| order(i, 0x1b), "shuffle32");
         is(x.shuffle32::<0x93>(), &|i| order(i, 0x93), "shuffle32");
 
-        let times_x = |block: u128, power: usize| {
-            (0..power).fold(block, |block, _| block << 1 ^ 0x87 * (block >> 127))
-        };
-        is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
-        is(x.times_x::<28, 36>(), &|i| times_x(a[i], 28), "times_x");
+        let (p, q) = (|i: usize| words(a[i]), |i: usize| words(b[i]));
         is(
-            x.times_x_of_group(),
-            &|i| times_x(a[i], 8 * V::BLOCKS),
-            "times_x_of_group",
+            x.unpack32_low(y),
+            &|i| of_words([p(i)[0], q(i)[0], p(i)[1], q(i)[1]]),
+            "unpack32_low",
         );
         is(
-            V::powers_of_x(V::One::splat(a[0])),
-            &|i| times_x(a[0], i),
-            "powers_of_x",
+            x.unpack32_high(y),
+            &|i| of_words([p(i)[2], q(i)[2], p(i)[3], q(i)[3]]),
+            "unpack32_high",
+        );
+        is(
+            x.unpack64_low(y),
+            &|i| of_halves(half(a[i], false), half(b[i], false)),
+            "unpack64_low",
+        );
+        is(
+            x.unpack64_high(y),
+            &|i| of_halves(half(a[i], true), half(b[i], true)),
+            "unpack64_high",
+        );
+        let d: [u128; 4] = from_fn(|_| random());
+        let four = V::transpose_lanes([x, y, z, V::from_fn(|i| d[i])]);
+        for (j, v) in four.into_iter().enumerate() {
+            is(
+                v,
+                &|i| {
+                    let at = j * V::BLOCKS + i;
+                    [a, b, c, d][at % 4][at / 4]
+                },
+                "transpose_lanes",
+            );
+        }
+        let sums = [false, true].map(|high| {
+            let halves = a[..V::BLOCKS].iter().map(|&block| half(block, high));
+            halves.fold(0, u64::wrapping_add)
+        });
+        assert_eq!(
+            x.fold_add64().blocks()[0],
+            of_halves(sums[0], sums[1]),
+            "fold_add64"
         );
 
         // Memory, at every alignment.

@@ -215,10 +215,18 @@ impl Vector for V128 {
 
     #[inline(always)]
     fn rotl32<const N: u32>(self) -> Self {
-        intrinsics!(_mm_or_si128(
-            _mm_sll_epi32(self.0, _mm_cvtsi32_si128(N.cast_signed())),
-            _mm_srl_epi32(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
-        ))
+        // Whole bytes by one shuffle.
+        let order = match N {
+            8 => Self::splat(0x0e0d_0c0f_0a09_080b_0605_0407_0201_0003),
+            16 => Self::splat(0x0d0c_0f0e_0908_0b0a_0504_0706_0100_0302),
+            _ => {
+                return intrinsics!(_mm_or_si128(
+                    _mm_sll_epi32(self.0, _mm_cvtsi32_si128(N.cast_signed())),
+                    _mm_srl_epi32(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
+                ));
+            }
+        };
+        intrinsics!(_mm_shuffle_epi8(self.0, order.0))
     }
 
     #[inline(always)]
@@ -227,14 +235,28 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn times_x_of_group(self) -> Self {
-        let carry = intrinsics!(_mm_srli_si128::<15>(self.0)).clmul::<0x00>(Self::splat(0x87));
-        carry.xor(intrinsics!(_mm_slli_si128::<1>(self.0)))
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm_unpacklo_epi32(self.0, b.0))
     }
 
     #[inline(always)]
-    fn powers_of_x(block: V128) -> Self {
-        block
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm_unpackhi_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        intrinsics!(_mm_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        intrinsics!(_mm_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn fold_add64(self) -> Self {
+        self
     }
 
     #[inline(always)]

@@ -230,10 +230,18 @@ impl Vector for V256 {
 
     #[inline(always)]
     fn rotl32<const N: u32>(self) -> Self {
-        intrinsics!(_mm256_or_si256(
-            _mm256_sll_epi32(self.0, _mm_cvtsi32_si128(N.cast_signed())),
-            _mm256_srl_epi32(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
-        ))
+        // Whole bytes by one shuffle.
+        let order = match N {
+            8 => Self::splat(0x0e0d_0c0f_0a09_080b_0605_0407_0201_0003),
+            16 => Self::splat(0x0d0c_0f0e_0908_0b0a_0504_0706_0100_0302),
+            _ => {
+                return intrinsics!(_mm256_or_si256(
+                    _mm256_sll_epi32(self.0, _mm_cvtsi32_si128(N.cast_signed())),
+                    _mm256_srl_epi32(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
+                ));
+            }
+        };
+        intrinsics!(_mm256_shuffle_epi8(self.0, order.0))
     }
 
     #[inline(always)]
@@ -242,20 +250,44 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn times_x_of_group(self) -> Self {
-        let carry = intrinsics!(_mm256_bsrli_epi128::<14>(self.0)).clmul::<0x00>(Self::splat(0x87));
-        carry.xor(intrinsics!(_mm256_bslli_epi128::<2>(self.0)))
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpacklo_epi32(self.0, b.0))
     }
 
     #[inline(always)]
-    fn powers_of_x(block: V128) -> Self {
-        let block = Self::spread(block);
-        // A shift by 64 leaves zero.
-        let right = intrinsics!(_mm256_set_epi64x(63, 63, 64, 64));
-        let left = intrinsics!(_mm256_set_epi64x(1, 1, 0, 0));
-        let out = intrinsics!(_mm256_srlv_epi64(block.0, right.0));
-        let carry = out.clmul::<0x01>(Self::splat(0x87));
-        intrinsics!(_mm256_sllv_epi64(block.0, left.0)).xor3(out.low_to_high(), carry)
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpackhi_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+        [
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(c.0, d.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(c.0, d.0)),
+        ]
+    }
+
+    #[inline(always)]
+    fn fold_add64(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        unsafe {
+            V128(_mm_add_epi64(
+                _mm256_castsi256_si128(self.0),
+                _mm256_extracti128_si256::<1>(self.0),
+            ))
+        }
     }
 
     #[inline(always)]

@@ -239,10 +239,8 @@ impl Vector for V512 {
 
     #[inline(always)]
     fn rotl32<const N: u32>(self) -> Self {
-        intrinsics!(_mm512_or_si512(
-            _mm512_sll_epi32(self.0, _mm_cvtsi32_si128(N.cast_signed())),
-            _mm512_srl_epi32(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
-        ))
+        let count = Self::splat(u128::from(N) * 0x1_0000_0001_0000_0001_0000_0001);
+        intrinsics!(_mm512_rolv_epi32(self.0, count.0))
     }
 
     #[inline(always)]
@@ -251,23 +249,50 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    fn times_x_of_group(self) -> Self {
-        let carry = self.shr64::<32>().clmul::<0x01>(Self::splat(0x87));
-        // Four bytes up: other units than those of AES.
-        carry.xor(intrinsics!(_mm512_maskz_shuffle_epi32::<0x93>(
-            0xeeee, self.0
-        )))
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpacklo_epi32(self.0, b.0))
     }
 
     #[inline(always)]
-    fn powers_of_x(block: V128) -> Self {
-        let block = Self::spread(block);
-        // A shift by 64 leaves zero.
-        let right = intrinsics!(_mm512_set_epi64(61, 61, 62, 62, 63, 63, 64, 64));
-        let left = intrinsics!(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
-        let out = intrinsics!(_mm512_srlv_epi64(block.0, right.0));
-        let carry = out.clmul::<0x01>(Self::splat(0x87));
-        intrinsics!(_mm512_sllv_epi64(block.0, left.0)).xor3(out.low_to_high(), carry)
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpackhi_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+        // Lanes 0 and 1, then 2 and 3, of two vectors each.
+        let ab = intrinsics!(_mm512_shuffle_i32x4::<0x44>(a.0, b.0));
+        let cd = intrinsics!(_mm512_shuffle_i32x4::<0x44>(c.0, d.0));
+        let ab_high = intrinsics!(_mm512_shuffle_i32x4::<0xee>(a.0, b.0));
+        let cd_high = intrinsics!(_mm512_shuffle_i32x4::<0xee>(c.0, d.0));
+        [
+            intrinsics!(_mm512_shuffle_i32x4::<0x88>(ab.0, cd.0)),
+            intrinsics!(_mm512_shuffle_i32x4::<0xdd>(ab.0, cd.0)),
+            intrinsics!(_mm512_shuffle_i32x4::<0x88>(ab_high.0, cd_high.0)),
+            intrinsics!(_mm512_shuffle_i32x4::<0xdd>(ab_high.0, cd_high.0)),
+        ]
+    }
+
+    #[inline(always)]
+    fn fold_add64(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        unsafe {
+            V256(_mm256_add_epi64(
+                _mm512_castsi512_si256(self.0),
+                _mm512_extracti64x4_epi64::<1>(self.0),
+            ))
+            .fold_add64()
+        }
     }
 
     #[inline(always)]

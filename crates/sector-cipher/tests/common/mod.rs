@@ -13,8 +13,8 @@ pub(crate) const NAMES: [&str; 9] = [
     "aes-cbc-plain",
     "aes-cbc-plain64",
     "aes-cbc-plain64be",
-    "capi:eme2(aes)-plain64",
-    "capi:aez10(aes)-plain64",
+    "xchacha12,aes-adiantum-plain64",
+    "xchacha20,aes-adiantum-plain64",
 ];
 
 pub(crate) const SIZES: [usize; 4] = [512, 1024, 2048, 4096];

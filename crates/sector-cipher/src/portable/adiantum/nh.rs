@@ -1,0 +1,38 @@
+//! NH, the hash that makes 32 bytes of up to 1024: sums of products of 32-bit
+//! words, four times with the key shifted by sixteen bytes (UMAC's NH as
+//! Adiantum uses it).
+
+use crate::run::BLOCK;
+
+/// Blocks that are hashed to one output.
+pub(crate) const CHUNK: usize = 1024 / BLOCK;
+/// Passes, and 64-bit words of output.
+pub(crate) const PASSES: usize = 4;
+/// Words of key.
+pub(crate) const KEY_WORDS: usize = 4 * (CHUNK + PASSES - 1);
+
+/// Adds block `i` of a chunk to the sums of its passes.
+#[inline(always)]
+pub(super) fn add(sums: &mut [u64; PASSES], key: &[u32; KEY_WORDS], i: usize, block: [u8; BLOCK]) {
+    let message = words(block);
+    for (sum, key) in sums.iter_mut().zip(key[4 * i..].chunks_exact(4)) {
+        let added: [u32; 4] = core::array::from_fn(|i| message[i].wrapping_add(key[i]));
+        *sum = sum
+            .wrapping_add(u64::from(added[0]) * u64::from(added[2]))
+            .wrapping_add(u64::from(added[1]) * u64::from(added[3]));
+    }
+}
+
+/// The sums as two blocks.
+#[inline(always)]
+pub(crate) fn output(sums: [u64; PASSES]) -> [u128; 2] {
+    let pair = |low, high| u128::from(low) | u128::from(high) << 64;
+    [pair(sums[0], sums[1]), pair(sums[2], sums[3])]
+}
+
+/// The little-endian words of a block.
+#[inline(always)]
+pub(super) fn words(block: [u8; BLOCK]) -> [u32; 4] {
+    let (words, _) = block.as_chunks();
+    core::array::from_fn(|i| u32::from_le_bytes(words[i]))
+}

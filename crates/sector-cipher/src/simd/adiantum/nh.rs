@@ -1,0 +1,102 @@
+//! NH in vectors.
+//!
+//! A product needs words 0 and 2, or 1 and 3, of a block plus key in the lower
+//! words of two halves. Block and key are brought there once, the key when it
+//! is set, and the four passes over a block are then additions and products.
+
+use super::super::Vector;
+use crate::portable::adiantum::nh::{CHUNK, KEY_WORDS, PASSES};
+use crate::run::BLOCK;
+
+/// The key: words 0 and 1 of each block in the lower words of two halves, and
+/// beside them words 2 and 3.
+pub(super) struct Key([[[u32; 4]; KEY_WORDS / 4]; 2]);
+
+impl Key {
+    /// Holds no key yet.
+    pub(super) const ZERO: Self = Self([[[0; 4]; KEY_WORDS / 4]; 2]);
+
+    pub(super) fn set(&mut self, word: impl Fn(usize) -> u32) {
+        for (half, blocks) in self.0.iter_mut().enumerate() {
+            for (i, place) in blocks.iter_mut().enumerate() {
+                let at = 4 * i + 2 * half;
+                *place = [word(at), word(at), word(at + 1), word(at + 1)];
+            }
+        }
+    }
+}
+
+/// A chunk of a sector, or less at its end.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<V> {
+    pub(super) start: *const u8,
+    /// What of the last vector counts: lanes of ones and of zeros.
+    pub(super) end: V,
+}
+
+/// Hashes `N` pieces of `len` bytes side by side, up to a chunk each.
+///
+/// # Safety
+/// They are readable, and `len` is a multiple of the vector.
+#[inline(always)]
+pub(super) unsafe fn hash<V: Vector, const N: usize>(
+    key: &Key,
+    pieces: &[Piece<V>; N],
+    len: usize,
+) -> [[u64; PASSES]; N] {
+    debug_assert!(len <= CHUNK * BLOCK);
+    let mut sums = [[V::zero(); PASSES]; N];
+    let last = len - V::BYTES;
+    for at in (0..last).step_by(V::BYTES) {
+        // SAFETY: `at` is below `len`, a vector from its end or more.
+        unsafe { step(key, pieces, at, None, &mut sums) };
+    }
+    // SAFETY: as above.
+    unsafe { step(key, pieces, last, Some(()), &mut sums) };
+    core::array::from_fn(|i| {
+        let [a, b, c, d] = sums[i];
+        let pairs = [
+            a.unpack64_low(b).add64(a.unpack64_high(b)).fold_add64(),
+            c.unpack64_low(d).add64(c.unpack64_high(d)).fold_add64(),
+        ];
+        let [low, high] = pairs.map(|pair| pair.blocks()[0]);
+        [
+            low as u64,
+            (low >> 64) as u64,
+            high as u64,
+            (high >> 64) as u64,
+        ]
+    })
+}
+
+/// One vector of each piece.
+#[inline(always)]
+unsafe fn step<V: Vector, const N: usize>(
+    key: &Key,
+    pieces: &[Piece<V>; N],
+    at: usize,
+    is_last: Option<()>,
+    sums: &mut [[V; PASSES]; N],
+) {
+    // SAFETY: the caller's promise.
+    let messages: [V; N] = core::array::from_fn(|i| unsafe { V::load(pieces[i].start.add(at)) });
+    let messages = messages.map(|m| (m.shuffle32::<0x50>(), m.shuffle32::<0xfa>()));
+    for pass in 0..PASSES {
+        let offset = at + BLOCK * pass;
+        // SAFETY: the key is longer than a chunk by all but one of the passes.
+        let (low, high) = unsafe {
+            (
+                V::load(key.0[0].as_ptr().cast::<u8>().add(offset)),
+                V::load(key.0[1].as_ptr().cast::<u8>().add(offset)),
+            )
+        };
+        for i in 0..N {
+            let mut a = messages[i].0.add32(low);
+            if is_last.is_some() {
+                a = a.and(pieces[i].end);
+            }
+            let product = a.mul32(messages[i].1.add32(high));
+            sums[i][pass] = sums[i][pass].add64(product);
+        }
+    }
+}
