@@ -25,7 +25,7 @@ pub(crate) use unroll;
 mod adiantum;
 mod aes;
 mod aez10;
-mod cbc;
+mod brw;
 mod eme2;
 mod fast_brw;
 mod fast_horner;

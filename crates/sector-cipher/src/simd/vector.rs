@@ -57,6 +57,51 @@ pub(crate) trait Vector: Copy {
     /// The sum (exclusive or) of all lanes.
     fn fold(self) -> Self::One;
 
+    /// Reads the first two blocks, zeros behind them; of a vector with fewer
+    /// lanes all of it.
+    ///
+    /// # Safety
+    /// They are readable.
+    #[inline(always)]
+    unsafe fn load_front(src: *const u8) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::load(src) }
+    }
+    /// The first two blocks, zeros behind them.
+    #[inline(always)]
+    fn front(self) -> Self {
+        self
+    }
+    /// Writes the first two blocks.
+    ///
+    /// # Safety
+    /// They are writable.
+    #[inline(always)]
+    unsafe fn store_front(self, dst: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store(dst) };
+    }
+
+    /// Four consecutive blocks for each lane, lane by lane in `x`, become
+    /// vectors of the first blocks, the second, the third and the fourth ones.
+    fn transpose(x: [Self; 4]) -> [Self; 4];
+    /// As [`Self::transpose`], but of the first and second blocks first both
+    /// low halves, then both high ones.
+    #[inline(always)]
+    fn transpose_halves(x: [Self; 4]) -> [Self; 4] {
+        let [first, second, third, fourth] = Self::transpose(x);
+        [
+            first.low_halves(second),
+            first.high_halves(second),
+            third,
+            fourth,
+        ]
+    }
+    /// The low halves of both, that of `self` below that of `b`.
+    fn low_halves(self, b: Self) -> Self;
+    /// The high halves of both, that of `self` below that of `b`.
+    fn high_halves(self, b: Self) -> Self;
+
     /// Exclusive or.
     fn xor(self, b: Self) -> Self;
     /// Exclusive or of three.
@@ -66,6 +111,19 @@ pub(crate) trait Vector: Copy {
     /// The carry-less product of 64-bit halves: bit 0 of `HALVES` selects the
     /// high one of `self`, bit 4 that of `b` (as `pclmulqdq`).
     fn clmul<const HALVES: i32>(self, b: Self) -> Self;
+    /// `low` + x^64 `middle` + x^128 `high` reduced in the layout of XTS and
+    /// FAST (bit i is x^i, x^128 is x^7 + x^2 + x + 1), plus `block`.
+    #[inline(always)]
+    fn reduce(low: Self, middle: Self, high: Self, block: Self) -> Self {
+        let polynomial = Self::splat(0x87);
+        let low = low.xor3(middle.low_to_high(), block);
+        let high = high.xor(middle.high_to_low());
+        // The upper word first: what it gives lies at x^64, and reaches up to
+        // x^134, into the lower word of the high half.
+        let upper = high.clmul::<0x01>(polynomial);
+        let high = high.xor(upper.high_to_low());
+        low.xor3(upper.low_to_high(), high.clmul::<0x00>(polynomial))
+    }
     /// The low half in the high one's place, and the other way round.
     fn swap_halves(self) -> Self;
     /// The low half goes up by 64 bits, zeros behind it.

@@ -26,6 +26,18 @@ fn clmul(a: u64, b: u64) -> u128 {
         .fold(0, |sum, i| sum ^ u128::from(a) << i)
 }
 
+/// x^64 `middle` + x^128 `high`, reduced bit by bit.
+fn reduce(middle: u128, high: u128) -> u128 {
+    let mut power = 1_u128 << 64;
+    let bits = (0..256).map(|i| {
+        let bit = if i < 128 { middle >> i } else { 0 } ^ if i >= 64 && i < 192 { high >> (i - 64) } else { 0 };
+        let term = if bit & 1 == 1 { power } else { 0 };
+        power = power << 1 ^ (power >> 127) * 0x87;
+        term
+    });
+    bits.fold(0, |sum, term| sum ^ term)
+}
+
 /// Checks every operation on values that differ from lane to lane.
 ///
 /// # Safety
@@ -79,6 +91,16 @@ fn operations<V: Vector>() {
         is(x.xor(y), &|i| a[i] ^ b[i], "xor");
         is(x.xor3(y, z), &|i| a[i] ^ b[i] ^ c[i], "xor3");
         is(x.and(y), &|i| a[i] & b[i], "and");
+        is(
+            x.low_halves(y),
+            &|i| of_halves(half(a[i], false), half(b[i], false)),
+            "low_halves",
+        );
+        is(
+            x.high_halves(y),
+            &|i| of_halves(half(a[i], true), half(b[i], true)),
+            "high_halves",
+        );
         let product = |i: usize, p: bool, q: bool| clmul(half(a[i], p), half(b[i], q));
         is(
             x.clmul::<0x00>(y),
@@ -177,48 +199,25 @@ fn operations<V: Vector>() {
         is(x.shuffle32::<0x1b>(), &|i| order(i, 0x1b), "shuffle32");
         is(x.shuffle32::<0x93>(), &|i| order(i, 0x93), "shuffle32");
 
-        let (p, q) = (|i: usize| words(a[i]), |i: usize| words(b[i]));
-        is(
-            x.unpack32_low(y),
-            &|i| of_words([p(i)[0], q(i)[0], p(i)[1], q(i)[1]]),
-            "unpack32_low",
-        );
-        is(
-            x.unpack32_high(y),
-            &|i| of_words([p(i)[2], q(i)[2], p(i)[3], q(i)[3]]),
-            "unpack32_high",
-        );
-        is(
-            x.unpack64_low(y),
-            &|i| of_halves(half(a[i], false), half(b[i], false)),
-            "unpack64_low",
-        );
-        is(
-            x.unpack64_high(y),
-            &|i| of_halves(half(a[i], true), half(b[i], true)),
-            "unpack64_high",
-        );
-        let d: [u128; 4] = from_fn(|_| random());
-        let four = V::transpose_lanes([x, y, z, V::from_fn(|i| d[i])]);
-        for (j, v) in four.into_iter().enumerate() {
-            is(
-                v,
-                &|i| {
-                    let at = j * V::BLOCKS + i;
-                    [a, b, c, d][at % 4][at / 4]
-                },
-                "transpose_lanes",
-            );
+        // Four blocks for each lane.
+        let blocks: [u128; 16] = from_fn(|_| random());
+        let quads: [V; 4] = from_fn(|i| V::from_fn(|lane| blocks[V::BLOCKS * i + lane]));
+        let transposed = V::transpose(quads);
+        let halves = V::transpose_halves(quads);
+        for (i, v) in transposed.into_iter().enumerate() {
+            is(v, &|lane| blocks[4 * lane + i], "transpose");
         }
-        let sums = [false, true].map(|high| {
-            let halves = a[..V::BLOCKS].iter().map(|&block| half(block, high));
-            halves.fold(0, u64::wrapping_add)
-        });
-        assert_eq!(
-            x.fold_add64().blocks()[0],
-            of_halves(sums[0], sums[1]),
-            "fold_add64"
-        );
+        for (i, v) in halves.into_iter().enumerate() {
+            let high = i == 1;
+            let model = |lane: usize| match i {
+                0 | 1 => of_halves(half(blocks[4 * lane], high), half(blocks[4 * lane + 1], high)),
+                _ => blocks[4 * lane + i],
+            };
+            is(v, &model, "transpose_halves");
+        }
+        is(V::reduce(x, y, z, x), &|i| reduce(b[i], c[i]), "reduce");
+        is(V::reduce(x, y, z, y), &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]), "reduce");
+        is(x.front(), &|i| if i < 2 { a[i] } else { 0 }, "front");
 
         // Memory, at every alignment.
         let mut bytes = [0; 64 + 16];
@@ -232,6 +231,15 @@ fn operations<V: Vector>() {
             let lanes = from_fn(|i| base.wrapping_add(16 * (3 - i)));
             // SAFETY: as above.
             is(unsafe { V::gather(lanes) }, &|i| a[3 - i], "gather");
+            let front = |i: usize| if i < 2 { a[i] } else { 0 };
+            // SAFETY: as above.
+            is(unsafe { V::load_front(base) }, &front, "load_front");
+            // SAFETY: as above.
+            unsafe { y.store_front(bytes[offset..].as_mut_ptr()) };
+            for (i, block) in bytes[offset..].chunks_exact(16).take(4).enumerate() {
+                let new = i < V::BLOCKS.min(2);
+                assert_eq!(block, if new { b[i] } else { a[i] }.to_le_bytes());
+            }
             // SAFETY: as above.
             unsafe { y.store(bytes[offset..].as_mut_ptr()) };
             for (i, block) in bytes[offset..].chunks_exact(16).take(V::BLOCKS).enumerate() {

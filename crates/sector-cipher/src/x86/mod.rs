@@ -52,6 +52,7 @@ cpufeatures::new!(
     "avx512f",
     "avx512bw",
     "avx512vl",
+    "gfni",
     "vaes",
     "vpclmulqdq"
 );

@@ -148,6 +148,21 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
+    fn transpose(x: [Self; 4]) -> [Self; 4] {
+        x
+    }
+
+    #[inline(always)]
+    fn low_halves(self, b: Self) -> Self {
+        intrinsics!(_mm_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn high_halves(self, b: Self) -> Self {
+        intrinsics!(_mm_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
     fn xor(self, b: Self) -> Self {
         intrinsics!(_mm_xor_si128(self.0, b.0))
     }

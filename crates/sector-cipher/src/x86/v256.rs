@@ -163,6 +163,26 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    fn transpose([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+        [
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, c.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, c.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(b.0, d.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(b.0, d.0)),
+        ]
+    }
+
+    #[inline(always)]
+    fn low_halves(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn high_halves(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
     fn xor(self, b: Self) -> Self {
         intrinsics!(_mm256_xor_si256(self.0, b.0))
     }

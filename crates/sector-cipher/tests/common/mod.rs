@@ -5,7 +5,7 @@
 
 use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize};
 
-pub(crate) const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 8] = [
     "aes-xts-plain",
     "aes-xts-plain64",
     "aes-xts-plain64be",
@@ -13,8 +13,7 @@ pub(crate) const NAMES: [&str; 9] = [
     "aes-cbc-plain",
     "aes-cbc-plain64",
     "aes-cbc-plain64be",
-    "xchacha12,aes-adiantum-plain64",
-    "xchacha20,aes-adiantum-plain64",
+    "capi:fast(aes)-plain64",
 ];
 
 pub(crate) const SIZES: [usize; 4] = [512, 1024, 2048, 4096];

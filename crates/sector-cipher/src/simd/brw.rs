@@ -1,0 +1,221 @@
+//! BRW polynomials (Bernstein; Rabin and Winograd), the hash of FAST-BRW: about
+//! one product for two blocks.
+//!
+//! With powers of the key `tau`: the empty message gives 0, one block gives
+//! itself, two give m1 tau + m2, three (tau + m1)(tau^2 + m2) + m3, and with t
+//! the largest power of two that is no larger than n, n >= 4 blocks give
+//! `BRW(m1 .. m_{t-1})` (tau^t + m_t) + `BRW(m_{t+1} .. m_n)`.
+//!
+//! A sector's hash is that of one block less than a power of two. Each lane of
+//! a vector takes a subtree of 31 blocks, which are 512 bytes with the block
+//! behind them; subtrees of one sector are joined in the end. A sum of products
+//! is reduced only where it becomes a factor.
+
+use super::Vector;
+
+/// Blocks from one subtree to the next: its 31, and the one that joins it with
+/// what follows.
+pub(super) const SUBTREE: usize = 32;
+
+/// Powers of the key that sectors of up to 256 blocks need: 1, 2, 4, ... 128.
+const POWERS: usize = 8;
+
+/// One block in each lane of any vector.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Wide([u128; 4]);
+
+impl Wide {
+    const ZERO: Self = Self([0; 4]);
+
+    #[inline(always)]
+    fn load<V: Vector>(&self) -> V {
+        // SAFETY: as many bytes as any vector has.
+        unsafe { V::load(self.0.as_ptr().cast()) }
+    }
+}
+
+/// The hash's key.
+#[repr(C)]
+pub(super) struct HashKey {
+    /// The low halves of the key and of its square, and their high halves.
+    leaf: [Wide; 2],
+    /// The key to the power of 2^i.
+    powers: [Wide; POWERS],
+}
+
+impl HashKey {
+    pub(super) const UNSET: Self = Self {
+        leaf: [Wide::ZERO; 2],
+        powers: [Wide::ZERO; POWERS],
+    };
+
+    /// Sets the key.
+    #[inline(always)]
+    pub(super) fn set<V: Vector>(&mut self, tau: V) {
+        let mut power = tau;
+        for place in &mut self.powers {
+            *place = Wide([power.blocks()[0]; 4]);
+            power = Sum::product(power, power).reduce();
+        }
+        let square = self.power::<V>(1);
+        self.leaf = [
+            Wide([tau.low_halves(square).blocks()[0]; 4]),
+            Wide([tau.high_halves(square).blocks()[0]; 4]),
+        ];
+    }
+
+    /// The key to the power of 2^`log`.
+    #[inline(always)]
+    pub(super) fn power<V: Vector>(&self, log: usize) -> V {
+        self.powers[log].load()
+    }
+}
+
+/// A sum of products and of a block, not reduced.
+#[derive(Clone, Copy)]
+pub(super) struct Sum<V> {
+    low: V,
+    /// Of the sums of the halves: Karatsuba's, `low` and `high` still in it.
+    middle: V,
+    high: V,
+    block: V,
+}
+
+impl<V: Vector> Sum<V> {
+    /// One product.
+    #[inline(always)]
+    pub(super) fn product(a: V, b: V) -> Self {
+        let sums = a.low_halves(b).xor(a.high_halves(b));
+        Self {
+            low: a.clmul::<0x00>(b),
+            middle: sums.clmul::<0x10>(sums),
+            high: a.clmul::<0x11>(b),
+            block: V::zero(),
+        }
+    }
+
+    /// The product of two factors, given by both low halves and both high ones.
+    #[inline(always)]
+    fn product_of_halves(low: V, high: V) -> Self {
+        let sums = low.xor(high);
+        Self {
+            low: low.clmul::<0x10>(low),
+            middle: sums.clmul::<0x10>(sums),
+            high: high.clmul::<0x10>(high),
+            block: V::zero(),
+        }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Self {
+            low: self.low.xor(other.low),
+            middle: self.middle.xor(other.middle),
+            high: self.high.xor(other.high),
+            block: self.block.xor(other.block),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn plus_block(self, block: V) -> Self {
+        Self {
+            block: self.block.xor(block),
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn reduce(self) -> V {
+        let middle = self.middle.xor3(self.low, self.high);
+        V::reduce(self.low, middle, self.high, self.block)
+    }
+}
+
+/// Where a subtree in each lane has its blocks from.
+pub(super) trait Source<V> {
+    /// Eight blocks for each lane, from block 8 `K` of the subtree on: four
+    /// consecutive ones of each, lane by lane, and the four that follow them.
+    fn next<const K: usize>(&mut self) -> [[V; 4]; 2];
+}
+
+/// A subtree's hash, and the block that joins it with what follows.
+pub(super) struct Subtree<V> {
+    pub(super) hash: V,
+    pub(super) join: V,
+}
+
+/// Three blocks, and the fourth.
+#[inline(always)]
+fn leaf<V: Vector>(key: &HashKey, blocks: [V; 4]) -> (Sum<V>, V) {
+    let [low, high, third, fourth] = V::transpose_halves(blocks);
+    let low = low.xor(key.leaf[0].load());
+    let high = high.xor(key.leaf[1].load());
+    let product = Sum::product_of_halves(low, high);
+    (product.plus_block(third), fourth)
+}
+
+/// A tree times the factor behind it, of level `log`.
+#[inline(always)]
+fn node<V: Vector>(key: &HashKey, tree: Sum<V>, block: V, log: usize) -> Sum<V> {
+    Sum::product(tree.reduce(), block.xor(key.power(log)))
+}
+
+/// Seven blocks, and the eighth.
+#[inline(always)]
+fn seven<V: Vector>(key: &HashKey, [first, second]: [[V; 4]; 2]) -> (Sum<V>, V) {
+    let (left, fourth) = leaf(key, first);
+    let product = node(key, left, fourth, 2);
+    let (right, eighth) = leaf(key, second);
+    (product.plus(right), eighth)
+}
+
+/// A subtree in each lane.
+#[inline(always)]
+pub(super) fn subtree<V: Vector>(key: &HashKey, source: &mut impl Source<V>) -> Subtree<V> {
+    let (tree, block) = seven(key, source.next::<0>());
+    let sum = node(key, tree, block, 3);
+    let (tree, block) = seven(key, source.next::<1>());
+    let sum = node(key, sum.plus(tree), block, 4);
+    let (tree, block) = seven(key, source.next::<2>());
+    let sum = sum.plus(node(key, tree, block, 3));
+    let (tree, join) = seven(key, source.next::<3>());
+    Subtree {
+        hash: sum.plus(tree).reduce(),
+        join,
+    }
+}
+
+/// A sector's hash in each lane from those of its `count` subtrees: 1, 2, 4
+/// or 8. `at` gives them.
+#[inline(always)]
+pub(super) fn join<V: Vector, T: Subtrees<V>>(key: &HashKey, count: usize, at: &T) -> V {
+    match count {
+        1 => at.get(0).hash,
+        2 => two(key, at, 0).reduce(),
+        4 => four(key, at, 0).reduce(),
+        _ => {
+            let left = four(key, at, 0);
+            node(key, left, at.get(3).join, 7)
+                .plus(four(key, at, 4))
+                .reduce()
+        }
+    }
+}
+
+/// The subtrees of a sector in each lane.
+pub(super) trait Subtrees<V> {
+    fn get(&self, index: usize) -> Subtree<V>;
+}
+
+#[inline(always)]
+fn two<V: Vector, T: Subtrees<V>>(key: &HashKey, at: &T, first: usize) -> Sum<V> {
+    let left = at.get(first);
+    Sum::product(left.hash, left.join.xor(key.power(5))).plus_block(at.get(first + 1).hash)
+}
+
+#[inline(always)]
+fn four<V: Vector, T: Subtrees<V>>(key: &HashKey, at: &T, first: usize) -> Sum<V> {
+    let left = two(key, at, first);
+    node(key, left, at.get(first + 1).join, 6).plus(two(key, at, first + 2))
+}
