@@ -115,8 +115,8 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
             // SAFETY: the caller's promise.
             unsafe {
                 match $keys.rounds() {
-                    10 => V::call(|| $mode::crypt::<V, 10, ENCRYPT>($keys, sectors)),
-                    _ => V::call(|| $mode::crypt::<V, 14, ENCRYPT>($keys, sectors)),
+                    10 => V::call(#[inline(always)] || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors)),
+                    _ => V::call(#[inline(always)] || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors)),
                 }
             }
         };
