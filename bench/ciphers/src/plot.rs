@@ -121,7 +121,7 @@ fn ticks(top: f64, step: f64) -> impl Iterator<Item = f64> {
 
 /// A row of bars for every cipher, a panel for every sector size.
 fn bars(report: &Report, best: Backend) -> String {
-    const LEFT: f64 = 130.0;
+    const LEFT: f64 = 140.0;
     const PANEL: f64 = 330.0;
     const GAP: f64 = 30.0;
     const TOP: f64 = 78.0;
