@@ -115,8 +115,14 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
             // SAFETY: the caller's promise.
             unsafe {
                 match $keys.rounds() {
-                    10 => V::call(#[inline(always)] || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors)),
-                    _ => V::call(#[inline(always)] || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors)),
+                    10 => V::call(
+                        #[inline(always)]
+                        || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors),
+                    ),
+                    _ => V::call(
+                        #[inline(always)]
+                        || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors),
+                    ),
                 }
             }
         };
@@ -129,7 +135,10 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
         Keys::Hctr2(keys) => kernel!(hctr2, keys),
         // SAFETY: the caller's promise.
         Keys::Adiantum(keys) => unsafe {
-            V::call(|| adiantum::crypt::<V, ENCRYPT>(keys, sectors));
+            V::call(
+                #[inline(always)]
+                || adiantum::crypt::<V, ENCRYPT>(keys, sectors),
+            );
         },
         Keys::Eme2(keys) => kernel!(eme2, keys),
         Keys::Aez10(keys) => kernel!(aez10, keys),

@@ -179,20 +179,26 @@ pub(crate) trait Vector: Copy {
         if Self::BLOCKS == 1 {
             return x;
         }
-        let blocks = x.map(Self::blocks);
-        core::array::from_fn(|i| {
-            Self::from_fn(|j| {
-                let at = i * Self::BLOCKS + j;
-                blocks[at % 4][at / 4]
-            })
-        })
+        let mut blocks = [[0; 4]; 4];
+        for (blocks, x) in blocks.iter_mut().zip(x) {
+            *blocks = x.blocks();
+        }
+        let mut out = x;
+        for (i, out) in out.iter_mut().enumerate() {
+            let at = |j: usize| i * Self::BLOCKS + j;
+            *out = Self::from_fn(|j| blocks[at(j) % 4][at(j) / 4]);
+        }
+        out
     }
     /// The 64-bit sums over all lanes.
     #[inline(always)]
     fn fold_add64(self) -> Self::One {
         let blocks = self.blocks();
-        let one = |i: usize| Self::One::splat(blocks[i]);
-        (1..Self::BLOCKS).fold(one(0), |sum, i| sum.add64(one(i)))
+        let mut sum = Self::One::splat(blocks[0]);
+        for &block in &blocks[1..Self::BLOCKS] {
+            sum = sum.add64(Self::One::splat(block));
+        }
+        sum
     }
 
     /// Expands an AES key of 16, 24 or 32 bytes and returns the rounds.

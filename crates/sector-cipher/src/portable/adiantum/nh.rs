@@ -25,7 +25,7 @@ pub(super) fn add(sums: &mut [u64; PASSES], key: &[u32; KEY_WORDS], i: usize, bl
 
 /// The sums as two blocks.
 #[inline(always)]
-pub(crate) fn output(sums: [u64; PASSES]) -> [u128; 2] {
+pub(super) fn output(sums: [u64; PASSES]) -> [u128; 2] {
     let pair = |low, high| u128::from(low) | u128::from(high) << 64;
     [pair(sums[0], sums[1]), pair(sums[2], sums[3])]
 }

@@ -54,7 +54,7 @@ struct State {
     tweak_hashes: [u128; BATCH],
     /// P_M, or C_M in decryption; then what AES makes of it.
     middle: [u128; BATCH],
-    subkeys: [[[u32; 4]; 2]; BATCH],
+    subkeys: [[u128; 2]; BATCH],
 }
 
 #[inline(always)]
@@ -65,7 +65,7 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Se
     let mut state = State {
         tweak_hashes: [0; BATCH],
         middle: [0; BATCH],
-        subkeys: [[[0; 4]; 2]; BATCH],
+        subkeys: [[0; 2]; BATCH],
     };
     loop {
         sectors.fill(&mut batch);
@@ -120,14 +120,19 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Se
 /// AES on the middle blocks of a batch, in `N` vectors.
 #[inline(always)]
 fn aes<V: Vector, const N: usize, const ENCRYPT: bool>(keys: &AesKeys, blocks: &mut [u128; BATCH]) {
-    let mut x: [V; N] = core::array::from_fn(|i| V::from_fn(|j| blocks[i * V::BLOCKS + j]));
+    let mut x = [V::zero(); N];
+    for (x, blocks) in x.iter_mut().zip(blocks.chunks_exact(V::BLOCKS)) {
+        // SAFETY: as many blocks as the vector has.
+        *x = unsafe { V::load(blocks.as_ptr().cast()) };
+    }
     if ENCRYPT {
         encrypt::<V, N, 14>(&mut x, &keys.encrypt);
     } else {
         decrypt::<V, N, 14>(&mut x, &keys.decrypt);
     }
     for (x, blocks) in x.into_iter().zip(blocks.chunks_exact_mut(V::BLOCKS)) {
-        blocks.copy_from_slice(&x.blocks()[..V::BLOCKS]);
+        // SAFETY: as above.
+        unsafe { x.store(blocks.as_mut_ptr().cast()) };
     }
 }
 
@@ -145,23 +150,26 @@ unsafe fn hash<V: Vector>(keys: &Keys, sectors: &[*const u8], bytes: usize) -> [
     let len = bytes.min(CHUNK);
     let per_sector = bytes / len;
     let pieces = sectors.len() * per_sector;
-    let piece = |i: usize| {
-        // Behind the last piece it is taken once more.
-        let i = i.min(pieces - 1);
-        let chunk = i % per_sector;
-        Piece {
-            start: sectors[i / per_sector].wrapping_add(chunk * CHUNK),
-            end: if chunk + 1 == per_sector { end } else { ones },
-        }
-    };
     let mut hashes = [0; BATCH];
     let mut sum = Sum::ZERO;
     for first in (0..pieces).step_by(N) {
-        let some: [Piece<V>; N] = core::array::from_fn(|i| piece(first + i));
+        let mut some = [Piece {
+            start: sectors[0],
+            end: ones,
+        }; N];
+        for (i, piece) in some.iter_mut().enumerate() {
+            // Behind the last piece it is taken once more.
+            let i = (first + i).min(pieces - 1);
+            let chunk = i % per_sector;
+            piece.start = sectors[i / per_sector].wrapping_add(chunk * CHUNK);
+            if chunk + 1 == per_sector {
+                piece.end = end;
+            }
+        }
         // SAFETY: the caller's promise.
         let outputs = unsafe { nh::hash::<V, N>(&keys.nh, &some, len) };
         for (i, output) in outputs.into_iter().enumerate().take(pieces - first) {
-            let [low, high] = portable_nh::output(output);
+            let [low, high] = output;
             sum = sum.absorb(&keys.message, low).absorb(&keys.message, high);
             if (first + i + 1) % per_sector == 0 {
                 hashes[(first + i) / per_sector] = sum.low();
@@ -178,7 +186,7 @@ fn subkeys<V: Vector>(
     keys: &Keys,
     nonces: &[u128; BATCH],
     len: usize,
-    subkeys: &mut [[[u32; 4]; 2]; BATCH],
+    subkeys: &mut [[u128; 2]; BATCH],
 ) {
     let rows = [
         row(&CONSTANTS),
@@ -190,15 +198,23 @@ fn subkeys<V: Vector>(
         for (i, row) in rows.into_iter().enumerate() {
             x[4 * i..4 * i + 4].copy_from_slice(&chacha::words(V::splat(row)));
         }
-        let vectors = core::array::from_fn(|i| {
-            V::from_fn(|lane| nonces.get(first + 4 * lane + i).copied().unwrap_or(0))
-        });
+        let mut vectors = [V::zero(); 4];
+        for (i, vector) in vectors.iter_mut().enumerate() {
+            let place = |lane: usize| &raw const nonces[(first + 4 * lane + i) % BATCH];
+            // SAFETY: a nonce has as many bytes as a lane.
+            *vector = unsafe { V::gather([0, 1, 2, 3].map(|lane| place(lane).cast())) };
+        }
         x[12..].copy_from_slice(&chacha::transpose(vectors));
         chacha::permute(&mut x, keys.rounds);
-        let low = chacha::transpose([x[0], x[1], x[2], x[3]]).map(V::blocks);
-        let high = chacha::transpose([x[12], x[13], x[14], x[15]]).map(V::blocks);
-        for (i, subkey) in subkeys[first..].iter_mut().enumerate().take(4 * V::BLOCKS) {
-            *subkey = [words(low[i % 4][i / 4]), words(high[i % 4][i / 4])];
+        let low = chacha::transpose([x[0], x[1], x[2], x[3]]);
+        let high = chacha::transpose([x[12], x[13], x[14], x[15]]);
+        for i in 0..4 {
+            let (low, high) = (low[i].blocks(), high[i].blocks());
+            for lane in 0..V::BLOCKS {
+                if let Some(subkey) = subkeys.get_mut(first + 4 * lane + i) {
+                    *subkey = [low[lane], high[lane]];
+                }
+            }
         }
     }
 }
@@ -208,7 +224,7 @@ fn subkeys<V: Vector>(
 #[inline(always)]
 fn add_stream<V: Vector>(
     batch: &Batch<'_>,
-    subkeys: &[[[u32; 4]; 2]; BATCH],
+    subkeys: &[[u128; 2]; BATCH],
     rounds: usize,
     bytes: usize,
 ) {
@@ -219,8 +235,10 @@ fn add_stream<V: Vector>(
     let constants = V::splat(row(&CONSTANTS));
     let nonce = u128::from(NONCE[0]) << 64 | u128::from(NONCE[1]) << 96;
     // Blocks 4 l + i in lane l, where these are not in the sector after.
-    let numbers: [V; 4] =
-        core::array::from_fn(|i| V::from_fn(|lane| (4 * lane % per_sector + i) as u128 | nonce));
+    let mut numbers = [V::zero(); 4];
+    for (i, number) in numbers.iter_mut().enumerate() {
+        *number = V::from_fn(|lane| (4 * lane % per_sector + i) as u128 | nonce);
+    }
     for first in (0..per_sector * sectors.len()).step_by(at_once) {
         // The sector of each lane; behind the last one it is taken once more.
         let in_lane: [usize; 4] =
@@ -228,12 +246,15 @@ fn add_stream<V: Vector>(
         // SAFETY: the subkeys are readable.
         let (low, high) = unsafe {
             (
-                V::gather(in_lane.map(|i| subkeys[i][0].as_ptr().cast())),
-                V::gather(in_lane.map(|i| subkeys[i][1].as_ptr().cast())),
+                V::gather(in_lane.map(|i| (&raw const subkeys[i][0]).cast())),
+                V::gather(in_lane.map(|i| (&raw const subkeys[i][1]).cast())),
             )
         };
         let first_number = V::splat((first % per_sector) as u128);
-        let numbers = numbers.map(|number| number.add32(first_number));
+        let mut numbers = numbers;
+        for number in &mut numbers {
+            *number = number.add32(first_number);
+        }
         let mut x = [V::zero(); 16];
         for (i, row) in [constants, low, high].into_iter().enumerate() {
             x[4 * i..4 * i + 4].copy_from_slice(&chacha::words(row));
@@ -242,9 +263,12 @@ fn add_stream<V: Vector>(
         chacha::permute(&mut x, rounds);
 
         // Rows of blocks 4 l + i, in lane l.
-        let rows: [[V; 4]; 4] = core::array::from_fn(|i| {
-            chacha::transpose(core::array::from_fn(|word| x[4 * i + word]))
-        });
+        let rows = [
+            chacha::transpose([x[0], x[1], x[2], x[3]]),
+            chacha::transpose([x[4], x[5], x[6], x[7]]),
+            chacha::transpose([x[8], x[9], x[10], x[11]]),
+            chacha::transpose([x[12], x[13], x[14], x[15]]),
+        ];
         for i in 0..4 {
             let blocks = V::transpose_lanes([
                 rows[0][i].add32(constants),
@@ -276,10 +300,4 @@ fn row(words: &[u32]) -> u128 {
         .iter()
         .rev()
         .fold(0, |row, &word| row << 32 | u128::from(word))
-}
-
-/// The inverse of [`row`].
-#[inline(always)]
-fn words(row: u128) -> [u32; 4] {
-    core::array::from_fn(|i| (row >> (32 * i)) as u32)
 }

@@ -43,44 +43,40 @@ pub(super) unsafe fn hash<V: Vector, const N: usize>(
     key: &Key,
     pieces: &[Piece<V>; N],
     len: usize,
-) -> [[u64; PASSES]; N] {
+) -> [[u128; 2]; N] {
     debug_assert!(len <= CHUNK * BLOCK);
     let mut sums = [[V::zero(); PASSES]; N];
     let last = len - V::BYTES;
     for at in (0..last).step_by(V::BYTES) {
         // SAFETY: `at` is below `len`, a vector from its end or more.
-        unsafe { step(key, pieces, at, None, &mut sums) };
+        unsafe { step::<V, N, false>(key, pieces, at, &mut sums) };
     }
     // SAFETY: as above.
-    unsafe { step(key, pieces, last, Some(()), &mut sums) };
-    core::array::from_fn(|i| {
-        let [a, b, c, d] = sums[i];
-        let pairs = [
-            a.unpack64_low(b).add64(a.unpack64_high(b)).fold_add64(),
-            c.unpack64_low(d).add64(c.unpack64_high(d)).fold_add64(),
-        ];
-        let [low, high] = pairs.map(|pair| pair.blocks()[0]);
-        [
-            low as u64,
-            (low >> 64) as u64,
-            high as u64,
-            (high >> 64) as u64,
-        ]
-    })
+    unsafe { step::<V, N, true>(key, pieces, last, &mut sums) };
+    let mut outputs = [[0; 2]; N];
+    for (output, sums) in outputs.iter_mut().zip(sums) {
+        let [a, b, c, d] = sums;
+        let low = a.unpack64_low(b).add64(a.unpack64_high(b)).fold_add64();
+        let high = c.unpack64_low(d).add64(c.unpack64_high(d)).fold_add64();
+        *output = [low.blocks()[0], high.blocks()[0]];
+    }
+    outputs
 }
 
 /// One vector of each piece.
 #[inline(always)]
-unsafe fn step<V: Vector, const N: usize>(
+unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
     key: &Key,
     pieces: &[Piece<V>; N],
     at: usize,
-    is_last: Option<()>,
     sums: &mut [[V; PASSES]; N],
 ) {
-    // SAFETY: the caller's promise.
-    let messages: [V; N] = core::array::from_fn(|i| unsafe { V::load(pieces[i].start.add(at)) });
-    let messages = messages.map(|m| (m.shuffle32::<0x50>(), m.shuffle32::<0xfa>()));
+    let mut messages = [(V::zero(), V::zero()); N];
+    for (message, piece) in messages.iter_mut().zip(pieces) {
+        // SAFETY: the caller's promise.
+        let block = unsafe { V::load(piece.start.add(at)) };
+        *message = (block.shuffle32::<0x50>(), block.shuffle32::<0xfa>());
+    }
     for pass in 0..PASSES {
         let offset = at + BLOCK * pass;
         // SAFETY: the key is longer than a chunk by all but one of the passes.
@@ -92,7 +88,7 @@ unsafe fn step<V: Vector, const N: usize>(
         };
         for i in 0..N {
             let mut a = messages[i].0.add32(low);
-            if is_last.is_some() {
+            if LAST {
                 a = a.and(pieces[i].end);
             }
             let product = a.mul32(messages[i].1.add32(high));
