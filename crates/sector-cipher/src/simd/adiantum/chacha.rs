@@ -5,9 +5,9 @@
 
 use super::super::Vector;
 
-/// Two quarter rounds on every column, then on every diagonal.
+/// A round: a quarter round on every column.
 #[inline(always)]
-fn double_round<V: Vector>(x: &mut [V; 16]) {
+pub(super) fn columns<V: Vector>(x: &mut [V; 16]) {
     quarter_rounds(
         x,
         [0, 1, 2, 3],
@@ -15,6 +15,11 @@ fn double_round<V: Vector>(x: &mut [V; 16]) {
         [8, 9, 10, 11],
         [12, 13, 14, 15],
     );
+}
+
+/// A round: a quarter round on every diagonal.
+#[inline(always)]
+pub(super) fn diagonals<V: Vector>(x: &mut [V; 16]) {
     quarter_rounds(
         x,
         [0, 1, 2, 3],
@@ -47,14 +52,6 @@ fn quarter_rounds<V: Vector>(
     half!(c, d, b, 12);
     half!(a, b, d, 8);
     half!(c, d, b, 7);
-}
-
-/// The rounds, without the addition at the end.
-#[inline(always)]
-pub(super) fn permute<V: Vector>(x: &mut [V; 16], rounds: usize) {
-    for _ in 0..rounds / 2 {
-        double_round(x);
-    }
 }
 
 /// Words that are the same in all blocks of a lane: word `i` is word `i` of the row.

@@ -5,15 +5,19 @@
 //! the vectors, and then the second hashes.
 
 mod chacha;
+mod hash;
 mod nh;
 
 use super::aes::{decrypt, encrypt};
 use super::{AesKeys, Vector};
-use crate::portable::adiantum::nh as portable_nh;
-use crate::portable::adiantum::poly1305::{Point, Sum};
+use crate::portable::adiantum::poly1305::Point;
 use crate::portable::adiantum::{CHACHA_BLOCK, CONSTANTS, Derived, NONCE, hash_tweak, key_words};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
-use nh::Piece;
+use hash::Walk;
+use zeroize::Zeroize;
+
+/// Vectors in the ChaCha blocks that are made at once.
+const STEPS: usize = 16;
 
 /// Its keys.
 pub(crate) struct Keys {
@@ -48,73 +52,120 @@ impl Keys {
     }
 }
 
-/// What is known of the sectors of a batch.
-#[derive(Clone, Copy)]
-struct State {
+/// A batch and what is known of its sectors.
+struct State<'a> {
+    batch: Batch<'a>,
+    first_hashes: [u128; BATCH],
     tweak_hashes: [u128; BATCH],
     /// P_M, or C_M in decryption; then what AES makes of it.
     middle: [u128; BATCH],
     subkeys: [[u128; 2]; BATCH],
 }
 
-#[inline(always)]
-pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
-    let bytes = sectors.bytes();
-    let last = bytes - BLOCK;
-    let mut batch = sectors.empty_batch();
-    let mut state = State {
-        tweak_hashes: [0; BATCH],
-        middle: [0; BATCH],
-        subkeys: [[0; 2]; BATCH],
-    };
-    loop {
-        sectors.fill(&mut batch);
-        let len = batch.len();
-        if len == 0 {
-            break;
+impl<'a> State<'a> {
+    #[inline(always)]
+    fn new(batch: Batch<'a>) -> Self {
+        Self {
+            batch,
+            first_hashes: [0; BATCH],
+            tweak_hashes: [0; BATCH],
+            middle: [0; BATCH],
+            subkeys: [[0; 2]; BATCH],
         }
+    }
+
+    /// Where the sectors come from.
+    #[inline(always)]
+    fn sources(&self) -> [*const u8; BATCH] {
         let mut sources = [core::ptr::null(); BATCH];
-        let mut dests = sources;
-        for (i, sector) in batch.sectors().iter().enumerate() {
-            sources[i] = sector.src();
-            dests[i] = sector.dst().cast_const();
+        for (place, sector) in sources.iter_mut().zip(self.batch.sectors()) {
+            *place = sector.src();
         }
+        sources
+    }
 
-        // SAFETY: the sectors are readable.
-        let hashes = unsafe { hash::<V>(keys, &sources[..len], bytes) };
-        for i in 0..len {
-            state.tweak_hashes[i] = hash_tweak(&keys.tweak, last / BLOCK, [batch.ivs()[i], 0]);
-            // SAFETY: as above.
-            let right = unsafe { sources[i].add(last).cast::<u128>().read_unaligned() };
-            state.middle[i] = u128::from_le(right)
-                .wrapping_add(state.tweak_hashes[i])
-                .wrapping_add(hashes[i]);
+    /// Where they go.
+    #[inline(always)]
+    fn dests(&self) -> [*const u8; BATCH] {
+        let mut dests = [core::ptr::null(); BATCH];
+        for (place, sector) in dests.iter_mut().zip(self.batch.sectors()) {
+            *place = sector.dst().cast_const();
         }
-        let before = state.middle;
+        dests
+    }
+
+    /// From the first hashes to the subkeys.
+    #[inline(always)]
+    fn prepare<V: Vector, const ENCRYPT: bool>(&mut self, keys: &Keys, bytes: usize) {
+        let last = bytes - BLOCK;
+        for (i, sector) in self.batch.sectors().iter().enumerate() {
+            let tweak = [self.batch.ivs()[i], 0];
+            self.tweak_hashes[i] = hash_tweak(&keys.tweak, last / BLOCK, tweak);
+            // SAFETY: the sector is readable.
+            let right = unsafe { sector.src().add(last).cast::<u128>().read_unaligned() };
+            self.middle[i] = u128::from_le(right)
+                .wrapping_add(self.tweak_hashes[i])
+                .wrapping_add(self.first_hashes[i]);
+        }
+        let before = self.middle;
         match V::BLOCKS {
-            1 => aes::<V, 8, ENCRYPT>(&keys.aes, &mut state.middle),
-            2 => aes::<V, 4, ENCRYPT>(&keys.aes, &mut state.middle),
-            _ => aes::<V, 2, ENCRYPT>(&keys.aes, &mut state.middle),
+            1 => aes::<V, 8, ENCRYPT>(&keys.aes, &mut self.middle),
+            2 => aes::<V, 4, ENCRYPT>(&keys.aes, &mut self.middle),
+            _ => aes::<V, 2, ENCRYPT>(&keys.aes, &mut self.middle),
         }
-        let nonces = if ENCRYPT { &state.middle } else { &before };
-        subkeys::<V>(keys, nonces, len, &mut state.subkeys);
-        add_stream::<V>(&batch, &state.subkeys, keys.rounds, bytes);
+        let nonces = if ENCRYPT { &self.middle } else { &before };
+        subkeys::<V>(keys, nonces, self.batch.len(), &mut self.subkeys);
+    }
 
-        // SAFETY: the sectors are readable where they are written to, too.
-        let hashes = unsafe { hash::<V>(keys, &dests[..len], bytes) };
-        for (i, sector) in batch.sectors().iter().enumerate() {
-            let right = state.middle[i]
-                .wrapping_sub(state.tweak_hashes[i])
+    /// Writes the last blocks.
+    #[inline(always)]
+    fn finish(&self, hashes: &[u128; BATCH], bytes: usize) {
+        for (i, sector) in self.batch.sectors().iter().enumerate() {
+            let right = self.middle[i]
+                .wrapping_sub(self.tweak_hashes[i])
                 .wrapping_sub(hashes[i]);
             // SAFETY: the sector is writable.
             unsafe {
-                let place = sector.dst().add(last).cast::<u128>();
+                let place = sector.dst().add(bytes - BLOCK).cast::<u128>();
                 place.write_unaligned(right.to_le());
             }
         }
     }
-    // SAFETY: a flat value; all bytes zero are one.
-    unsafe { zeroize::zeroize_flat_type(&raw mut state) };
+
+    /// Overwrites everything that comes from the key.
+    #[inline(always)]
+    fn wipe(&mut self) {
+        self.first_hashes.zeroize();
+        self.tweak_hashes.zeroize();
+        self.middle.zeroize();
+        self.subkeys.zeroize();
+    }
+}
+
+#[inline(always)]
+pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
+    let bytes = sectors.bytes();
+    let mut states = [
+        State::new(sectors.empty_batch()),
+        State::new(sectors.empty_batch()),
+    ];
+    let [now, next] = &mut states;
+    let (mut now, mut next) = (now, next);
+    sectors.fill(&mut now.batch);
+    if now.batch.len() != 0 {
+        let sources = now.sources();
+        // SAFETY: the sectors are readable.
+        now.first_hashes = unsafe { hash::at_once::<V>(keys, &sources[..now.batch.len()], bytes) };
+    }
+    while now.batch.len() != 0 {
+        now.prepare::<V, ENCRYPT>(keys, bytes);
+        sectors.fill(&mut next.batch);
+        let hashes = add_stream::<V>(keys, now, next, bytes);
+        now.finish(&hashes, bytes);
+        core::mem::swap(&mut now, &mut next);
+    }
+    now.wipe();
+    next.wipe();
 }
 
 /// AES on the middle blocks of a batch, in `N` vectors.
@@ -134,50 +185,6 @@ fn aes<V: Vector, const N: usize, const ENCRYPT: bool>(keys: &AesKeys, blocks: &
         // SAFETY: as above.
         unsafe { x.store(blocks.as_mut_ptr().cast()) };
     }
-}
-
-/// The hashes of all but the last block of sectors of `bytes` bytes.
-///
-/// # Safety
-/// They are readable.
-#[inline(always)]
-unsafe fn hash<V: Vector>(keys: &Keys, sectors: &[*const u8], bytes: usize) -> [u128; BATCH] {
-    const CHUNK: usize = portable_nh::CHUNK * BLOCK;
-    /// Pieces side by side.
-    const N: usize = 4;
-    let ones = V::splat(u128::MAX);
-    let end = V::from_fn(|i| if i + 1 < V::BLOCKS { u128::MAX } else { 0 });
-    let len = bytes.min(CHUNK);
-    let per_sector = bytes / len;
-    let pieces = sectors.len() * per_sector;
-    let mut hashes = [0; BATCH];
-    let mut sum = Sum::ZERO;
-    for first in (0..pieces).step_by(N) {
-        let mut some = [Piece {
-            start: sectors[0],
-            end: ones,
-        }; N];
-        for (i, piece) in some.iter_mut().enumerate() {
-            // Behind the last piece it is taken once more.
-            let i = (first + i).min(pieces - 1);
-            let chunk = i % per_sector;
-            piece.start = sectors[i / per_sector].wrapping_add(chunk * CHUNK);
-            if chunk + 1 == per_sector {
-                piece.end = end;
-            }
-        }
-        // SAFETY: the caller's promise.
-        let outputs = unsafe { nh::hash::<V, N>(&keys.nh, &some, len) };
-        for (i, output) in outputs.into_iter().enumerate().take(pieces - first) {
-            let [low, high] = output;
-            sum = sum.absorb(&keys.message, low).absorb(&keys.message, high);
-            if (first + i + 1) % per_sector == 0 {
-                hashes[(first + i) / per_sector] = sum.low();
-                sum = Sum::ZERO;
-            }
-        }
-    }
-    hashes
 }
 
 /// HChaCha: the subkeys of the first `len` sectors, in lanes side by side.
@@ -205,7 +212,10 @@ fn subkeys<V: Vector>(
             *vector = unsafe { V::gather([0, 1, 2, 3].map(|lane| place(lane).cast())) };
         }
         x[12..].copy_from_slice(&chacha::transpose(vectors));
-        chacha::permute(&mut x, keys.rounds);
+        for _ in 0..keys.rounds / 2 {
+            chacha::columns(&mut x);
+            chacha::diagonals(&mut x);
+        }
         let low = chacha::transpose([x[0], x[1], x[2], x[3]]);
         let high = chacha::transpose([x[12], x[13], x[14], x[15]]);
         for i in 0..4 {
@@ -219,30 +229,38 @@ fn subkeys<V: Vector>(
     }
 }
 
-/// Adds the keystream to the sectors of a batch. In their last blocks it leaves
-/// something that must be overwritten.
+/// Adds the keystream to the sectors of the batch `now`. In their last blocks it
+/// leaves something that must be overwritten. Between the rounds it hashes what
+/// has come out, and the sectors of the batch `next`. Returns the second hashes
+/// of the former and leaves the first hashes of the latter there.
 #[inline(always)]
 fn add_stream<V: Vector>(
-    batch: &Batch<'_>,
-    subkeys: &[[u128; 2]; BATCH],
-    rounds: usize,
+    keys: &Keys,
+    now: &State<'_>,
+    next: &mut State<'_>,
     bytes: usize,
-) {
-    // ChaCha blocks of a sector, and at once.
+) -> [u128; BATCH] {
+    let (batch, subkeys) = (&now.batch, &now.subkeys);
+    let mut second = Walk::new(now.dests(), 0, bytes);
+    let mut first = Walk::new(next.sources(), next.batch.len(), bytes);
+    let (mut second_sums, mut first_sums) = ([V::zero(); 4], [V::zero(); 4]);
+    let mut hashes = [0; BATCH];
+
+    // ChaCha blocks of a sector: a power of two.
     let per_sector = bytes / CHACHA_BLOCK;
-    let at_once = 4 * V::BLOCKS;
+    let (log, mask) = (per_sector.trailing_zeros(), per_sector - 1);
     let sectors = batch.sectors();
     let constants = V::splat(row(&CONSTANTS));
     let nonce = u128::from(NONCE[0]) << 64 | u128::from(NONCE[1]) << 96;
     // Blocks 4 l + i in lane l, where these are not in the sector after.
     let mut numbers = [V::zero(); 4];
     for (i, number) in numbers.iter_mut().enumerate() {
-        *number = V::from_fn(|lane| (4 * lane % per_sector + i) as u128 | nonce);
+        *number = V::from_fn(|lane| (4 * lane & mask | i) as u128 | nonce);
     }
-    for first in (0..per_sector * sectors.len()).step_by(at_once) {
+    for start in (0..sectors.len() << log).step_by(4 * V::BLOCKS) {
         // The sector of each lane; behind the last one it is taken once more.
         let in_lane: [usize; 4] =
-            core::array::from_fn(|lane| ((first + 4 * lane) / per_sector).min(sectors.len() - 1));
+            core::array::from_fn(|lane| ((start + 4 * lane) >> log).min(sectors.len() - 1));
         // SAFETY: the subkeys are readable.
         let (low, high) = unsafe {
             (
@@ -250,7 +268,7 @@ fn add_stream<V: Vector>(
                 V::gather(in_lane.map(|i| (&raw const subkeys[i][1]).cast())),
             )
         };
-        let first_number = V::splat((first % per_sector) as u128);
+        let first_number = V::splat((start & mask) as u128);
         let mut numbers = numbers;
         for number in &mut numbers {
             *number = number.add32(first_number);
@@ -260,7 +278,23 @@ fn add_stream<V: Vector>(
             x[4 * i..4 * i + 4].copy_from_slice(&chacha::words(row));
         }
         x[12..].copy_from_slice(&chacha::transpose(numbers));
-        chacha::permute(&mut x, rounds);
+        let mut due = 0;
+        for _ in 0..keys.rounds / 2 {
+            chacha::columns(&mut x);
+            chacha::diagonals(&mut x);
+            // As many steps in all as there are vectors in these blocks.
+            due += STEPS;
+            while due >= keys.rounds / 2 {
+                due -= keys.rounds / 2;
+                // SAFETY: the sectors are readable, where they are written to as well.
+                unsafe {
+                    second.step(keys, &mut second_sums, &mut hashes);
+                    first.step(keys, &mut first_sums, &mut next.first_hashes);
+                }
+            }
+        }
+        // From now on it is one round of the loop behind.
+        second.len = sectors.len();
 
         // Rows of blocks 4 l + i, in lane l.
         let rows = [
@@ -277,11 +311,14 @@ fn add_stream<V: Vector>(
                 rows[3][i].add32(numbers[i]),
             ]);
             for (j, keystream) in blocks.into_iter().enumerate() {
-                let number = first + 4 * (j * V::BYTES / CHACHA_BLOCK) + i;
-                let Some(sector) = sectors.get(number / per_sector) else {
+                let lane = j * V::BYTES / CHACHA_BLOCK;
+                // The last lanes may have no sector.
+                if start + 4 * lane >= sectors.len() << log {
                     continue;
-                };
-                let offset = number % per_sector * CHACHA_BLOCK + j * V::BYTES % CHACHA_BLOCK;
+                }
+                let sector = &sectors[in_lane[lane]];
+                let offset =
+                    CHACHA_BLOCK * ((start + 4 * lane & mask) + i) + j * V::BYTES % CHACHA_BLOCK;
                 // SAFETY: inside the sector.
                 unsafe {
                     V::load(sector.src().add(offset))
@@ -291,6 +328,15 @@ fn add_stream<V: Vector>(
             }
         }
     }
+    while !second.is_done() {
+        // SAFETY: as above.
+        unsafe { second.step(keys, &mut second_sums, &mut hashes) };
+    }
+    while !first.is_done() {
+        // SAFETY: as above.
+        unsafe { first.step(keys, &mut first_sums, &mut next.first_hashes) };
+    }
+    hashes
 }
 
 /// Four words side by side.

@@ -5,24 +5,39 @@
 //! is set, and the four passes over a block are then additions and products.
 
 use super::super::Vector;
-use crate::portable::adiantum::nh::{CHUNK, KEY_WORDS, PASSES};
+use crate::portable::adiantum::nh::{CHUNK, PASSES};
 use crate::run::BLOCK;
 
 /// The key: words 0 and 1 of each block in the lower words of two halves, and
-/// beside them words 2 and 3.
-pub(super) struct Key([[[u32; 4]; KEY_WORDS / 4]; 2]);
+/// apart from them words 2 and 3. Each pass has a copy that begins where the
+/// pass does, so that vectors of the key do not straddle cache lines.
+#[repr(align(64))]
+pub(super) struct Key([[[[u32; 4]; CHUNK]; PASSES]; 2]);
 
 impl Key {
     /// Holds no key yet.
-    pub(super) const ZERO: Self = Self([[[0; 4]; KEY_WORDS / 4]; 2]);
+    pub(super) const ZERO: Self = Self([[[[0; 4]; CHUNK]; PASSES]; 2]);
 
     pub(super) fn set(&mut self, word: impl Fn(usize) -> u32) {
-        for (half, blocks) in self.0.iter_mut().enumerate() {
-            for (i, place) in blocks.iter_mut().enumerate() {
-                let at = 4 * i + 2 * half;
-                *place = [word(at), word(at), word(at + 1), word(at + 1)];
+        for (half, passes) in self.0.iter_mut().enumerate() {
+            for (pass, blocks) in passes.iter_mut().enumerate() {
+                for (i, place) in blocks.iter_mut().enumerate() {
+                    let at = 4 * (i + pass) + 2 * half;
+                    *place = [word(at), word(at), word(at + 1), word(at + 1)];
+                }
             }
         }
+    }
+
+    /// The vectors of the two halves at `at` bytes into a chunk.
+    ///
+    /// # Safety
+    /// A vector from there is inside the chunk.
+    #[inline(always)]
+    unsafe fn load<V: Vector>(&self, pass: usize, at: usize) -> (V, V) {
+        let place = |half: usize| self.0[half][pass].as_ptr().cast::<u8>().wrapping_add(at);
+        // SAFETY: the caller's promise.
+        unsafe { (V::load(place(0)), V::load(place(1))) }
     }
 }
 
@@ -54,18 +69,27 @@ pub(super) unsafe fn hash<V: Vector, const N: usize>(
     // SAFETY: as above.
     unsafe { step::<V, N, true>(key, pieces, last, &mut sums) };
     let mut outputs = [[0; 2]; N];
-    for (output, sums) in outputs.iter_mut().zip(sums) {
-        let [a, b, c, d] = sums;
-        let low = a.unpack64_low(b).add64(a.unpack64_high(b)).fold_add64();
-        let high = c.unpack64_low(d).add64(c.unpack64_high(d)).fold_add64();
-        *output = [low.blocks()[0], high.blocks()[0]];
+    for (place, sums) in outputs.iter_mut().zip(sums) {
+        *place = output(sums);
     }
     outputs
 }
 
-/// One vector of each piece.
+/// The hash of a chunk from the sums of its passes.
 #[inline(always)]
-unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
+pub(super) fn output<V: Vector>([a, b, c, d]: [V; PASSES]) -> [u128; 2] {
+    let low = a.unpack64_low(b).add64(a.unpack64_high(b)).fold_add64();
+    let high = c.unpack64_low(d).add64(c.unpack64_high(d)).fold_add64();
+    [low.blocks()[0], high.blocks()[0]]
+}
+
+/// One vector of each piece, at `at`; the last one of a sector only as far as
+/// it counts.
+///
+/// # Safety
+/// It is readable, and inside the first chunk.
+#[inline(always)]
+pub(super) unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
     key: &Key,
     pieces: &[Piece<V>; N],
     at: usize,
@@ -78,14 +102,8 @@ unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
         *message = (block.shuffle32::<0x50>(), block.shuffle32::<0xfa>());
     }
     for pass in 0..PASSES {
-        let offset = at + BLOCK * pass;
-        // SAFETY: the key is longer than a chunk by all but one of the passes.
-        let (low, high) = unsafe {
-            (
-                V::load(key.0[0].as_ptr().cast::<u8>().add(offset)),
-                V::load(key.0[1].as_ptr().cast::<u8>().add(offset)),
-            )
-        };
+        // SAFETY: the caller's promise.
+        let (low, high) = unsafe { key.load::<V>(pass, at) };
         for i in 0..N {
             let mut a = messages[i].0.add32(low);
             if LAST {
