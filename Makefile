@@ -7,10 +7,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test static fuzz bench bench-volume man install check clean
+.PHONY: help build demo test test-aarch64 static fuzz bench bench-volume man install check clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the xtent command, optimised
 	$(CARGO) build --release --package xtent
@@ -22,6 +22,10 @@ demo: ## make, serve, use and cross-check an encrypted volume
 test: ## all tests, against real peers as well
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
+	@scripts/setup.sh aarch64
+	@scripts/test-aarch64.sh
 
 check: ## format, lints, documentation
 	$(CARGO) fmt --all --check

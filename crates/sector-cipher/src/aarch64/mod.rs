@@ -2,9 +2,8 @@
 //! carry-less products on NEON vectors of one block. The kernels are those of
 //! `simd`.
 //!
-//! Constant time as there. Architecture and makers promise it for these
-//! instructions where the bit `PSTATE.DIT` is set or they have no data-dependent
-//! timing at all, as all of today's CPUs that have them.
+//! Constant time as there. The architecture promises it for these instructions
+//! while the bit `PSTATE.DIT` is set, which is left to the program.
 #![allow(unsafe_code)]
 
 mod neon;

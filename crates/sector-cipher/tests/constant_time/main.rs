@@ -1,0 +1,104 @@
+//! Constant time, checked on the machine code: no branch and no address
+//! depends on a key or on data.
+//!
+//! Twice. `trace` runs every cipher on every back-end of this CPU instruction
+//! by instruction, with two sets of secrets, and wants the same instructions at
+//! the same addresses of memory. `memcheck` runs those back-ends whose
+//! instructions Valgrind knows with secrets that count as undefined, which
+//! shows all values of them at once. Both are shown to find a leak.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod memcheck;
+mod trace;
+
+use common::size;
+use sector_cipher::{Backend, Cipher, CipherSpec, IvMode, Mode, SectorCount};
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+
+/// What nobody may learn.
+struct Secrets {
+    key: Vec<u8>,
+    data: Vec<u8>,
+}
+
+/// A cipher with a key length and a back-end.
+struct Case {
+    spec: CipherSpec,
+    key_len: usize,
+    backend: Backend,
+    /// Sectors of 512 bytes.
+    sectors: usize,
+}
+
+impl Case {
+    /// Every cipher on a back-end, each key length. The generators of IVs do
+    /// not see secrets, but for ESSIV: one other is enough.
+    fn all(backend: Backend) -> impl Iterator<Item = Self> {
+        // More than two batches, with a rest; software only gets what it can
+        // do in time, and treats all sectors the same.
+        let sectors = if backend == Backend::Portable { 2 } else { 19 };
+        CipherSpec::all()
+            .filter(|spec| matches!(spec.iv, IvMode::Plain64 | IvMode::EssivSha256))
+            .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
+            .map(move |(spec, key_len)| Self {
+                spec,
+                key_len,
+                backend,
+                sectors,
+            })
+    }
+
+    /// Everything that is done with secrets: the key schedule, encryption and
+    /// decryption. Does not allocate.
+    fn run(&self, place: &mut MaybeUninit<Cipher>, secrets: &mut Secrets) {
+        let cipher = Cipher::new(
+            self.spec,
+            size(512),
+            SectorCount::Units512,
+            &secrets.key[..self.key_len],
+            Some(self.backend),
+        );
+        let cipher = place.write(cipher.unwrap());
+        let data = &mut secrets.data[..self.sectors * 512];
+        cipher.encrypt(1000, data);
+        cipher.decrypt(2000, data);
+    }
+
+    /// The key schedule is wiped as well; and how is visible to nobody.
+    fn name(&self) -> String {
+        format!("{} {} {}", self.spec, 8 * self.key_len, self.backend)
+    }
+}
+
+/// A table look-up whose index is secret.
+#[inline(never)]
+fn leaks_an_address(secrets: &Secrets) -> u8 {
+    static TABLE: [u8; 256] = [7; 256];
+    black_box(&TABLE)[usize::from(secrets.key[0])]
+}
+
+/// A branch whose condition is secret.
+#[inline(never)]
+fn leaks_a_branch(secrets: &Secrets) -> u64 {
+    let mut rounds = 1;
+    if secrets.data[5] & 1 == 1 {
+        rounds = black_box(rounds) + 1;
+    }
+    black_box(rounds)
+}
+
+/// All modes are in the list that the tests go through.
+#[test]
+fn every_mode_is_among_the_cases() {
+    let modes: Vec<Mode> = Case::all(Backend::Portable)
+        .map(|case| case.spec.mode)
+        .collect();
+    for spec in CipherSpec::all() {
+        assert!(modes.contains(&spec.mode), "{spec}");
+    }
+}
