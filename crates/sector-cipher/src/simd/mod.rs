@@ -87,7 +87,7 @@ impl Keys {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            V::call(|| match self {
+            V::call(#[inline(always)] || match self {
                 Self::Xts(keys) => {
                     let (data, tweak) = key.split_at(key.len() / 2);
                     keys.set::<V>(data, Some(tweak));
@@ -115,14 +115,8 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
             // SAFETY: the caller's promise.
             unsafe {
                 match $keys.rounds() {
-                    10 => V::call(
-                        #[inline(always)]
-                        || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors),
-                    ),
-                    _ => V::call(
-                        #[inline(always)]
-                        || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors),
-                    ),
+                    10 => V::call(#[inline(always)] || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors)),
+                    _ => V::call(#[inline(always)] || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors)),
                 }
             }
         };
