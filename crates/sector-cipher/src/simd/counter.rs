@@ -26,44 +26,16 @@ pub(super) fn following<V: Vector, const N: usize>(next: &mut V) -> [V; N] {
     numbers
 }
 
-/// XCTR, the counter mode of HCTR2 (ePrint 2021/1441) and of FAST (ePrint
-/// 2017/849): adds to block `number` of `data` the encryption of `start` +
-/// `number`, which is a sum without carries.
+/// The counters of XCTR, the counter mode of HCTR2 (ePrint 2021/1441) and of
+/// FAST (ePrint 2017/849), up to AES's first round: a block's is the sum,
+/// without carries, of `start` and its number.
 #[inline(always)]
-pub(super) fn xctr<V: Vector, const N: usize, const ROUNDS: usize>(
+pub(super) fn xctr<V: Vector, const N: usize>(
     keys: &RoundKeys,
     start: V,
     numbers: [V; N],
-    data: &[V; N],
 ) -> [V; N] {
     let mut x = numbers;
     V::aes_start_with(&mut x, keys, &[start; N]);
-    rest::<V, N, ROUNDS>(&mut x, keys, data);
     x
-}
-
-/// Adds to `data` the encryptions of `counters`.
-#[inline(always)]
-pub(super) fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
-    keys: &RoundKeys,
-    counters: [V; N],
-    data: &[V; N],
-) -> [V; N] {
-    let mut x = counters;
-    V::aes_start(&mut x, keys);
-    rest::<V, N, ROUNDS>(&mut x, keys, data);
-    x
-}
-
-/// The rounds.
-#[inline(always)]
-fn rest<V: Vector, const N: usize, const ROUNDS: usize>(
-    x: &mut [V; N],
-    keys: &RoundKeys,
-    data: &[V; N],
-) {
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-        V::aes_round::<N, true, ROUND>(x, keys);
-    });
-    V::aes_finish::<N, true, ROUNDS>(x, keys, data);
 }

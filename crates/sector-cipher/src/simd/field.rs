@@ -81,6 +81,15 @@ impl<V: Vector> Products<V> {
         }
     }
 
+    /// Holds the compiler to the order written: what was added before is added
+    /// before what is done with `x` from here on.
+    #[inline(always)]
+    pub(super) fn order(&mut self, x: &mut [V; 4]) {
+        let mut parts = self.into_parts();
+        V::order(x, &mut parts);
+        *self = Self::from_parts(parts);
+    }
+
     /// The three parts.
     #[inline(always)]
     pub(super) fn into_parts(self) -> [V; 3] {

@@ -14,7 +14,7 @@
 
 use super::field::{Factor, Products};
 use super::powers::Powers;
-use super::{Vector, counter};
+use super::{RoundKeys, Vector, counter, unroll};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
 use core::ptr;
 
@@ -24,6 +24,11 @@ const GROUP: usize = 4;
 /// Vectors side by side in counter mode.
 const VECTORS: usize = 4;
 
+/// Before which sectors of a group the serial parts come.
+const MIDDLE: usize = 0;
+const FINISH: usize = 1;
+const MIDDLE_SECOND: usize = 2;
+
 /// A cipher of this form.
 pub(super) trait Scheme {
     /// The number of the sector's first block in counter mode.
@@ -32,13 +37,10 @@ pub(super) trait Scheme {
     fn element<V: Vector>(block: V) -> V;
     /// The powers of the hash's key, one for each block.
     fn powers(&self) -> &Powers;
-    /// Counter mode over vectors with the block numbers given.
-    fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
-        &self,
-        start: V,
-        numbers: [V; N],
-        data: &[V; N],
-    ) -> [V; N];
+    /// The AES key of counter mode.
+    fn counter_keys(&self) -> &RoundKeys;
+    /// The counters of the blocks with these numbers, up to the first round.
+    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N];
     /// Between the first hash and counter mode, for the sectors of a group from
     /// `lane` on: leaves where the counter starts.
     fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
@@ -46,6 +48,14 @@ pub(super) trait Scheme {
         group: &mut Group,
         lane: usize,
     );
+    /// The rest of that, if it is long.
+    #[inline(always)]
+    fn middle_second<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+        &self,
+        _group: &mut Group,
+        _lane: usize,
+    ) {
+    }
     /// After the second hash: writes the blocks that are left.
     fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
@@ -188,96 +198,265 @@ pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bo
     };
     let mut groups = [none; 4];
     let mut step = 0_usize;
+    let mut output = Output::none();
     loop {
         // Four groups, each one step behind the next.
         let [first, second, third, fourth] = [0, 3, 2, 1].map(|i| (step + i) % 4);
-        let mut hashed = groups[first];
-        hashed.fill(&mut sectors, &mut batch, step % 2 == 1);
-        groups[first] = hashed;
-        if groups.iter().all(|group| group.len == 0) {
-            return;
-        }
+        groups[first].fill(&mut sectors, &mut batch, step % 2 == 1);
         for i in 0..GROUP {
-            if i == 0 {
+            if i == MIDDLE {
+                for lane in (0..groups[second].len).step_by(V::BLOCKS) {
+                    scheme.middle::<V, ROUNDS, ENCRYPT>(&mut groups[second], lane);
+                }
+            } else if i == FINISH {
                 for lane in (0..groups[fourth].len).step_by(V::BLOCKS) {
                     scheme.finish::<V, ROUNDS, ENCRYPT>(&mut groups[fourth], lane);
                 }
                 groups[fourth].len = 0;
-            } else if i == 1 {
+            } else if i == MIDDLE_SECOND {
                 for lane in (0..groups[second].len).step_by(V::BLOCKS) {
-                    scheme.middle::<V, ROUNDS, ENCRYPT>(&mut groups[second], lane);
+                    scheme.middle_second::<V, ROUNDS, ENCRYPT>(&mut groups[second], lane);
                 }
             }
             let present = &groups[third];
             let count = i < present.len;
             let (sector, start) = (present.sectors[i], V::splat(present.start.0[i]));
-            let ahead = &groups[first];
-            let hash = i < ahead.len;
-            let ahead = ahead.sectors[i].src();
+            let previous = if i == 0 { fourth } else { third };
+            let pass = Pass {
+                scheme,
+                bytes,
+                sector,
+                start,
+                ahead: groups[first].sectors[i].src(),
+            };
+            let hash = i < groups[first].len;
             // SAFETY: the sectors are there.
-            unsafe {
+            let (before, after) = unsafe {
                 match (count, hash) {
-                    (true, true) => {
-                        let (before, after) =
-                            pass::<S, V, ROUNDS, true, true>(scheme, bytes, sector, start, ahead);
-                        groups[first].before.set(i, before);
-                        groups[third].after.set(i, after);
-                    }
-                    (true, false) => {
-                        let (_, after) =
-                            pass::<S, V, ROUNDS, true, false>(scheme, bytes, sector, start, ahead);
-                        groups[third].after.set(i, after);
-                    }
-                    (false, true) => {
-                        let (before, _) =
-                            pass::<S, V, ROUNDS, false, true>(scheme, bytes, sector, start, ahead);
-                        groups[first].before.set(i, before);
-                    }
-                    (false, false) => {}
+                    (true, true) => pass.run::<ROUNDS, true, true>(&mut output),
+                    (true, false) => pass.run::<ROUNDS, true, false>(&mut output),
+                    (false, true) => pass.run::<ROUNDS, false, true>(&mut output),
+                    (false, false) => pass.run::<ROUNDS, false, false>(&mut output),
                 }
+            };
+            if hash {
+                groups[first].before.set(i, before);
             }
+            if let Some(after) = after {
+                groups[previous].after.set((i + GROUP - 1) % GROUP, after);
+            }
+        }
+        if groups.iter().all(|group| group.len == 0) {
+            return;
         }
         step += 1;
     }
 }
 
-/// Counter mode and second hash of `sector`, the first hash of the one at
-/// `ahead`, or both. The hashes of the latter and of the former.
-///
-/// # Safety
-/// A sector of `bytes` bytes that is taken is readable, and `sector` writable.
-#[inline(always)]
-unsafe fn pass<S: Scheme, V: Vector, const ROUNDS: usize, const COUNT: bool, const HASH: bool>(
-    scheme: &S,
+/// What counter mode has written and the hash not yet taken in.
+struct Output<V> {
+    /// The end of a sector.
+    blocks: [V; VECTORS],
+    /// The hash of what came before it.
+    hash: Products<V>,
+    there: bool,
+}
+
+impl<V: Vector> Output<V> {
+    #[inline(always)]
+    fn none() -> Self {
+        Self {
+            blocks: [V::zero(); VECTORS],
+            hash: Products::zero(),
+            there: false,
+        }
+    }
+}
+
+/// What is done with one sector, or with two.
+struct Pass<'k, S, V> {
+    scheme: &'k S,
+    /// Bytes of a sector.
     bytes: usize,
+    /// The sector in counter mode.
     sector: Sector,
     start: V,
+    /// The sector that is hashed.
     ahead: *const u8,
-) -> (Products<V>, Products<V>) {
-    let (mut before, mut after) = (Products::zero(), Products::zero());
-    let mut next = counter::numbers::<V>(S::FIRST);
-    for offset in (0..bytes).step_by(VECTORS * V::BYTES) {
-        let at = [0, 1, 2, 3].map(|i| offset + i * V::BYTES);
-        // SAFETY: all inside the sectors.
-        unsafe {
-            let powers: [Factor<V>; VECTORS] = at.map(|at| scheme.powers().at(at));
-            if HASH {
-                let data = at.map(|at| S::element(V::load(ahead.add(at))));
-                before.add_two(data[0], powers[0], data[1], powers[1]);
-                before.add_two(data[2], powers[2], data[3], powers[3]);
-            }
-            if COUNT {
-                let data = at.map(|at| V::load(sector.src().add(at)));
-                let numbers = counter::following(&mut next);
-                let data = scheme.counter_mode::<V, VECTORS, ROUNDS>(start, numbers, &data);
-                for (data, at) in data.into_iter().zip(at) {
-                    data.store(sector.dst().add(at));
+}
+
+impl<S: Scheme, V: Vector> Pass<'_, S, V> {
+    /// Bytes taken at a time.
+    const STEP: usize = VECTORS * V::BYTES;
+
+    /// Counter mode if `COUNT`, and the second hash of all but the end; the
+    /// first hash of another sector if `HASH`. Returns the latter, and the
+    /// second hash of the sector that was in counter mode before.
+    ///
+    /// # Safety
+    /// The sectors that are taken are there.
+    #[inline(always)]
+    unsafe fn run<const ROUNDS: usize, const COUNT: bool, const HASH: bool>(
+        &self,
+        output: &mut Output<V>,
+    ) -> (Products<V>, Option<Products<V>>) {
+        let mut before = Products::zero();
+        let (mut offset, mut behind) = (0, self.bytes - Self::STEP);
+        let mut after = None;
+        if COUNT {
+            let mut next = counter::numbers::<V>(S::FIRST);
+            // SAFETY: all inside the sectors.
+            unsafe {
+                self.step::<ROUNDS, HASH>(offset, behind, &mut next, &mut before, output);
+                if output.there {
+                    after = Some(output.hash);
                 }
-                let data = data.map(S::element);
-                after.add_two(data[0], powers[0], data[1], powers[1]);
-                after.add_two(data[2], powers[2], data[3], powers[3]);
+                output.hash = Products::zero();
+                output.there = true;
+                while offset < behind {
+                    offset += Self::STEP;
+                    self.step::<ROUNDS, HASH>(
+                        offset,
+                        offset - Self::STEP,
+                        &mut next,
+                        &mut before,
+                        output,
+                    );
+                }
+            }
+        } else {
+            if output.there {
+                // SAFETY: inside the table.
+                unsafe {
+                    self.add::<0>(&mut output.hash, behind, &output.blocks);
+                    self.add::<2>(&mut output.hash, behind, &output.blocks);
+                }
+                after = Some(output.hash);
+                output.there = false;
+            }
+            if HASH {
+                behind += Self::STEP;
+                while offset < behind {
+                    // SAFETY: inside the sector.
+                    unsafe {
+                        let data = self.elements(self.ahead, offset);
+                        self.add::<0>(&mut before, offset, &data);
+                        self.add::<2>(&mut before, offset, &data);
+                    }
+                    offset += Self::STEP;
+                }
+            }
+        }
+        (before, after)
+    }
+
+    /// One step of counter mode, and of the hashes: of the other sector at the
+    /// same offset, and of the step before, at `behind`.
+    ///
+    /// # Safety
+    /// The offsets are inside the sectors.
+    #[inline(always)]
+    unsafe fn step<const ROUNDS: usize, const HASH: bool>(
+        &self,
+        offset: usize,
+        behind: usize,
+        next: &mut V,
+        before: &mut Products<V>,
+        output: &mut Output<V>,
+    ) {
+        let keys = self.scheme.counter_keys();
+        let numbers = counter::following::<V, VECTORS>(next);
+        let mut x = self.scheme.counters(self.start, numbers);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let data = self.load(self.sector.src(), offset);
+            let ahead = if HASH {
+                self.elements(self.ahead, offset)
+            } else {
+                [V::zero(); VECTORS]
+            };
+            unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+                V::aes_round::<VECTORS, true, ROUND>(&mut x, keys);
+                // The products go evenly between the rounds.
+                let spacing = (ROUNDS - 2) / 4;
+                if ROUND.is_multiple_of(spacing) {
+                    match ROUND / spacing {
+                        1 if HASH => {
+                            self.add::<0>(before, offset, &ahead);
+                            before.order(&mut x);
+                        }
+                        2 if HASH => {
+                            self.add::<2>(before, offset, &ahead);
+                            before.order(&mut x);
+                        }
+                        3 => {
+                            self.add::<0>(&mut output.hash, behind, &output.blocks);
+                            output.hash.order(&mut x);
+                        }
+                        4 => {
+                            self.add::<2>(&mut output.hash, behind, &output.blocks);
+                            output.hash.order(&mut x);
+                        }
+                        _ => {}
+                    }
+                }
+            });
+            V::aes_finish::<VECTORS, true, ROUNDS>(&mut x, keys, &data);
+            for i in 0..VECTORS {
+                x[i].store(self.sector.dst().add(offset + i * V::BYTES));
+                output.blocks[i] = S::element(x[i]);
             }
         }
     }
-    (before, after)
+
+    /// # Safety
+    /// A step at the offset is inside the sector.
+    #[inline(always)]
+    unsafe fn load(&self, sector: *const u8, offset: usize) -> [V; VECTORS] {
+        let mut data = [V::zero(); VECTORS];
+        for i in 0..VECTORS {
+            // SAFETY: the caller's promise.
+            data[i] = unsafe { V::load(sector.add(offset + i * V::BYTES)) };
+        }
+        data
+    }
+
+    /// The same as the hash takes them.
+    ///
+    /// # Safety
+    /// As for [`Self::load`].
+    #[inline(always)]
+    unsafe fn elements(&self, sector: *const u8, offset: usize) -> [V; VECTORS] {
+        // SAFETY: the caller's promise.
+        let mut data = unsafe { self.load(sector, offset) };
+        for data in &mut data {
+            *data = S::element(*data);
+        }
+        data
+    }
+
+    /// Adds two vectors of `data`, from `FIRST` on, to a hash. The data is that
+    /// at `offset`.
+    ///
+    /// # Safety
+    /// The offset is inside a sector.
+    #[inline(always)]
+    unsafe fn add<const FIRST: usize>(
+        &self,
+        hash: &mut Products<V>,
+        offset: usize,
+        data: &[V; VECTORS],
+    ) {
+        let powers = self.scheme.powers();
+        let offset = offset + FIRST * V::BYTES;
+        // SAFETY: the caller's promise.
+        unsafe {
+            hash.add_two(
+                data[FIRST],
+                powers.at(offset),
+                data[FIRST + 1],
+                powers.at(offset + V::BYTES),
+            );
+        }
+    }
 }

@@ -4,7 +4,7 @@ use super::aes::{decrypt, encrypt};
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, Vector, counter};
+use super::{AesKeys, RoundKeys, Vector, counter};
 use crate::run::{BLOCK, Sectors};
 
 /// The first block of the hash's input: twice the tweak's bits, and two
@@ -81,13 +81,13 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
-        &self,
-        start: V,
-        numbers: [V; N],
-        data: &[V; N],
-    ) -> [V; N] {
-        counter::xctr::<V, N, ROUNDS>(&self.aes.encrypt, start, numbers, data)
+    fn counter_keys(&self) -> &RoundKeys {
+        &self.aes.encrypt
+    }
+
+    #[inline(always)]
+    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
+        counter::xctr(self.counter_keys(), start, numbers)
     }
 
     #[inline(always)]

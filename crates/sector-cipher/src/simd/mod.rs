@@ -87,20 +87,23 @@ impl Keys {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            V::call(#[inline(always)] || match self {
-                Self::Xts(keys) => {
-                    let (data, tweak) = key.split_at(key.len() / 2);
-                    keys.set::<V>(data, Some(tweak));
-                }
-                Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
-                Self::FastBrw(keys) => keys.set::<V>(key),
-                Self::FastHorner(keys) => keys.set::<V>(key, bytes),
-                Self::Hctr2(keys) => keys.set::<V>(key, bytes),
-                Self::Adiantum(keys) => keys.set::<V>(key),
-                Self::Eme2(keys) => keys.set::<V>(key),
-                Self::Aez10(keys) => keys.set::<V>(key),
-                Self::Xcb(keys) => keys.set::<V>(key, bytes),
-            });
+            V::call(
+                #[inline(always)]
+                || match self {
+                    Self::Xts(keys) => {
+                        let (data, tweak) = key.split_at(key.len() / 2);
+                        keys.set::<V>(data, Some(tweak));
+                    }
+                    Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
+                    Self::FastBrw(keys) => keys.set::<V>(key),
+                    Self::FastHorner(keys) => keys.set::<V>(key, bytes),
+                    Self::Hctr2(keys) => keys.set::<V>(key, bytes),
+                    Self::Adiantum(keys) => keys.set::<V>(key),
+                    Self::Eme2(keys) => keys.set::<V>(key),
+                    Self::Aez10(keys) => keys.set::<V>(key),
+                    Self::Xcb(keys) => keys.set::<V>(key, bytes),
+                },
+            );
         }
     }
 }
@@ -115,8 +118,14 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
             // SAFETY: the caller's promise.
             unsafe {
                 match $keys.rounds() {
-                    10 => V::call(#[inline(always)] || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors)),
-                    _ => V::call(#[inline(always)] || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors)),
+                    10 => V::call(
+                        #[inline(always)]
+                        || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors),
+                    ),
+                    _ => V::call(
+                        #[inline(always)]
+                        || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors),
+                    ),
                 }
             }
         };

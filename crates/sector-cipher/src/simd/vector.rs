@@ -147,59 +147,10 @@ pub(crate) trait Vector: Copy {
     /// Word `i` of each lane becomes its word `(ORDER >> 2 i) & 3`.
     fn shuffle32<const ORDER: i32>(self) -> Self;
 
-    /// Words 0 and 1 of both, alternately, from `self` first.
+    /// Tells the compiler that all of these depend on each other, so that it
+    /// leaves what makes one of them on the same side of what uses another.
     #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        let even = Self::splat(0xffff_ffff_0000_0000_ffff_ffff);
-        let odd = Self::splat(0xffff_ffff_0000_0000_ffff_ffff << 32);
-        let (a, b) = (self.shuffle32::<0x50>(), b.shuffle32::<0x50>());
-        a.and(even).xor(b.and(odd))
-    }
-    /// Words 2 and 3 of both, alternately, from `self` first.
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        self.swap_halves().unpack32_low(b.swap_halves())
-    }
-    /// The low half of `self`, and that of `b` above it.
-    #[inline(always)]
-    fn unpack64_low(self, b: Self) -> Self {
-        let low = Self::splat(u128::from(u64::MAX));
-        self.and(low).xor(b.low_to_high())
-    }
-    /// The high half of `self`, and that of `b` above it.
-    #[inline(always)]
-    fn unpack64_high(self, b: Self) -> Self {
-        let high = Self::splat(u128::MAX << 64);
-        self.high_to_low().xor(b.and(high))
-    }
-    /// The first lanes of the four vectors, then the second ones, and so on, in
-    /// four vectors.
-    #[inline(always)]
-    fn transpose_lanes(x: [Self; 4]) -> [Self; 4] {
-        if Self::BLOCKS == 1 {
-            return x;
-        }
-        let mut blocks = [[0; 4]; 4];
-        for (blocks, x) in blocks.iter_mut().zip(x) {
-            *blocks = x.blocks();
-        }
-        let mut out = x;
-        for (i, out) in out.iter_mut().enumerate() {
-            let at = |j: usize| i * Self::BLOCKS + j;
-            *out = Self::from_fn(|j| blocks[at(j) % 4][at(j) / 4]);
-        }
-        out
-    }
-    /// The 64-bit sums over all lanes.
-    #[inline(always)]
-    fn fold_add64(self) -> Self::One {
-        let blocks = self.blocks();
-        let mut sum = Self::One::splat(blocks[0]);
-        for &block in &blocks[1..Self::BLOCKS] {
-            sum = sum.add64(Self::One::splat(block));
-        }
-        sum
-    }
+    fn order(_x: &mut [Self; 4], _y: &mut [Self; 3]) {}
 
     /// Expands an AES key of 16, 24 or 32 bytes and returns the rounds.
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize;

@@ -5,7 +5,7 @@ use super::aes::{decrypt, encrypt};
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, Vector, counter};
+use super::{AesKeys, RoundKeys, Vector};
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroize;
 
@@ -139,17 +139,21 @@ impl Scheme for Keys {
         &self.powers
     }
 
+    #[inline(always)]
+    fn counter_keys(&self) -> &RoundKeys {
+        &self.counter.encrypt
+    }
+
     /// The start has its bytes reversed, so that its last word, which counts
     /// big endian and wraps, is the first.
     #[inline(always)]
-    fn counter_mode<V: Vector, const N: usize, const ROUNDS: usize>(
-        &self,
-        start: V,
-        numbers: [V; N],
-        data: &[V; N],
-    ) -> [V; N] {
-        let counters = numbers.map(|number| start.add32(number).reverse_bytes());
-        counter::counter_mode::<V, N, ROUNDS>(&self.counter.encrypt, counters, data)
+    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
+        let mut x = numbers;
+        for x in &mut x {
+            *x = start.add32(*x).reverse_bytes();
+        }
+        V::aes_start(&mut x, self.counter_keys());
+        x
     }
 
     #[inline(always)]
