@@ -246,7 +246,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
         self.rounds(&mut x, &[self.constant; LANES], &right);
         for (h, half) in halves.iter().enumerate() {
             let between = step
-                .between_mut()
+                .between()
                 .wrapping_add(half.sector * bytes + half.offset);
             for i in 0..HALF {
                 // SAFETY: the step has a place for each byte of its sectors.
@@ -393,20 +393,26 @@ impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
     #[inline(always)]
     fn first(&self, step: &mut Step<State<V>>, bytes: usize) {
         let sectors = step.sectors().len();
-        for half in (0..sectors * bytes / (2 * HALF * V::BYTES)).step_by(2) {
+        let mut half = 0;
+        while half < sectors * bytes / (2 * HALF * V::BYTES) {
             let halves = Half::group::<V>(half, sectors, bytes);
+            half += 2;
             self.first_pass(step, halves, bytes);
         }
-        for first in (0..sectors).step_by(V::BLOCKS) {
+        let mut first = 0;
+        while first < sectors {
             self.middle(step, first, bytes);
+            first += V::BLOCKS;
         }
     }
 
     #[inline(always)]
     fn second(&self, step: &mut Step<State<V>>, bytes: usize) {
         let sectors = step.sectors().len();
-        for half in (0..sectors * bytes / (2 * HALF * V::BYTES)).step_by(2) {
+        let mut half = 0;
+        while half < sectors * bytes / (2 * HALF * V::BYTES) {
             let halves = Half::group::<V>(half, sectors, bytes);
+            half += 2;
             self.second_pass(step, halves, bytes);
         }
     }

@@ -210,9 +210,10 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
         let mut sums = Lanes::ZERO;
         for i in 0..step.sectors().len() {
             let src = step.sectors()[i].src();
-            let dst = step.between_mut().wrapping_add(i * bytes);
+            let dst = step.between().wrapping_add(i * bytes);
             let mut sum = V::zero();
-            for offset in (0..bytes).step_by(LANES * V::BYTES) {
+            let mut offset = 0;
+            while offset < bytes {
                 // SAFETY: the group is inside the sector.
                 let mut x = unsafe { load::<V>(src.add(offset)) };
                 self.rounds(&mut x, &self.masks(offset));
@@ -222,11 +223,14 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
                 for pair in x.chunks_exact(2) {
                     sum = sum.xor3(pair[0], pair[1]);
                 }
+                offset += LANES * V::BYTES;
             }
             sums.store(i, sum.fold());
         }
-        for first in (0..step.sectors().len()).step_by(V::BLOCKS) {
+        let mut first = 0;
+        while first < step.sectors().len() {
             self.middle::<V>(step, &sums, first, bytes);
+            first += V::BLOCKS;
         }
     }
 
@@ -236,14 +240,16 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
         for i in 0..step.sectors().len() {
             let src = step.between().wrapping_add(i * bytes);
             let dst = step.sectors()[i].dst();
-            for part in (0..bytes).step_by(MASKED_TOGETHER) {
+            let mut part = 0;
+            while part < bytes {
                 let mask = &step.state.masks[part / MASKED_TOGETHER];
                 let mut masks = first_masks::<V>(mask.one::<V>(i));
                 if part == 0 {
                     masks[0] = masks[0].xor(V::alone(step.state.of_block_0.one::<V>(i)));
                 }
                 let end = bytes.min(part + MASKED_TOGETHER);
-                for offset in (part..end).step_by(group) {
+                let mut offset = part;
+                while offset < end {
                     // SAFETY: the group is inside the sector, and so in the step.
                     let mut x = unsafe { load::<V>(src.add(offset)) };
                     self.rounds(&mut x, &masks);
@@ -257,7 +263,9 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
                     V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &after);
                     // SAFETY: as above, and the destination may be written.
                     unsafe { store(x, dst.add(offset)) };
+                    offset += group;
                 }
+                part = end;
             }
         }
     }

@@ -41,8 +41,8 @@ mod xts;
 
 use crate::Mode;
 use crate::run::Sectors;
-pub(crate) use aes::{AesKeys, RoundKeys, expand, fresh};
-pub(crate) use vector::Vector;
+pub(crate) use aes::{AesKeys, RoundKeys};
+pub(crate) use vector::{Kernel, Vector};
 
 /// The key schedule of a mode, the same for every CPU.
 pub(crate) enum Keys {
@@ -108,34 +108,51 @@ impl Keys {
     }
 }
 
+/// The kernel of a mode, by the type of its keys.
+struct Crypt<'k, 'a, 'b, K, const ROUNDS: usize, const ENCRYPT: bool> {
+    keys: &'k K,
+    sectors: Sectors<'a, 'b>,
+}
+
+macro_rules! kernels {
+    ($($mode:ident)*) => {
+        $(
+            impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> Kernel<V>
+                for Crypt<'_, '_, '_, $mode::Keys, ROUNDS, ENCRYPT>
+            {
+                #[inline(always)]
+                fn run(self) {
+                    $mode::crypt::<V, ROUNDS, ENCRYPT>(self.keys, self.sectors);
+                }
+            }
+        )*
+    };
+}
+
+kernels!(fast_brw fast_horner hctr2 eme2 aez10 xcb);
+
 /// Runs the kernel of a mode for `V`, one for each number of AES rounds.
 ///
 /// # Safety
 /// The CPU has what `V` needs, and the keys are set.
 pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
     macro_rules! kernel {
-        ($mode:ident, $keys:expr) => {
+        ($keys:expr) => {{
+            let keys = $keys;
             // SAFETY: the caller's promise.
             unsafe {
-                match $keys.rounds() {
-                    10 => V::call(
-                        #[inline(always)]
-                        || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors),
-                    ),
-                    _ => V::call(
-                        #[inline(always)]
-                        || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors),
-                    ),
+                match keys.rounds() {
+                    10 => V::run(Crypt::<_, 10, ENCRYPT> { keys, sectors }),
+                    _ => V::run(Crypt::<_, 14, ENCRYPT> { keys, sectors }),
                 }
             }
-        };
+        }};
     }
     match keys {
-        Keys::Xts(keys) => kernel!(xts, keys),
-        Keys::Cbc(_) => unreachable!("it has kernels of its own"),
-        Keys::FastBrw(keys) => kernel!(fast_brw, keys),
-        Keys::FastHorner(keys) => kernel!(fast_horner, keys),
-        Keys::Hctr2(keys) => kernel!(hctr2, keys),
+        Keys::Xts(_) | Keys::Cbc(_) => unreachable!("they have kernels of their own"),
+        Keys::FastBrw(keys) => kernel!(keys),
+        Keys::FastHorner(keys) => kernel!(keys),
+        Keys::Hctr2(keys) => kernel!(keys),
         // SAFETY: the caller's promise.
         Keys::Adiantum(keys) => unsafe {
             V::call(
@@ -143,8 +160,8 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
                 || adiantum::crypt::<V, ENCRYPT>(keys, sectors),
             );
         },
-        Keys::Eme2(keys) => kernel!(eme2, keys),
-        Keys::Aez10(keys) => kernel!(aez10, keys),
-        Keys::Xcb(keys) => kernel!(xcb, keys),
+        Keys::Eme2(keys) => kernel!(keys),
+        Keys::Aez10(keys) => kernel!(keys),
+        Keys::Xcb(keys) => kernel!(keys),
     }
 }

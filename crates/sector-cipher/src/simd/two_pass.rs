@@ -48,26 +48,26 @@ impl Lanes {
 
 /// What the first pass leaves for the second: as many bytes as the sectors have.
 #[repr(C, align(64))]
-struct Between(MaybeUninit<[u8; BYTES]>);
+struct Between([u8; BYTES]);
 
 /// Sectors on their way.
 pub(super) struct Step<S> {
     sectors: [Sector; SECTORS],
     len: usize,
     pub(super) tweaks: Lanes,
-    between: Between,
+    between: *mut u8,
     /// What the mode keeps of it besides.
     pub(super) state: S,
 }
 
 impl<S> Step<S> {
     #[inline(always)]
-    fn new(state: S) -> Self {
+    fn new(state: S, between: *mut Between) -> Self {
         Self {
             sectors: [Sector::NONE; SECTORS],
             len: 0,
             tweaks: Lanes::ZERO,
-            between: Between(MaybeUninit::uninit()),
+            between: between.cast(),
             state,
         }
     }
@@ -79,14 +79,8 @@ impl<S> Step<S> {
 
     /// The place for what the first pass leaves of sector 0; the others follow.
     #[inline(always)]
-    pub(super) fn between(&self) -> *const u8 {
-        self.between.0.as_ptr().cast()
-    }
-
-    /// The same, to be written.
-    #[inline(always)]
-    pub(super) fn between_mut(&mut self) -> *mut u8 {
-        self.between.0.as_mut_ptr().cast()
+    pub(super) fn between(&self) -> *mut u8 {
+        self.between
     }
 }
 
@@ -107,8 +101,14 @@ pub(super) trait TwoPass<V: Vector> {
 #[inline(always)]
 pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '_>) {
     let bytes = sectors.bytes();
-    let together = (BYTES / bytes).min(SECTORS);
-    let mut steps = [Step::new(mode.start()), Step::new(mode.start())];
+    let together = (BYTES >> bytes.trailing_zeros()).min(SECTORS);
+    // Left as it is: zeros would cost more than a small sector.
+    let mut between = MaybeUninit::<[Between; 2]>::uninit();
+    let between: *mut Between = between.as_mut_ptr().cast();
+    let mut steps = [
+        Step::new(mode.start(), between),
+        Step::new(mode.start(), between.wrapping_add(1)),
+    ];
     let mut batch = sectors.empty_batch();
     let mut taken = 0;
     let mut used = [0; 2];
@@ -139,17 +139,19 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
             break;
         }
     }
-    for (step, used) in steps.iter_mut().zip(used) {
-        wipe::<V>(step.between_mut(), used);
+    for (step, used) in steps.iter().zip(used) {
+        wipe::<V>(step.between, used);
     }
 }
 
 /// Overwrites the first `bytes`, whole vectors, with zeros.
 #[inline(always)]
 fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
-    for offset in (0..bytes).step_by(V::BYTES) {
+    let mut offset = 0;
+    while offset < bytes {
         // SAFETY: the caller owns the bytes.
         unsafe { V::zero().store(place.add(offset)) };
+        offset += V::BYTES;
     }
     // SAFETY: an empty piece of assembly, that might read what was written.
     unsafe {

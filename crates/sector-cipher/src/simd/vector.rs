@@ -2,6 +2,12 @@
 
 use super::RoundKeys;
 
+/// A kernel, ready to run.
+pub(crate) trait Kernel<V> {
+    /// Runs it. `#[inline(always)]`, in every kernel.
+    fn run(self);
+}
+
 /// A vector of 128-bit blocks side by side ("lanes"), on a CPU that has the
 /// instructions. All operations work lane by lane unless they say otherwise.
 ///
@@ -21,6 +27,15 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// The CPU has them.
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R;
+    /// Runs a kernel with the CPU's features: certain to inline it, which the
+    /// compiler may refuse to do with a large closure.
+    ///
+    /// # Safety
+    /// The CPU has them.
+    unsafe fn run<K: Kernel<Self>>(kernel: K) {
+        // SAFETY: the caller's promise.
+        unsafe { Self::call(|| kernel.run()) }
+    }
 
     /// Zeros.
     fn zero() -> Self;

@@ -1,7 +1,7 @@
 //! 128-bit vectors: AES-NI, PCLMULQDQ, AVX.
 
 use super::schedule;
-use crate::simd::{RoundKeys, Vector};
+use crate::simd::{Kernel, RoundKeys, Vector};
 use core::arch::x86_64::*;
 
 /// 128-bit vector.
@@ -97,6 +97,11 @@ impl Vector for V128 {
     #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()
+    }
+
+    #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
+    unsafe fn run<K: Kernel<Self>>(kernel: K) {
+        kernel.run();
     }
 
     #[inline(always)]

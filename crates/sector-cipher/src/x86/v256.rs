@@ -2,7 +2,7 @@
 
 use super::V128;
 use super::schedule;
-use crate::simd::{RoundKeys, Vector};
+use crate::simd::{Kernel, RoundKeys, Vector};
 use core::arch::x86_64::*;
 
 /// 256-bit vector.
@@ -98,6 +98,11 @@ impl Vector for V256 {
     #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()
+    }
+
+    #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
+    unsafe fn run<K: Kernel<Self>>(kernel: K) {
+        kernel.run();
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::schedule;
 use super::{V128, V256};
-use crate::simd::{RoundKeys, Vector};
+use crate::simd::{Kernel, RoundKeys, Vector};
 use core::arch::x86_64::*;
 
 /// 512-bit vector.
@@ -130,6 +130,13 @@ impl Vector for V512 {
     )]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()
+    }
+
+    #[target_feature(
+        enable = "aes,avx2,avx512f,avx512bw,avx512vl,vaes,pclmulqdq,vpclmulqdq,sse4.1"
+    )]
+    unsafe fn run<K: Kernel<Self>>(kernel: K) {
+        kernel.run();
     }
 
     #[inline(always)]
