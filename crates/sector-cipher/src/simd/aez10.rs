@@ -266,7 +266,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
     /// What is between the passes, for the sectors from `first` on that a
     /// vector has lanes for.
     #[inline(always)]
-    fn middle(&self, step: &mut Step<State<V>>, first: usize, bytes: usize) {
+    fn middle_of(&self, step: &mut Step<State<V>>, first: usize, bytes: usize) {
         let last = step.sectors().len() - 1;
         let sector = |i: usize| (first + i).min(last);
         // The last lanes of each sector's W and X, and the last block.
@@ -378,6 +378,9 @@ fn add_up<V: Vector>(sums: &mut [V; SECTORS], half: &Half, x: &[V]) {
 
 impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
     type State = State<V>;
+    /// The next half group.
+    type Second = usize;
+    const PARTS: usize = 1;
 
     #[inline(always)]
     fn start(&self) -> State<V> {
@@ -399,21 +402,31 @@ impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
             half += 2;
             self.first_pass(step, halves, bytes);
         }
+    }
+
+    #[inline(always)]
+    fn middle(&self, step: &mut Step<State<V>>, _part: usize, bytes: usize) {
         let mut first = 0;
-        while first < sectors {
-            self.middle(step, first, bytes);
+        while first < step.sectors().len() {
+            self.middle_of(step, first, bytes);
             first += V::BLOCKS;
         }
     }
 
     #[inline(always)]
-    fn second(&self, step: &mut Step<State<V>>, bytes: usize) {
+    fn start_second(&self, _step: &Step<State<V>>, _bytes: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn second(&self, step: &mut Step<State<V>>, half: &mut usize, bytes: usize) -> bool {
         let sectors = step.sectors().len();
-        let mut half = 0;
-        while half < sectors * bytes / (2 * HALF * V::BYTES) {
-            let halves = Half::group::<V>(half, sectors, bytes);
-            half += 2;
+        let end = sectors * bytes / (2 * HALF * V::BYTES);
+        if *half < end {
+            let halves = Half::group::<V>(*half, sectors, bytes);
             self.second_pass(step, halves, bytes);
+            *half += 2;
         }
+        *half < end
     }
 }

@@ -7,7 +7,7 @@
 //! in use. So the second pass needs no sum of its own.
 
 use super::field::{Factor, Products};
-use super::two_pass::{self, Lanes, Step, TwoPass};
+use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
 use super::{AesKeys, RoundKeys, Vector, aes};
 use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
@@ -79,10 +79,14 @@ struct Kernel<'k, const ROUNDS: usize, const ENCRYPT: bool> {
     data: &'k RoundKeys,
 }
 
-/// The masks of a step's sectors.
+/// What it keeps of a step's sectors.
 #[derive(Clone, Copy)]
-struct Masks {
-    /// The mask, and that from block 128 on.
+struct State {
+    /// The standard's `T*`.
+    hashes: Lanes,
+    /// Sums of what the first pass leaves.
+    sums: Lanes,
+    /// The mask, and that from block 128 on, which is zero if there is none.
     masks: [Lanes; 2],
     /// What block 0 gets in addition.
     of_block_0: Lanes,
@@ -112,28 +116,72 @@ unsafe fn store<V: Vector>(x: [V; LANES], place: *mut u8) {
     }
 }
 
-/// Times 1, x, x^2, ...: as many as the blocks of a group.
+/// The first vector of masks of group `index`, the one behind that whose first
+/// vector is `before`.
 #[inline(always)]
-fn first_masks<V: Vector>(mask: V::One) -> [V; LANES] {
-    let mut masks = [V::powers_of_x(mask); LANES];
-    unroll!(I in 1 2 3 4 5 6 7, masks[I] = match V::BLOCKS {
-        1 => masks[0].times_x::<{ I as u32 }, { 64 - I as u32 }>(),
-        2 => masks[0].times_x::<{ 2 * I as u32 }, { 64 - 2 * I as u32 }>(),
-        _ => masks[0].times_x::<{ 4 * I as u32 }, { 64 - 4 * I as u32 }>(),
-    });
-    masks
+fn next_mask<V: Vector>(
+    step: &Step<State>,
+    before: V,
+    index: usize,
+    bytes: usize,
+) -> V {
+    let [group] = Group::from::<V, 1>(index, bytes);
+    if group.offset.is_multiple_of(MASKED_TOGETHER) {
+        // Behind the last sector, anything.
+        let sector = group.sector.min(SECTORS - 1);
+        let mask = &step.state.masks[group.offset / MASKED_TOGETHER];
+        V::powers_of_x(mask.one::<V>(sector))
+    } else {
+        before.times_x_of_group()
+    }
+}
+
+/// Vector `$i`, from 1 on, of a group's masks, from its vector 0.
+macro_rules! times_vectors {
+    ($first:expr, $i:expr) => {{
+        const POWER: u32 = $i;
+        match V::BLOCKS {
+            1 => $first.times_x::<{ POWER }, { 64 - POWER }>(),
+            2 => $first.times_x::<{ 2 * POWER }, { 64 - 2 * POWER }>(),
+            _ => $first.times_x::<{ 4 * POWER }, { 64 - 4 * POWER }>(),
+        }
+    }};
+}
+
+/// Where the second pass is.
+struct Second<V> {
+    /// The next group.
+    index: usize,
+    /// Its masks, and those of the one behind it.
+    masks: [[V; LANES]; 2],
+}
+
+/// A group of a step.
+#[derive(Clone, Copy)]
+struct Group {
+    sector: usize,
+    /// Where it begins in the sector.
+    offset: usize,
+}
+
+impl Group {
+    /// The groups from number `index` of the step on.
+    #[inline(always)]
+    fn from<V: Vector, const SIDE_BY_SIDE: usize>(
+        index: usize,
+        bytes: usize,
+    ) -> [Self; SIDE_BY_SIDE] {
+        let size = LANES * V::BYTES;
+        let log = (bytes / size).trailing_zeros();
+        core::array::from_fn(|i| {
+            let sector = (index + i) >> log;
+            let offset = (index + i - (sector << log)) * size;
+            Self { sector, offset }
+        })
+    }
 }
 
 impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
-    /// AES on a group, after adding masks, but for the last round.
-    #[inline(always)]
-    fn rounds<V: Vector>(&self, x: &mut [V; LANES], before: &[V; LANES]) {
-        V::aes_start_with(x, self.data, before);
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            V::aes_round::<LANES, ENCRYPT, ROUND>(x, self.data);
-        });
-    }
-
     /// The group's masks of the data, which depend on the key only.
     #[inline(always)]
     fn masks<V: Vector>(&self, offset: usize) -> [V; LANES] {
@@ -163,110 +211,208 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         x[0].xor(mask)
     }
 
-    /// What is between the passes, for the sectors from `first` on that a
-    /// vector has lanes for.
+    /// The first pass over groups side by side, the first of them number `index`.
     #[inline(always)]
-    fn middle<V: Vector>(&self, step: &mut Step<Masks>, sums: &Lanes, first: usize, bytes: usize) {
-        let before = sums.load::<V>(first).xor(self.hash(step.tweaks.load(first)));
-        let mask = before.xor(self.one(before));
-        step.state.masks[0].store(first, mask);
-        let mut sum = mask;
-        if bytes > MASKED_TOGETHER {
-            let last = step.sectors().len() - 1;
+    fn first_pass<V: Vector, const SIDE_BY_SIDE: usize>(
+        &self,
+        step: &Step<State>,
+        sums: &mut [V; SECTORS],
+        index: usize,
+        bytes: usize,
+    ) {
+        let groups = Group::from::<V, SIDE_BY_SIDE>(index, bytes);
+        let mut x = [[V::zero(); LANES]; SIDE_BY_SIDE];
+        for (x, group) in x.iter_mut().zip(groups) {
+            let src = step.sectors()[group.sector].src();
+            // SAFETY: the group is inside the sector.
+            *x = unsafe { load::<V>(src.add(group.offset)) };
+            V::aes_start_with(x, self.data, &self.masks(group.offset));
+        }
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            for x in &mut x {
+                V::aes_round::<LANES, ENCRYPT, ROUND>(x, self.data);
+            }
+        });
+        for (x, group) in x.iter_mut().zip(groups) {
+            V::aes_finish::<LANES, ENCRYPT, ROUNDS>(x, self.data, &[V::zero(); LANES]);
+            let dst = step.between().wrapping_add(group.sector * bytes);
+            // SAFETY: the step has a place for each byte of its sectors.
+            unsafe { store(*x, dst.add(group.offset)) };
+            let sum = x[0].xor3(x[1], x[2]).xor3(x[3], x[4]);
+            let sum = sum.xor3(x[5], x[6]).xor(x[7]);
+            let place = &mut sums[group.sector];
+            *place = if group.offset == 0 {
+                sum
+            } else {
+                place.xor(sum)
+            };
+        }
+    }
+
+    /// The second pass, with the groups' masks; they become those of the next.
+    #[inline(always)]
+    fn second_pass<V: Vector, const SIDE_BY_SIDE: usize>(
+        &self,
+        step: &Step<State>,
+        masks: &mut [[V; LANES]; 2],
+        index: usize,
+        bytes: usize,
+    ) {
+        let groups = Group::from::<V, SIDE_BY_SIDE>(index, bytes);
+        let mut x = [[V::zero(); LANES]; SIDE_BY_SIDE];
+        for ((x, group), masks) in x.iter_mut().zip(groups).zip(&*masks) {
+            let src = step.between().wrapping_add(group.sector * bytes);
+            // SAFETY: the first pass has written it.
+            *x = unsafe { load::<V>(src.add(group.offset)) };
+            if group.offset == 0 {
+                let more = step.state.of_block_0.one::<V>(group.sector);
+                x[0] = x[0].xor(V::alone(more));
+            }
+            V::aes_start_with(x, self.data, masks);
+        }
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            for x in &mut x {
+                V::aes_round::<LANES, ENCRYPT, ROUND>(x, self.data);
+            }
+            // Beside the rounds.
+            if ROUND == 1 {
+                let mut mask = masks[SIDE_BY_SIDE - 1][0];
+                for (i, masks) in masks.iter_mut().enumerate().take(SIDE_BY_SIDE) {
+                    mask = next_mask(step, mask, index + SIDE_BY_SIDE + i, bytes);
+                    masks[0] = mask;
+                }
+            } else if ROUND <= LANES {
+                const I: u32 = if ROUND == 1 { 1 } else { ROUND as u32 - 1 };
+                for masks in masks.iter_mut().take(SIDE_BY_SIDE) {
+                    masks[ROUND - 1] = times_vectors!(masks[0], if I < LANES as u32 { I } else { 1 });
+                }
+            }
+        });
+        for (x, group) in x.iter_mut().zip(groups) {
+            let after = self.masks(group.offset);
+            V::aes_finish::<LANES, ENCRYPT, ROUNDS>(x, self.data, &after);
+            let dst = step.sectors()[group.sector].dst();
+            // SAFETY: the group is inside the sector, which may be written.
+            unsafe { store(*x, dst.add(group.offset)) };
+        }
+    }
+
+    /// A part of what is between the passes, for the sectors from `first` on
+    /// that a vector has lanes for.
+    #[inline(always)]
+    fn middle_of<V: Vector>(
+        &self,
+        step: &mut Step<State>,
+        part: usize,
+        first: usize,
+        bytes: usize,
+    ) {
+        let last = step.sectors().len() - 1;
+        let sector = |i: usize| (first + i).min(last);
+        if part == 0 {
+            // The standard's `MP` and `M1`.
+            let sums = &step.state.sums.0;
+            let sum = |i: usize| (&raw const sums[sector(i)]).cast();
+            // SAFETY: blocks.
+            let sums = unsafe { V::gather([sum(0), sum(1), sum(2), sum(3)]) };
+            let before = sums.xor(step.state.hashes.load(first));
+            let mask = before.xor(self.one(before));
+            step.state.masks[0].store(first, mask);
+        } else if part == 1 && bytes > MASKED_TOGETHER {
             let block = |i: usize| {
-                let sector = (first + i).min(last);
                 step.between()
-                    .wrapping_add(sector * bytes + MASKED_TOGETHER)
+                    .wrapping_add(sector(i) * bytes + MASKED_TOGETHER)
+                    .cast_const()
             };
             // SAFETY: block 128 of a sector.
             let block = unsafe { V::gather([block(0), block(1), block(2), block(3)]) };
-            let before = block.xor(mask);
-            let second = before.xor(self.one(before));
-            step.state.masks[1].store(first, second);
-            sum = sum.xor(second);
+            let before = block.xor(step.state.masks[0].load(first));
+            let mask = before.xor(self.one(before));
+            step.state.masks[1].store(first, mask);
+        } else if part == 2 {
+            let mask = step.state.masks[0].load::<V>(first);
+            let second = step.state.masks[1].load::<V>(first);
+            // 1 + x + x^2 + ...
+            let powers = V::splat(u128::MAX >> (128 - bytes.min(MASKED_TOGETHER) / BLOCK));
+            let product = Products::new(mask.xor(second), Factor::new(powers)).reduce();
+            step.state.of_block_0.store(first, product.xor(mask));
         }
-        // 1 + x + x^2 + ...
-        let powers = V::splat(u128::MAX >> (128 - bytes.min(MASKED_TOGETHER) / BLOCK));
-        let product = Products::new(sum, Factor::new(powers)).reduce();
-        step.state.of_block_0.store(first, product.xor(mask));
     }
 }
 
 impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
     for Kernel<'_, ROUNDS, ENCRYPT>
 {
-    type State = Masks;
+    type State = State;
+    type Second = Second<V>;
+    const PARTS: usize = 3;
 
     #[inline(always)]
-    fn start(&self) -> Masks {
-        Masks {
+    fn start(&self) -> State {
+        State {
+            hashes: Lanes::ZERO,
+            sums: Lanes::ZERO,
             masks: [Lanes::ZERO; 2],
             of_block_0: Lanes::ZERO,
         }
     }
 
     #[inline(always)]
-    fn first(&self, step: &mut Step<Masks>, bytes: usize) {
-        let mut sums = Lanes::ZERO;
-        for i in 0..step.sectors().len() {
-            let src = step.sectors()[i].src();
-            let dst = step.between().wrapping_add(i * bytes);
-            let mut sum = V::zero();
-            let mut offset = 0;
-            while offset < bytes {
-                // SAFETY: the group is inside the sector.
-                let mut x = unsafe { load::<V>(src.add(offset)) };
-                self.rounds(&mut x, &self.masks(offset));
-                V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); LANES]);
-                // SAFETY: the step has as many bytes.
-                unsafe { store(x, dst.add(offset)) };
-                for pair in x.chunks_exact(2) {
-                    sum = sum.xor3(pair[0], pair[1]);
-                }
-                offset += LANES * V::BYTES;
-            }
-            sums.store(i, sum.fold());
-        }
+    fn first(&self, step: &mut Step<State>, bytes: usize) {
         let mut first = 0;
         while first < step.sectors().len() {
-            self.middle::<V>(step, &sums, first, bytes);
+            let hashes = self.hash::<V>(step.tweaks.load(first));
+            step.state.hashes.store(first, hashes);
+            first += V::BLOCKS;
+        }
+        let end = step.sectors().len() * bytes / (LANES * V::BYTES);
+        let mut sums = [V::zero(); SECTORS];
+        let mut index = 0;
+        while V::BLOCKS == 4 && index + 2 <= end {
+            self.first_pass::<V, 2>(step, &mut sums, index, bytes);
+            index += 2;
+        }
+        while index < end {
+            self.first_pass::<V, 1>(step, &mut sums, index, bytes);
+            index += 1;
+        }
+        for (i, sum) in sums.iter().enumerate() {
+            step.state.sums.store(i, sum.fold());
+        }
+    }
+
+    #[inline(always)]
+    fn middle(&self, step: &mut Step<State>, part: usize, bytes: usize) {
+        let mut first = 0;
+        while first < step.sectors().len() {
+            self.middle_of::<V>(step, part, first, bytes);
             first += V::BLOCKS;
         }
     }
 
     #[inline(always)]
-    fn second(&self, step: &mut Step<Masks>, bytes: usize) {
-        let group = LANES * V::BYTES;
-        for i in 0..step.sectors().len() {
-            let src = step.between().wrapping_add(i * bytes);
-            let dst = step.sectors()[i].dst();
-            let mut part = 0;
-            while part < bytes {
-                let mask = &step.state.masks[part / MASKED_TOGETHER];
-                let mut masks = first_masks::<V>(mask.one::<V>(i));
-                if part == 0 {
-                    masks[0] = masks[0].xor(V::alone(step.state.of_block_0.one::<V>(i)));
-                }
-                let end = bytes.min(part + MASKED_TOGETHER);
-                let mut offset = part;
-                while offset < end {
-                    // SAFETY: the group is inside the sector, and so in the step.
-                    let mut x = unsafe { load::<V>(src.add(offset)) };
-                    self.rounds(&mut x, &masks);
-                    if part == 0 && offset == 0 {
-                        masks[0] = masks[0].xor(V::alone(step.state.of_block_0.one::<V>(i)));
-                    }
-                    if offset + group != end {
-                        masks = masks.map(V::times_x_of_group);
-                    }
-                    let after = self.masks(offset);
-                    V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &after);
-                    // SAFETY: as above, and the destination may be written.
-                    unsafe { store(x, dst.add(offset)) };
-                    offset += group;
-                }
-                part = end;
-            }
+    fn start_second(&self, step: &Step<State>, bytes: usize) -> Second<V> {
+        let mut masks = [[V::zero(); LANES]; 2];
+        let mut mask = V::zero();
+        for (i, masks) in masks.iter_mut().enumerate() {
+            mask = next_mask(step, mask, i, bytes);
+            masks[0] = mask;
+            unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(mask, I as u32));
         }
+        Second { index: 0, masks }
+    }
+
+    #[inline(always)]
+    fn second(&self, step: &mut Step<State>, second: &mut Second<V>, bytes: usize) -> bool {
+        let end = step.sectors().len() * bytes / (LANES * V::BYTES);
+        let Second { index, masks } = second;
+        if V::BLOCKS == 4 && *index + 2 <= end {
+            self.second_pass::<V, 2>(step, masks, *index, bytes);
+            *index += 2;
+        } else if *index < end {
+            self.second_pass::<V, 1>(step, masks, *index, bytes);
+            *index += 1;
+        }
+        *index < end
     }
 }

@@ -91,10 +91,23 @@ pub(super) trait TwoPass<V: Vector> {
     /// That, before the first pass.
     fn start(&self) -> Self::State;
     /// The first pass, which reads all of the source and leaves as many bytes
-    /// in `between`, and what follows it.
+    /// in `between`.
     fn first(&self, step: &mut Step<Self::State>, bytes: usize);
-    /// The second pass, from `between` to the destination.
-    fn second(&self, step: &mut Step<Self::State>, bytes: usize);
+    /// The parts of the work between the passes: each waits for AES once.
+    const PARTS: usize;
+    /// One of them.
+    fn middle(&self, step: &mut Step<Self::State>, part: usize, bytes: usize);
+    /// Where the second pass is, which goes from `between` to the destination.
+    type Second;
+    /// Before the first group.
+    fn start_second(&self, step: &Step<Self::State>, bytes: usize) -> Self::Second;
+    /// One group or a few; `false` when none was left.
+    fn second(
+        &self,
+        step: &mut Step<Self::State>,
+        second: &mut Self::Second,
+        bytes: usize,
+    ) -> bool;
 }
 
 /// Runs it over the stream.
@@ -118,7 +131,8 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
             sectors.fill(&mut batch);
             taken = 0;
         }
-        let step = &mut steps[current];
+        let [a, b] = &mut steps;
+        let (step, before) = if current == 0 { (a, b) } else { (b, a) };
         step.len = together.min(batch.len() - taken);
         if step.len != 0 {
             for i in 0..step.len {
@@ -130,14 +144,23 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
             mode.first(step, bytes);
         }
         let more = step.len != 0;
-        current ^= 1;
-        let step = &mut steps[current];
-        if step.len != 0 {
-            mode.second(step, bytes);
+        // The second pass of the step before, and between its groups the work
+        // that waits.
+        let mut second = mode.start_second(before, bytes);
+        let mut part = if more { 0 } else { M::PARTS };
+        loop {
+            if part < M::PARTS {
+                mode.middle(step, part, bytes);
+                part += 1;
+            }
+            if !mode.second(before, &mut second, bytes) && part == M::PARTS {
+                break;
+            }
         }
         if !more {
             break;
         }
+        current ^= 1;
     }
     for (step, used) in steps.iter().zip(used) {
         wipe::<V>(step.between, used);
