@@ -311,10 +311,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         let sector = |i: usize| (first + i).min(last);
         if part == 0 {
             // The standard's `MP` and `M1`.
-            let sums = &step.state.sums.0;
-            let sum = |i: usize| (&raw const sums[sector(i)]).cast();
-            // SAFETY: blocks.
-            let sums = unsafe { V::gather([sum(0), sum(1), sum(2), sum(3)]) };
+            let sums = step.state.sums.gather::<V>(first, last);
             let before = sums.xor(step.state.hashes.load(first));
             let mask = before.xor(self.one(before));
             step.state.masks[0].store(first, mask);
@@ -360,8 +357,9 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
     #[inline(always)]
     fn first(&self, step: &mut Step<State>, bytes: usize) {
         let mut first = 0;
-        while first < step.sectors().len() {
-            let hashes = self.hash::<V>(step.tweaks.load(first));
+        let last = step.sectors().len() - 1;
+        while first <= last {
+            let hashes = self.hash::<V>(step.tweaks.gather(first, last));
             step.state.hashes.store(first, hashes);
             first += V::BLOCKS;
         }
