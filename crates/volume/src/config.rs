@@ -1,5 +1,7 @@
 //! What makes a volume of a store, and the checks on it.
 
+use std::num::NonZeroUsize;
+
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_store::Store;
 
@@ -19,6 +21,17 @@ pub enum DiscardPolicy {
     Allow,
     /// Written as encrypted zeros.
     Zero,
+}
+
+/// How many threads work on one large run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CipherThreads {
+    /// As many as there are cores, for runs that take the cipher on this CPU
+    /// long enough to be worth it; no thread is started where none does.
+    Auto,
+    /// So many for every run of 32 KiB or more, the one that has the request
+    /// among them; at most 16.
+    Count(NonZeroUsize),
 }
 
 /// Everything that makes a volume of a store.

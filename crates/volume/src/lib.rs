@@ -15,12 +15,14 @@
 //! returned, or at once with `fua`.
 
 mod config;
+mod engine;
 mod error;
 mod piece;
+mod pool;
 mod range_lock;
 mod volume;
 mod write;
 
-pub use config::{Config, DiscardPolicy};
+pub use config::{CipherThreads, Config, DiscardPolicy};
 pub use error::{Error, ErrorKind};
 pub use volume::Volume;

@@ -5,6 +5,7 @@
 //! few (requests in flight), hence a plain list.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Who may use a range at the same time.
@@ -21,6 +22,8 @@ pub(crate) enum Mode {
 pub(crate) struct RangeLock {
     queue: Mutex<Queue>,
     released: Condvar,
+    /// Entries in the queue, for those who only want to know how many.
+    in_use: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -56,7 +59,7 @@ impl RangeLock {
     /// Waits until the range is free, and for those that came before.
     pub(crate) fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {
         let mut queue = self.queue();
-        let id = queue.push(range, mode);
+        let id = self.enter(&mut queue, range, mode);
         if !queue.is_held(id) {
             queue.waiting += 1;
             while !queue.is_held(id) {
@@ -76,8 +79,19 @@ impl RangeLock {
         if queue.entries.iter().any(|e| e.conflicts(&range, mode)) {
             return None;
         }
-        let id = queue.push(range, mode);
+        let id = self.enter(&mut queue, range, mode);
         Some(Guard { lock: self, id })
+    }
+
+    /// How many ranges are held or waited for at the moment.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self, queue: &mut Queue, range: Range<u64>, mode: Mode) -> u64 {
+        let id = queue.push(range, mode);
+        self.in_use.store(queue.entries.len(), Ordering::Relaxed);
+        id
     }
 
     /// The list stays whole even if a holder panics: nothing in here does
@@ -114,6 +128,9 @@ impl Drop for Guard<'_> {
         let mut queue = self.lock.queue();
         let position = queue.position(self.id);
         queue.entries.remove(position);
+        self.lock
+            .in_use
+            .store(queue.entries.len(), Ordering::Relaxed);
         let is_awaited = queue.waiting > 0;
         drop(queue);
         if is_awaited {

@@ -10,9 +10,10 @@ use xtent_secret::{SecretBox, SecretBytes};
 use xtent_store::Store;
 
 use crate::config::UNIT;
+use crate::engine::Engine;
 use crate::piece::PIECE;
 use crate::range_lock::{Mode, RangeLock};
-use crate::{Config, DiscardPolicy, Error};
+use crate::{CipherThreads, Config, DiscardPolicy, Error};
 
 /// Bytes in the largest sector.
 pub(crate) const MAX_SECTOR: usize = 4096;
@@ -25,7 +26,7 @@ pub(crate) const MAX_SECTOR: usize = 4096;
 /// bytes outside its range, and leaves the volume fit for others.
 pub struct Volume {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) cipher: SecretBox<Cipher>,
+    pub(crate) engine: Engine,
     /// Of the sectors, by number.
     pub(crate) locks: RangeLock,
     pub(crate) sector_size: SectorSize,
@@ -79,7 +80,7 @@ impl Volume {
         );
         Ok(Self {
             store,
-            cipher,
+            engine: Engine::new(cipher),
             locks: RangeLock::default(),
             sector_size: config.sector_size,
             offset: config.offset,
@@ -89,6 +90,19 @@ impl Volume {
             discard: config.discard,
             cannot_discard: AtomicBool::new(false),
         })
+    }
+
+    /// Has several threads work on one large run; after [`Volume::open`] it is
+    /// one. They are started with the first run that is worth it, never before.
+    pub fn with_cipher_threads(mut self, threads: CipherThreads) -> Self {
+        self.engine.set_threads(threads);
+        match self.engine.threads() {
+            Some((threads, threshold)) => {
+                tracing::debug!(threads, threshold, "large runs are cut over threads");
+            }
+            None => tracing::debug!("no run is worth cutting over threads"),
+        }
+        self
     }
 
     /// Bytes of plaintext.
@@ -189,7 +203,8 @@ impl Volume {
             if !is_read {
                 return Ok(false);
             }
-            self.cipher.decrypt(self.first(position), piece);
+            self.engine
+                .decrypt(self.first(position), piece, self.locks.in_use());
             position += piece.len() as u64;
         }
         Ok(true)
@@ -219,7 +234,7 @@ impl Volume {
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Volume")
-            .field("cipher", &self.cipher.spec())
+            .field("cipher", &self.engine.cipher().spec())
             .field("sector_size", &self.sector_size)
             .field("offset", &self.offset)
             .field("length", &self.length)

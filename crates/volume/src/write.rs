@@ -149,7 +149,8 @@ impl Volume {
         let is_one = data.len() <= PIECE;
         let mut position = offset;
         for piece in data.chunks_mut(PIECE) {
-            self.cipher.encrypt(self.first(position), piece);
+            self.engine
+                .encrypt(self.first(position), piece, self.locks.in_use());
             self.write_piece(piece, position, fua && is_one)?;
             position += piece.len() as u64;
         }
@@ -241,6 +242,7 @@ impl Volume {
     fn write_runs(&self, runs: [Source<'_>; 3], position: u64, fua: bool) -> Result<(), Error> {
         let total: usize = runs.iter().map(|run| run.len()).sum();
         let is_one = total <= PIECE;
+        let requests = self.locks.in_use();
         with_buffer(|buffer| {
             let mut start = position;
             let mut filled = 0;
@@ -250,10 +252,12 @@ impl Volume {
                     let dest = &mut buffer[filled..filled + now.len()];
                     let first = self.first(start + filled as u64);
                     match now {
-                        Source::Bytes(bytes) => self.cipher.encrypt_to(first, bytes, dest),
+                        Source::Bytes(bytes) => {
+                            self.engine.encrypt_to(first, bytes, dest, requests);
+                        }
                         Source::Zeros(_) => {
                             dest.fill(0);
-                            self.cipher.encrypt(first, dest);
+                            self.engine.encrypt(first, dest, requests);
                         }
                     }
                     filled += now.len();

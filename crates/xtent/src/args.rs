@@ -1,11 +1,13 @@
 //! Options that several commands share, written once.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use xtent_luks::kdf::{KdfKind, pbkdf2_hashes};
 use xtent_luks::{KdfChoice, KdfLimits};
+use xtent_volume::CipherThreads;
 
 use crate::fds::{InheritedFd, parse_inherited};
 use crate::secrets::{CREDENTIALS, NEW_CREDENTIALS, Source};
@@ -98,6 +100,29 @@ impl UnlockArgs {
             longest: (!self.allow_expensive_kdf).then_some(LONGEST_DERIVATION),
         }
     }
+}
+
+/// How many cores one request may use.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ThreadsArgs {
+    /// Threads that encrypt or decrypt one large request: a number up to 16, or auto
+    ///
+    /// With auto, large requests are cut over all cores where the cipher is slow
+    /// enough on this CPU that it pays; where it is fast no thread is started.
+    /// Neither is a request cut while the cores are busy with others.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_threads)]
+    pub(crate) cipher_threads: CipherThreads,
+}
+
+fn parse_threads(text: &str) -> Result<CipherThreads, String> {
+    if text == "auto" {
+        return Ok(CipherThreads::Auto);
+    }
+    text.parse()
+        .ok()
+        .filter(|&count: &NonZeroUsize| count.get() <= 16)
+        .map(CipherThreads::Count)
+        .ok_or_else(|| "possible are 1 to 16 and auto".to_owned())
 }
 
 /// Where a new passphrase comes from, next to the existing one.

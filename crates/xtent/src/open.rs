@@ -160,6 +160,15 @@ impl Container {
         config: &Config,
         output: &Output,
     ) -> Result<Volume> {
+        if config.cipher.mode.is_broken() {
+            output.warn(format!(
+                "{}: {} is broken: an attacker who has two chosen sectors encrypted or \
+                 decrypted reads all but 16 bytes of another (ePrint 2024/1554). \
+                 Move the data to a volume with another cipher.",
+                self.data.path().display(),
+                config.cipher
+            ));
+        }
         let unlocked = unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
         let volume = Volume::open(self.data, &unlocked.key, config)?;
         tracing::info!(

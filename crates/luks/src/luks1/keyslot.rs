@@ -197,9 +197,14 @@ pub(super) fn digest_iterations(choice: &KdfChoice, keyslot: &Kdf) -> u32 {
 
 /// The cipher by name, if LUKS1 can have it with keys of this length.
 pub(super) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, Error> {
-    let spec = encryption
-        .parse::<CipherSpec>()
-        .ok()
+    let known = encryption.parse::<CipherSpec>().ok();
+    if known.is_some_and(|spec| spec.mode.is_wide_block()) {
+        return Err(Error::unsupported(format!(
+            "{encryption} needs LUKS2: LUKS1 encrypts its keyslots with the data's cipher, \
+             which has to be XTS or CBC"
+        )));
+    }
+    let spec = known
         // A LUKS1 keyslot is encrypted as the data is, in sectors of 512
         // bytes: only the ciphers that were always used so.
         .filter(|spec| matches!(spec.mode, Mode::AesXts | Mode::AesCbc))

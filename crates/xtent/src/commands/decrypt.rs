@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use xtent_store::{Access, FileStore, Store};
-use xtent_volume::DiscardPolicy;
+use xtent_volume::{CipherThreads, DiscardPolicy};
 
 use super::encrypt::refuse_same;
 use crate::args::{ConfirmArgs, DeviceArgs, UnlockArgs};
@@ -59,7 +59,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     let existing = existing_target(args, config.length)?;
 
-    let volume = container.volume(&args.unlock, &config, &output)?;
+    let volume = container
+        .volume(&args.unlock, &config, &output)?
+        .with_cipher_threads(CipherThreads::Auto);
     let size = volume.size();
     let is_new = existing.is_none();
     let target = match existing {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use xtent_store::{Access, FileStore, Store};
-use xtent_volume::DiscardPolicy;
+use xtent_volume::{CipherThreads, DiscardPolicy};
 
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cli::Global;
@@ -68,7 +68,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             show_size(config.length - size)
         ));
     }
-    let volume = container.volume(&args.unlock, &config, &output)?;
+    let volume = container
+        .volume(&args.unlock, &config, &output)?
+        .with_cipher_threads(CipherThreads::Auto);
     catch_interruptions()?;
     let moved = copy(
         size,

@@ -30,6 +30,8 @@ EXAMPLES:
     xtent format --type luks1 --size 1G disk.img
   The header in a file of its own, kept elsewhere:
     xtent format --header disk.header /dev/sdX
+  With a wide-block cipher, under which a sector is one block:
+    xtent format --cipher 'capi:fast(aes)-plain64' --size 10G disk.img
 
 DEFAULTS:
   LUKS2, aes-xts-plain64 with a key of 512 bits, argon2id at 2 seconds with at
@@ -38,7 +40,36 @@ DEFAULTS:
   The sector size is 4096 if the target is an image file, or a disk whose
   physical blocks are that large, and its size is a multiple; else 512. Do not
   choose it above what the disk writes atomically: a sector torn by a power
-  failure loses the 16-byte blocks at the tear.
+  failure loses the 16-byte blocks at the tear, and under a wide-block cipher
+  all of itself.
+
+CIPHERS:
+  Names as in dm-crypt, with the bits of key that each takes. Where it says
+  \"wide-block\" every bit of a sector's ciphertext depends on every bit of the
+  sector; these need LUKS2. docs/volumes.md says how to choose.
+
+  aes-xts-plain64                 256, 512       XTS: the default
+  aes-xts-plain                   256, 512       the same, numbers wrap at 2^32
+  aes-xts-plain64be               256, 512       the same, numbers big endian
+  aes-cbc-essiv:sha256            128, 192, 256  CBC, for old containers
+  aes-cbc-plain64                 128, 192, 256  CBC, predictable IVs
+  aes-cbc-plain                   128, 192, 256  CBC, the same, wraps at 2^32
+  aes-cbc-plain64be               128, 192, 256  CBC, the same, big endian
+  capi:fast(aes)-plain64          128, 256       FAST, BRW hash; wide-block
+  capi:fast_horner(aes)-plain64   128, 256       FAST, Horner hash; wide-block
+  aes-hctr2-plain64               128, 256       HCTR2; wide-block
+  xchacha12,aes-adiantum-plain64  256            Adiantum; wide-block
+  xchacha20,aes-adiantum-plain64  256            Adiantum, 20 rounds; wide-block
+  capi:eme2(aes)-plain64          384, 512       EME2; wide-block
+  capi:aez10(aes)-plain64         128, 256       AEZ10; wide-block, no published
+                                                 test vectors
+  capi:xcb(aes)-plain64           128, 256       XCB: BROKEN, see
+                                                 --insecure-broken-cipher
+
+  HCTR2 and Adiantum are the kernel's own. Volumes with names that begin with
+  \"capi:\" are opened by Xtent alone; cryptsetup still manages their keys and
+  headers. FAST and AEZ10 are specified for keys of 128 bits; with 256 bits
+  they use AES-256 in the same place.
 
 NOTES:
   Nothing is written before everything has been checked and the passphrase is
@@ -73,12 +104,20 @@ pub(crate) struct Args {
     /// Format of the metadata
     #[arg(long = "type", value_name = "TYPE", default_value = "luks2")]
     luks: Type,
-    /// Cipher, mode and IV by dm-crypt's names
+    /// Cipher, mode and IV by dm-crypt's names: see CIPHERS
     #[arg(short, long, value_name = "SPEC", default_value = "aes-xts-plain64")]
     cipher: String,
     /// Bits of key: XTS takes 256 (AES-128) or 512 (AES-256) [default: the longest]
     #[arg(short = 's', long, value_name = "BITS")]
     key_size: Option<u32>,
+    /// Make a volume with a broken cipher (XCB) all the same
+    ///
+    /// For tests and comparisons with data that is no secret: whoever can have
+    /// two chosen sectors encrypted or decrypted learns all but 16 bytes of
+    /// another one (ePrint 2024/1554). Existing volumes open without it, with a
+    /// warning.
+    #[arg(long)]
+    insecure_broken_cipher: bool,
     /// Bytes per sector: 512, 1024, 2048 or 4096 [default: see DEFAULTS]
     #[arg(long, value_name = "BYTES", value_parser = parse_sector_size)]
     sector_size: Option<SectorSize>,
@@ -270,13 +309,28 @@ fn options(args: &Args) -> Result<FormatOptions> {
         Type::Luks1 => Version::Luks1,
         Type::Luks2 => Version::Luks2,
     };
-    if version == Version::Luks1 {
-        refuse_in_luks1(args)?;
-    }
     let cipher: CipherSpec = args.cipher.parse().map_err(|_| {
-        Failure::parameters(format!("unknown cipher {}", args.cipher))
-            .advise("Usual are aes-xts-plain64 and, for old systems, aes-cbc-essiv:sha256.")
+        Failure::parameters(format!("unknown cipher {}", args.cipher)).advise(format!(
+            "Known are {}.",
+            CipherSpec::all()
+                .map(|spec| spec.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        ))
     })?;
+    if version == Version::Luks1 {
+        refuse_in_luks1(args, &cipher)?;
+    }
+    if cipher.mode.is_broken() && !args.insecure_broken_cipher {
+        return Err(Failure::parameters(format!(
+            "{cipher} is broken: with two chosen queries an attacker reads all but 16 bytes \
+             of a sector (ePrint 2024/1554)"
+        ))
+        .advise(
+            "Choose another cipher. For tests with data that is no secret, \
+             --insecure-broken-cipher makes the volume all the same.",
+        ));
+    }
     let detached = args.detached.header.is_some();
     let default = if detached { 0 } else { default_offset(version) };
     let data_offset = match (args.offset, args.align_payload) {
@@ -303,7 +357,13 @@ fn options(args: &Args) -> Result<FormatOptions> {
     })
 }
 
-fn refuse_in_luks1(args: &Args) -> Result<()> {
+fn refuse_in_luks1(args: &Args, cipher: &CipherSpec) -> Result<()> {
+    if cipher.mode.is_wide_block() {
+        return Err(Failure::parameters(format!(
+            "{cipher} needs LUKS2: LUKS1 encrypts its keyslots with the data's cipher, \
+             which has to be XTS or CBC"
+        )));
+    }
     let needs_luks2 = if args.label.is_some() {
         "--label"
     } else if args.subsystem.is_some() {
@@ -434,4 +494,32 @@ fn report(
             header.uuid()
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_lists_every_cipher_with_its_keys() {
+        for spec in CipherSpec::all() {
+            let line = MANUAL
+                .lines()
+                .find(|line| line.split_whitespace().next() == Some(&spec.to_string()))
+                .unwrap_or_else(|| panic!("no {spec}"));
+            let bits: Vec<String> = spec
+                .key_lengths()
+                .iter()
+                .map(|bytes| (bytes * 8).to_string())
+                .collect();
+            assert!(line.contains(&bits.join(", ")), "{line}");
+            assert_eq!(line.contains("BROKEN"), spec.mode.is_broken(), "{line}");
+            assert!(
+                !spec.mode.is_wide_block()
+                    || line.contains("wide-block")
+                    || spec.mode.is_broken(),
+                "{line}"
+            );
+        }
+    }
 }

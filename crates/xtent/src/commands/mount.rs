@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
 
-use crate::args::{DeviceArgs, UnlockArgs};
+use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::failure::{Failure, Result};
@@ -72,6 +72,8 @@ pub(crate) struct Args {
     #[arg(short = 'f', long)]
     foreground: bool,
     #[command(flatten)]
+    threads: ThreadsArgs,
+    #[command(flatten)]
     unlock: UnlockArgs,
 }
 
@@ -107,7 +109,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let container = Container::open(&args.device, access, true, &output)?;
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;
-    let volume = Arc::new(container.volume(&args.unlock, &config, &output)?);
+    let volume = container.volume(&args.unlock, &config, &output)?;
+    let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     signals::hold()?;
     let mount = Mount::new(volume, &options)?;
     for warning in mount.warnings() {

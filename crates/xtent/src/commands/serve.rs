@@ -8,7 +8,7 @@ use xtent_export::nbd::{self, Export, Shutdown};
 use xtent_store::Access;
 use xtent_volume::{DiscardPolicy, Volume};
 
-use crate::args::{DeviceArgs, UnlockArgs};
+use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
 use crate::listen::{self, Bound, Spec};
@@ -118,6 +118,8 @@ pub(crate) struct Args {
     #[arg(long)]
     no_sandbox: bool,
     #[command(flatten)]
+    threads: ThreadsArgs,
+    #[command(flatten)]
     unlock: UnlockArgs,
 }
 
@@ -195,7 +197,8 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Volume> {
         Some(Discard::Zero) => DiscardPolicy::Zero,
     };
     let config = container.plan(args.read_only, discard, global.cpu)?;
-    container.volume(&args.unlock, &config, output)
+    let volume = container.volume(&args.unlock, &config, output)?;
+    Ok(volume.with_cipher_threads(args.threads.cipher_threads))
 }
 
 fn look_up(name: &str) -> Result<User> {

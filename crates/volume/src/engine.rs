@@ -1,0 +1,170 @@
+//! The cipher over runs of up to a piece, on one core or on several.
+//!
+//! A run is cut over cores where that pays, and nowhere else. The cut is at
+//! sector boundaries, into parts that are still runs. It pays where the cipher
+//! is slow enough that handing parts over costs little against them; where a
+//! whole piece takes no longer than waking another thread, as AES-XTS with wide
+//! vectors does, nothing is ever handed over and no thread is started. Nor is
+//! it where as many requests are under way as there are threads: then all
+//! cores have work, and handing it about only costs.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use sector_cipher::Cipher;
+use xtent_secret::SecretBox;
+
+use crate::config::{CipherThreads, UNIT};
+use crate::piece::PIECE;
+use crate::pool::{Pool, Turn};
+
+/// Parts are not smaller, and are multiples of it: whole sectors of any size.
+const PART: usize = 16 << 10;
+
+/// Of a piece.
+const MAX_PARTS: usize = PIECE / PART;
+
+/// A run that takes one thread so long is worth cutting: several times what it
+/// takes to wake another thread and to wait for its last part.
+const WORTH_CUTTING: Duration = Duration::from_micros(60);
+
+/// Bytes that the cipher's speed is measured with.
+const SAMPLE: usize = 64 << 10;
+
+/// A keyed cipher and the threads that may share its work.
+pub(crate) struct Engine {
+    cipher: SecretBox<Cipher>,
+    /// At work on a run, the caller among them.
+    threads: usize,
+    /// Shorter runs are not cut.
+    threshold: usize,
+    /// The others; started with the first run that is worth it, so that they
+    /// are in whatever sandbox the process has entered by then.
+    pool: OnceLock<Option<Pool>>,
+}
+
+impl Engine {
+    pub(crate) fn new(cipher: SecretBox<Cipher>) -> Self {
+        Self {
+            cipher,
+            threads: 1,
+            threshold: usize::MAX,
+            pool: OnceLock::new(),
+        }
+    }
+
+    /// Sets how many threads work on one run.
+    pub(crate) fn set_threads(&mut self, threads: CipherThreads) {
+        (self.threads, self.threshold) = match threads {
+            CipherThreads::Count(count) => (count.get(), 2 * PART),
+            CipherThreads::Auto => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                (cores, self.worth_cutting())
+            }
+        };
+        self.threads = self.threads.min(MAX_PARTS);
+        self.pool = OnceLock::new();
+    }
+
+    /// Threads at work on one run that is large enough, and what is large
+    /// enough; `None` where no piece is.
+    pub(crate) fn threads(&self) -> Option<(usize, usize)> {
+        (self.threads > 1 && self.threshold <= PIECE).then_some((self.threads, self.threshold))
+    }
+
+    /// Bytes that take this cipher on this CPU [`WORTH_CUTTING`] and more.
+    fn worth_cutting(&self) -> usize {
+        let mut sample = vec![0; SAMPLE];
+        // The fastest of a few: the machine may be doing other things as well.
+        let fastest = (0..4).map(|_| {
+            let start = Instant::now();
+            self.cipher.decrypt(0, &mut sample);
+            start.elapsed()
+        });
+        let nanos = fastest.min().unwrap_or_default().as_nanos().max(1);
+        let bytes = WORTH_CUTTING.as_nanos() * SAMPLE as u128 / nanos;
+        usize::try_from(bytes).unwrap_or(usize::MAX).max(2 * PART)
+    }
+
+    /// The cipher itself.
+    pub(crate) fn cipher(&self) -> &Cipher {
+        &self.cipher
+    }
+
+    /// Decrypts in place, while `requests` of the volume's are under way.
+    pub(crate) fn decrypt(&self, first: u64, run: &mut [u8], requests: usize) {
+        match self.helpers(run.len(), requests) {
+            None => self.cipher.decrypt(first, run),
+            Some(turn) => self.cut(turn, first, run, |first, part| {
+                self.cipher.decrypt(first, part);
+            }),
+        }
+    }
+
+    /// Encrypts in place.
+    pub(crate) fn encrypt(&self, first: u64, run: &mut [u8], requests: usize) {
+        match self.helpers(run.len(), requests) {
+            None => self.cipher.encrypt(first, run),
+            Some(turn) => self.cut(turn, first, run, |first, part| {
+                self.cipher.encrypt(first, part);
+            }),
+        }
+    }
+
+    /// Encrypts from `source` to `dest`, of the same length.
+    pub(crate) fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8], requests: usize) {
+        match self.helpers(dest.len(), requests) {
+            None => self.cipher.encrypt_to(first, source, dest),
+            Some(turn) => self.cut(turn, first, dest, |at, part| {
+                // Within the run.
+                let skip = usize::try_from((at - first) * UNIT).unwrap_or_default();
+                let source = &source[skip..skip + part.len()];
+                self.cipher.encrypt_to(at, source, part);
+            }),
+        }
+    }
+
+    /// The pool, for a run that is worth it and while the cores are not busy
+    /// with other requests anyway.
+    fn helpers(&self, len: usize, requests: usize) -> Option<Turn<'_>> {
+        if len < self.threshold || requests >= self.threads.max(2) {
+            return None;
+        }
+        self.pool
+            .get_or_init(|| Pool::start(self.threads - 1))
+            .as_ref()?
+            .try_turn()
+    }
+
+    /// Calls `work` for parts of the run, on several threads.
+    fn cut(
+        &self,
+        turn: Turn<'_>,
+        first: u64,
+        run: &mut [u8],
+        work: impl Fn(u64, &mut [u8]) + Sync,
+    ) {
+        // More parts than threads: they do not all begin at the same time.
+        let size = run
+            .len()
+            .div_ceil(4 * self.threads)
+            .max(run.len().div_ceil(MAX_PARTS))
+            .next_multiple_of(PART);
+        let parts = [const { Mutex::new(None) }; MAX_PARTS];
+        let mut count = 0;
+        for (slot, part) in parts.iter().zip(run.chunks_mut(size)) {
+            let at = first + count as u64 * (size as u64 / UNIT);
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, part));
+            count += 1;
+        }
+        turn.run(count, &|index| {
+            let part = parts[index]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some((at, part)) = part {
+                work(at, part);
+            }
+        });
+    }
+}
