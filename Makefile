@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test test-aarch64 static fuzz bench bench-volume man install check clean
+.PHONY: help build demo test test-uml612 static fuzz bench bench-volume man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,9 +23,10 @@ test: ## all tests, against real peers as well
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
-	@scripts/setup.sh aarch64
-	@scripts/test-aarch64.sh
+test-uml612: ## HCTR2 against the kernel's own; builds a kernel 6.12 the first time
+	@scripts/setup.sh uml612
+	@scripts/uml612.sh
+	$(CARGO) test --package xtent-tests --test kernel612 -- --ignored
 
 check: ## format, lints, documentation
 	$(CARGO) fmt --all --check

@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh demo|test|bench|static|aarch64
+# usage: setup.sh demo|test|uml612|bench|static
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -14,18 +14,20 @@ demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:c
 bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
     /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev make:make perl:perl"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
-    shellcheck:shellcheck file:file make:make valgrind:valgrind"
+    shellcheck:shellcheck file:file make:make"
+uml612="$test flex:flex bison:bison bc:bc xz:xz-utils make:make dpkg-deb:dpkg"
 static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 aarch64="debootstrap:debootstrap"
 
 case ${1:-} in
 demo) wanted=$demo ;;
 test) wanted=$test ;;
+uml612) wanted=$uml612 ;;
 bench) wanted=$bench ;;
 static) wanted=$static ;;
 aarch64) wanted=$aarch64 ;;
 *)
-    echo "usage: setup.sh demo|test|bench|static|aarch64" >&2
+    echo "usage: setup.sh demo|test|uml612|bench|static" >&2
     exit 2
     ;;
 esac

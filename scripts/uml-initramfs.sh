@@ -4,7 +4,7 @@
 # with the ciphers it needs. Cached under target/uml by the content of its
 # parts. Needs no privileges.
 #
-# usage: uml-initramfs.sh
+# usage: uml-initramfs.sh [--no-modules]    (for a kernel that has all of it)
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -20,29 +20,34 @@ need() { # need TOOL PACKAGE
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${CARGO_TARGET_DIR:-$here/../target}/uml
 
-uml=$(need linux.uml user-mode-linux)
 busybox=$(need busybox busybox-static)
 cryptsetup=$(need cryptsetup cryptsetup-bin)
 dmsetup=$(need dmsetup dmsetup)
 need cpio cpio >/dev/null
 
-version=$("$uml" --version)
-modules=/usr/lib/uml/modules/$version
-[ -e "$modules/modules.dep" ] || die "no modules for $uml ($version) in $modules; reinstall user-mode-linux"
+modules=
+kernel=()
+if [ "${1:-}" != --no-modules ]; then
+    uml=$(need linux.uml user-mode-linux)
+    version=$("$uml" --version)
+    modules=/usr/lib/uml/modules/$version
+    [ -e "$modules/modules.dep" ] || die "no modules for $uml ($version) in $modules; reinstall user-mode-linux"
+    kernel=("$uml" "$modules/modules.dep")
+fi
 if ldd "$busybox" >/dev/null 2>&1; then
     die "$busybox is not static; install the package busybox-static"
 fi
 
 # In the order in which they are loaded: the ciphers before dm-crypt, since
 # there is nobody to load them on demand.
-wanted="cbc ecb xts essiv encrypted-keys dm-mod dm-crypt loop brd"
+wanted="cbc ecb xts essiv chacha_generic nhpoly1305 adiantum encrypted-keys dm-mod dm-crypt loop brd"
 
 # libgcc_s is wanted by pthread_exit, and so by Argon2's threads, at run time.
 libgcc=$(ldconfig -p | awk '/libgcc_s\.so\.1/ && !found { found = $NF } END { print found }')
 libraries=$( (ldd "$cryptsetup" "$dmsetup" && echo "$libgcc") | grep -o '/[^ )]*' | grep -v ':$' | sort -u)
 # shellcheck disable=SC2086  # a list of paths without spaces
-key=$(sha256sum "${BASH_SOURCE[0]}" "$uml" "$busybox" "$cryptsetup" "$dmsetup" $libraries \
-    "$modules/modules.dep" | sha256sum | cut -c1-16)
+key=$(sha256sum "${BASH_SOURCE[0]}" "$busybox" "$cryptsetup" "$dmsetup" $libraries \
+    ${kernel[@]+"${kernel[@]}"} | sha256sum | cut -c1-16)
 image=$cache/initramfs-$key.cpio.gz
 if [ -e "$image" ]; then
     echo "$image"
@@ -69,7 +74,9 @@ for file in $libraries; do
 done
 
 # Modules with what they depend on, each once and after its dependencies.
-awk -v wanted="$wanted" '
+mkdir -p "$root/modules"
+: >"$root/modules/order"
+[ -z "$modules" ] || awk -v wanted="$wanted" '
     { path = $1; sub(/:$/, "", path); name = path; sub(/.*\//, "", name); sub(/\.ko$/, "", name)
       where[name] = path; needs[path] = ""
       for (i = NF; i > 1; i--) needs[path] = needs[path] " " $i }
@@ -80,12 +87,16 @@ awk -v wanted="$wanted" '
               for (j = 1; j <= m; j++) out(d[j])
               out(where[w[i]]) } }
 ' "$modules/modules.dep" >"$work/list"
-grep -q dm-crypt "$work/list" || die "no dm-crypt module in $modules"
-mkdir -p "$root/modules"
-while read -r path; do
-    cp "$modules/$path" "$root/modules/"
-    basename "$path" >>"$root/modules/order"
-done <"$work/list"
+if [ -n "$modules" ]; then
+    for module in $wanted; do
+        grep -q "/$module.ko$" "$work/list" || grep -q "/$module.ko$" "$modules/modules.builtin" ||
+            die "no module $module in $modules"
+    done
+    while read -r path; do
+        cp "$modules/$path" "$root/modules/"
+        basename "$path" >>"$root/modules/order"
+    done <"$work/list"
+fi
 
 cat >"$root/init" <<'INIT'
 #!/bin/sh

@@ -8,6 +8,8 @@
 #   --file NAME=FILE    the script sees a copy of FILE as /in/NAME
 #   --out DIR           files that the script leaves in /out (its working
 #                       directory) appear in DIR
+#   --kernel FILE       this kernel (scripts/uml612.sh), with everything built in,
+#                       instead of Debian's with its modules
 #   --timeout SECONDS   default 120
 #   --quiet             no console log unless the bed itself fails
 #
@@ -28,6 +30,7 @@ files=()
 out=
 seconds=120
 quiet=
+kernel=
 while [ $# -gt 0 ]; do
     case $1 in
     --disk)
@@ -37,6 +40,7 @@ while [ $# -gt 0 ]; do
         ;;
     --file) files+=("$2") && shift 2 ;;
     --out) out=$2 && shift 2 ;;
+    --kernel) kernel=$2 && shift 2 ;;
     --timeout) seconds=$2 && shift 2 ;;
     --quiet) quiet=1 && shift ;;
     -*) die "unknown option $1" ;;
@@ -47,7 +51,7 @@ done
 job=$1
 [ ${#paths[@]} -le 14 ] || die "at most 14 disks"
 
-initramfs=$("$here/uml-initramfs.sh") || exit 125
+initramfs=$("$here/uml-initramfs.sh" ${kernel:+--no-modules}) || exit 125
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/uml.XXXXXX")
 guest=
@@ -99,7 +103,7 @@ if [ ! -w $memory ] || findmnt -no OPTIONS -T $memory | grep -qw noexec; then
     memory=$work
 fi
 
-TMPDIR=$memory setsid linux.uml mem=384M initrd="$initramfs" \
+TMPDIR=$memory setsid "${kernel:-linux.uml}" mem=384M initrd="$initramfs" \
     con=null con0=null,fd:1 quiet panic=-1 "${drives[@]}" \
     </dev/null >"$work/console" 2>&1 &
 guest=$!

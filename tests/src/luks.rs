@@ -49,7 +49,7 @@ pub struct Shape {
 /// A short name, fit for file names.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cipher = self.cipher.replace([':', '-'], "_");
+        let cipher = self.cipher.replace([':', '-', ',', '(', ')'], "_");
         write!(
             f,
             "luks{}_{cipher}_{}_{}_{:?}",
@@ -77,6 +77,15 @@ impl Shape {
         sector: 4096,
         ..Self::LUKS2
     };
+
+    /// LUKS2 with a wide-block cipher, its longest key and 4096-byte sectors.
+    pub const fn wide(cipher: &'static str, key_bits: u32) -> Self {
+        Self {
+            cipher,
+            key_bits,
+            ..Self::LUKS2_4096
+        }
+    }
 
     /// Every combination of format, key length, sector size and key
     /// derivation that exists.

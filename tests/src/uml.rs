@@ -4,7 +4,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Cmd, Scratch};
+use crate::luks::{KEY, Maker, Shape};
+use crate::scratch::assert_same;
+use crate::{Cmd, Scratch, pattern};
+
+/// A kernel 6.12, which `scripts/uml612.sh` builds if it has not yet: that
+/// takes many minutes.
+pub fn kernel_612() -> PathBuf {
+    let built = Cmd::new(crate::bed::root_folder().join("scripts/uml612.sh"))
+        .env("CARGO_TARGET_DIR", crate::bed::target_folder())
+        .limit(Duration::from_secs(2 * 3600))
+        .ok();
+    built.out().trim().into()
+}
 
 /// Names in the guest: of the mapping and of the key file.
 const PRELUDE: &str = r#"
@@ -21,6 +33,7 @@ pub struct Job {
     script: String,
     disks: Vec<(String, PathBuf)>,
     files: Vec<(String, Vec<u8>)>,
+    kernel: Option<PathBuf>,
 }
 
 /// What came of it.
@@ -51,6 +64,12 @@ impl Job {
         self
     }
 
+    /// Another kernel than Debian's, with everything built in.
+    pub fn kernel(mut self, kernel: &Path) -> Self {
+        self.kernel = Some(kernel.to_owned());
+        self
+    }
+
     /// Boots, runs, fails with the console log if the script fails.
     pub fn run(self) -> Outcome {
         let results = Scratch::new();
@@ -59,6 +78,9 @@ impl Job {
             .args(["--timeout", "150", "--out"])
             .arg(results.path())
             .limit(Duration::from_secs(180));
+        if let Some(kernel) = &self.kernel {
+            command = command.arg("--kernel").arg(kernel);
+        }
         for (name, image) in &self.disks {
             command = command.args(["--disk", &format!("{name}={}", image.display())]);
         }
@@ -83,5 +105,43 @@ impl Outcome {
     pub fn file(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.results.join(name))
             .unwrap_or_else(|error| panic!("{name}: {error}; console:\n{}", self.console))
+    }
+}
+
+/// Fails unless Xtent and dm-crypt, of this kernel or of Debian's, read what the
+/// other has written. The volumes are Xtent's: cryptsetup cannot format with
+/// every cipher that dm-crypt has.
+pub fn assert_both_ways(shapes: &[Shape], kernel: Option<&Path>) {
+    // Not a power of two, so that no rounding hides.
+    const DATA: usize = (1 << 20) + 3 * 4096;
+    let scratch = Scratch::new();
+    let mut job = Job::new(
+        "for name in $(cat /in/names); do
+             open_luks $name key
+             cat /dev/mapper/$name >$name
+             dd if=/in/data-$name of=/dev/mapper/$name bs=64k conv=fsync 2>/dev/null
+             cryptsetup close $name
+         done",
+    );
+    if let Some(kernel) = kernel {
+        job = job.kernel(kernel);
+    }
+    let mut names = String::new();
+    let mut volumes = Vec::new();
+    for (shape, seed) in shapes.iter().zip(95..) {
+        let container = shape.image(Maker::Xtent, &scratch, DATA as u64);
+        let (ours, theirs) = (pattern(DATA, seed), pattern(DATA, seed + 100));
+        container.encrypt(&ours);
+        let name = shape.to_string();
+        names.push_str(&format!("{name}\n"));
+        job = job
+            .disk(&name, &container.image)
+            .file(&format!("data-{name}"), &theirs);
+        volumes.push((name, container, ours, theirs));
+    }
+    let outcome = job.file("names", names.as_bytes()).file("key", KEY).run();
+    for (name, container, ours, theirs) in volumes {
+        assert_same(&outcome.file(&name), &ours, &format!("{name}, read"));
+        assert_same(&container.decrypt(), &theirs, &format!("{name}, written"));
     }
 }
