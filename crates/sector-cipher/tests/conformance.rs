@@ -216,7 +216,10 @@ fn rekeying_is_as_making_anew() {
                 assert!(data == expected, "{name} {backend}");
                 // A refused key leaves the old one.
                 let takes = spec(name).key_lengths();
-                for given in [0, 1, 15, 17, 31, 33, 48, 63, 65, 128] {
+                for given in [0, 1, 15, 17, 31, 33, 47, 48, 63, 65, 128] {
+                    if takes.contains(&given) {
+                        continue;
+                    }
                     let error = WrongKeyLength { given, takes };
                     assert_eq!(cipher.rekey(&vec![9; given]), Err(error));
                 }

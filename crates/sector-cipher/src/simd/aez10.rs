@@ -424,6 +424,8 @@ impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
         let end = sectors * bytes / (2 * HALF * V::BYTES);
         if *half < end {
             let halves = Half::group::<V>(*half, sectors, bytes);
+            let size = 2 * HALF * V::BYTES;
+            step.prefetch::<V>(*half * size, 2 * size);
             self.second_pass(step, halves, bytes);
             *half += 2;
         }

@@ -99,10 +99,10 @@ struct State {
 #[inline(always)]
 unsafe fn load<V: Vector>(place: *const u8) -> [V; LANES] {
     let mut x = [V::zero(); LANES];
-    for (i, x) in x.iter_mut().enumerate() {
-        // SAFETY: vector i of the group.
-        *x = unsafe { V::load(place.add(i * V::BYTES)) };
-    }
+    unroll!(I in 0 1 2 3 4 5 6 7, {
+        // SAFETY: vector I of the group.
+        x[I] = unsafe { V::load(place.add(I * V::BYTES)) };
+    });
     x
 }
 
@@ -110,10 +110,10 @@ unsafe fn load<V: Vector>(place: *const u8) -> [V; LANES] {
 /// The group is writable.
 #[inline(always)]
 unsafe fn store<V: Vector>(x: [V; LANES], place: *mut u8) {
-    for (i, x) in x.into_iter().enumerate() {
-        // SAFETY: vector i of the group.
-        unsafe { x.store(place.add(i * V::BYTES)) };
-    }
+    unroll!(I in 0 1 2 3 4 5 6 7, {
+        // SAFETY: vector I of the group.
+        unsafe { x[I].store(place.add(I * V::BYTES)) };
+    });
 }
 
 /// The first vector of masks of group `index`, the one behind that whose first
@@ -222,18 +222,22 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
     ) {
         let groups = Group::from::<V, SIDE_BY_SIDE>(index, bytes);
         let mut x = [[V::zero(); LANES]; SIDE_BY_SIDE];
-        for (x, group) in x.iter_mut().zip(groups) {
+        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
+            let group = groups[I];
             let src = step.sectors()[group.sector].src();
             // SAFETY: the group is inside the sector.
-            *x = unsafe { load::<V>(src.add(group.offset)) };
-            V::aes_start_with(x, self.data, &self.masks(group.offset));
-        }
+            x[I] = unsafe { load::<V>(src.add(group.offset)) };
+            V::aes_start_with(&mut x[I], self.data, &self.masks(group.offset));
+        });
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            for x in &mut x {
-                V::aes_round::<LANES, ENCRYPT, ROUND>(x, self.data);
+            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[0], self.data);
+            if SIDE_BY_SIDE == 2 {
+                V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[SIDE_BY_SIDE - 1], self.data);
             }
         });
-        for (x, group) in x.iter_mut().zip(groups) {
+        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
+            let group = groups[I];
+            let x = &mut x[I];
             V::aes_finish::<LANES, ENCRYPT, ROUNDS>(x, self.data, &[V::zero(); LANES]);
             let dst = step.between().wrapping_add(group.sector * bytes);
             // SAFETY: the step has a place for each byte of its sectors.
@@ -246,7 +250,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
             } else {
                 place.xor(sum)
             };
-        }
+        });
     }
 
     /// The second pass, with the groups' masks; they become those of the next.
@@ -259,42 +263,50 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         bytes: usize,
     ) {
         let groups = Group::from::<V, SIDE_BY_SIDE>(index, bytes);
+        step.prefetch::<V>(index * LANES * V::BYTES, SIDE_BY_SIDE * LANES * V::BYTES);
         let mut x = [[V::zero(); LANES]; SIDE_BY_SIDE];
-        for ((x, group), masks) in x.iter_mut().zip(groups).zip(&*masks) {
+        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
+            let group = groups[I];
             let src = step.between().wrapping_add(group.sector * bytes);
             // SAFETY: the first pass has written it.
-            *x = unsafe { load::<V>(src.add(group.offset)) };
+            x[I] = unsafe { load::<V>(src.add(group.offset)) };
             if group.offset == 0 {
                 let more = step.state.of_block_0.one::<V>(group.sector);
-                x[0] = x[0].xor(V::alone(more));
+                x[I][0] = x[I][0].xor(V::alone(more));
             }
-            V::aes_start_with(x, self.data, masks);
-        }
+            V::aes_start_with(&mut x[I], self.data, &masks[I]);
+        });
+        let mut first = [V::zero(); 2];
+        first[0] = next_mask(step, masks[SIDE_BY_SIDE - 1][0], index + SIDE_BY_SIDE, bytes);
+        first[1] = if SIDE_BY_SIDE == 2 {
+            next_mask(step, first[0], index + SIDE_BY_SIDE + 1, bytes)
+        } else {
+            first[0]
+        };
+        masks[0][0] = first[0];
+        masks[1][0] = first[1];
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            for x in &mut x {
-                V::aes_round::<LANES, ENCRYPT, ROUND>(x, self.data);
+            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[0], self.data);
+            if SIDE_BY_SIDE == 2 {
+                V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[SIDE_BY_SIDE - 1], self.data);
             }
-            // Beside the rounds.
-            if ROUND == 1 {
-                let mut mask = masks[SIDE_BY_SIDE - 1][0];
-                for (i, masks) in masks.iter_mut().enumerate().take(SIDE_BY_SIDE) {
-                    mask = next_mask(step, mask, index + SIDE_BY_SIDE + i, bytes);
-                    masks[0] = mask;
-                }
-            } else if ROUND <= LANES {
-                const I: u32 = if ROUND == 1 { 1 } else { ROUND as u32 - 1 };
-                for masks in masks.iter_mut().take(SIDE_BY_SIDE) {
-                    masks[ROUND - 1] = times_vectors!(masks[0], if I < LANES as u32 { I } else { 1 });
+            // Beside the rounds, the masks of the next groups.
+            if ROUND < LANES {
+                const COUNT: u32 = if ROUND < LANES { ROUND as u32 } else { 1 };
+                masks[0][ROUND] = times_vectors!(first[0], COUNT);
+                if SIDE_BY_SIDE == 2 {
+                    masks[1][ROUND] = times_vectors!(first[1], COUNT);
                 }
             }
         });
-        for (x, group) in x.iter_mut().zip(groups) {
+        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
+            let group = groups[I];
             let after = self.masks(group.offset);
-            V::aes_finish::<LANES, ENCRYPT, ROUNDS>(x, self.data, &after);
+            V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x[I], self.data, &after);
             let dst = step.sectors()[group.sector].dst();
             // SAFETY: the group is inside the sector, which may be written.
-            unsafe { store(*x, dst.add(group.offset)) };
-        }
+            unsafe { store(x[I], dst.add(group.offset)) };
+        });
     }
 
     /// A part of what is between the passes, for the sectors from `first` on
@@ -390,13 +402,13 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
 
     #[inline(always)]
     fn start_second(&self, step: &Step<State>, bytes: usize) -> Second<V> {
-        let mut masks = [[V::zero(); LANES]; 2];
-        let mut mask = V::zero();
-        for (i, masks) in masks.iter_mut().enumerate() {
-            mask = next_mask(step, mask, i, bytes);
-            masks[0] = mask;
-            unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(mask, I as u32));
-        }
+        let first = next_mask(step, V::zero(), 0, bytes);
+        let second = next_mask(step, first, 1, bytes);
+        let mut masks = [[first; LANES], [second; LANES]];
+        unroll!(I in 1 2 3 4 5 6 7, {
+            masks[0][I] = times_vectors!(first, I as u32);
+            masks[1][I] = times_vectors!(second, I as u32);
+        });
         Second { index: 0, masks }
     }
 

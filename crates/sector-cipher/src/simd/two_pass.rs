@@ -65,6 +65,8 @@ pub(super) struct Step<S> {
     len: usize,
     pub(super) tweaks: Lanes,
     between: *mut u8,
+    /// Where a source to come probably is, to be fetched beside the second pass.
+    ahead: *const u8,
     /// What the mode keeps of it besides.
     pub(super) state: S,
 }
@@ -77,6 +79,7 @@ impl<S> Step<S> {
             len: 0,
             tweaks: Lanes::ZERO,
             between: between.cast(),
+            ahead: core::ptr::null(),
             state,
         }
     }
@@ -84,6 +87,12 @@ impl<S> Step<S> {
     #[inline(always)]
     pub(super) fn sectors(&self) -> &[Sector] {
         &self.sectors[..self.len]
+    }
+
+    /// Fetches some bytes of a source to come, those as far in as `offset`.
+    #[inline(always)]
+    pub(super) fn prefetch<V: Vector>(&self, offset: usize, bytes: usize) {
+        V::prefetch(self.ahead.wrapping_add(offset), bytes);
     }
 
     /// The place for what the first pass leaves of sector 0; the others follow.
@@ -150,6 +159,10 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
             }
             taken += step.len;
             used[current] = used[current].max(step.len * bytes);
+            before.ahead = match batch.sectors().get(taken) {
+                Some(sector) => sector.src(),
+                None => step.sectors[step.len - 1].src().wrapping_add(bytes),
+            };
             mode.first(step, bytes);
         }
         let more = step.len != 0;

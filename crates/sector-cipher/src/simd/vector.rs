@@ -55,6 +55,10 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// They are writable.
     unsafe fn store(self, dst: *mut u8);
+    /// Brings `bytes` bytes closer, where the CPU has an instruction for it;
+    /// nothing is read, so that any address will do.
+    #[inline(always)]
+    fn prefetch(_place: *const u8, _bytes: usize) {}
     /// Lane `i` is the block at `src[i]`; pointers behind the last lane are not used.
     ///
     /// # Safety

@@ -143,6 +143,11 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    fn prefetch(place: *const u8, bytes: usize) {
+        schedule::prefetch(place, bytes);
+    }
+
+    #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
         // SAFETY: as above.
         Self(unsafe {

@@ -177,6 +177,11 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
+    fn prefetch(place: *const u8, bytes: usize) {
+        schedule::prefetch(place, bytes);
+    }
+
+    #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
         // SAFETY: as above.
         Self(unsafe {
