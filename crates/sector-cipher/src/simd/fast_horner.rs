@@ -65,6 +65,13 @@ impl Keys {
         };
         times(sector.reduce().xor(tweak), V::splat(factor)).xor(V::splat(leading))
     }
+
+    #[inline(always)]
+    fn encrypt<V: Vector, const ROUNDS: usize>(&self, block: V) -> V {
+        let mut x = [block];
+        encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+        x[0]
+    }
 }
 
 #[inline(always)]
@@ -104,6 +111,7 @@ impl Scheme for Keys {
         counter::xctr(self.counter_keys(), start, numbers)
     }
 
+    /// Up to the first of two AES calls.
     #[inline(always)]
     fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
@@ -111,28 +119,40 @@ impl Scheme for Keys {
         lane: usize,
     ) {
         let tau = V::splat(self.tau);
-        let aes = |block: V| {
-            let mut x = [block];
-            encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
-            x[0]
-        };
         let first = group.load::<V>(lane, 0);
         let second = group.load::<V>(lane, BLOCK);
         let (sector, tweak) = (group.before.get(lane), group.tweaks.get(lane));
         if ENCRYPT {
             let a1 = first.xor(self.hash::<V, false>(sector, tweak));
             let f1 = second.xor(times(a1, tau));
-            let f2 = a1.xor(aes(f1));
-            let b2 = f1.xor(aes(f2));
-            group.start.set(lane, f1.xor(f2));
-            group.kept[0].set(lane, f2.xor(times(b2, tau)));
-            group.kept[1].set(lane, b2);
+            let f2 = a1.xor(self.encrypt::<V, ROUNDS>(f1));
+            group.kept[0].set(lane, f2);
+            group.kept[1].set(lane, f1);
         } else {
             let b2 = second.xor(self.hash::<V, true>(sector, tweak));
             let f2 = first.xor(times(b2, tau));
-            let f1 = b2.xor(aes(f2));
-            let a1 = f2.xor(aes(f1));
-            group.start.set(lane, f1.xor(f2));
+            let f1 = b2.xor(self.encrypt::<V, ROUNDS>(f2));
+            group.kept[0].set(lane, f2);
+            group.kept[1].set(lane, f1);
+        }
+    }
+
+    #[inline(always)]
+    fn middle_second<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+        &self,
+        group: &mut Group,
+        lane: usize,
+    ) {
+        let tau = V::splat(self.tau);
+        let f2 = group.kept[0].get::<V>(lane);
+        let f1 = group.kept[1].get::<V>(lane);
+        group.start.set(lane, f1.xor(f2));
+        if ENCRYPT {
+            let b2 = f1.xor(self.encrypt::<V, ROUNDS>(f2));
+            group.kept[0].set(lane, f2.xor(times(b2, tau)));
+            group.kept[1].set(lane, b2);
+        } else {
+            let a1 = f2.xor(self.encrypt::<V, ROUNDS>(f1));
             group.kept[0].set(lane, a1);
             group.kept[1].set(lane, f1.xor(times(a1, tau)));
         }

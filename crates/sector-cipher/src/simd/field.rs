@@ -123,29 +123,35 @@ impl<V: Vector> Products<V> {
     }
 
     /// Reduced in the layout of XTS and FAST: bit i is x^i, and x^128 is
-    /// x^7 + x^2 + x + 1.
+    /// x^7 + x^2 + x + 1. By shifts: the unit for carry-less products is the
+    /// one that hashes wait for.
     #[inline(always)]
     pub(super) fn reduce(self) -> V {
-        let polynomial = V::splat(0x87);
         let (low, high) = self.halves();
-        // The upper word first: what it gives lies at x^64, and reaches up to
-        // x^134, into the lower word of the high half.
-        let upper = high.clmul::<0x01>(polynomial);
-        let high = high.xor(upper.high_to_low());
-        low.xor3(upper.low_to_high(), high.clmul::<0x00>(polynomial))
+        // What the shifts move out of each half.
+        let out = high
+            .shr64::<63>()
+            .xor3(high.shr64::<62>(), high.shr64::<57>());
+        // From the upper half it comes back at x^128, where the high half
+        // begins, and is too short to be moved out again.
+        let high = high.xor(out.high_to_low());
+        let times = high.xor3(high.shl64::<1>(), high.shl64::<2>());
+        let times = times.xor3(high.shl64::<7>(), out.low_to_high());
+        low.xor(times)
     }
 
     /// Reduced in POLYVAL (RFC 8452, section 3), with its factor of x^-128.
     #[inline(always)]
     pub(super) fn reduce_polyval(self) -> V {
-        // x^63 + x^62 + x^57: the modulus's middle terms, from x^64 on.
-        let polynomial = V::splat(0xc200_0000_0000_0000);
-        let (mut low, high) = self.halves();
-        for _ in 0..2 {
-            // Adds the multiple of the modulus that clears the lowest word.
-            low = low.swap_halves().xor(low.clmul::<0x00>(polynomial));
-        }
-        low.xor(high)
+        let (low, high) = self.halves();
+        // A word at the bottom is cleared by the multiple of the modulus that
+        // adds it at x^57, x^62 and x^63 from there, and at x^128.
+        let up = |x: V| x.shl64::<57>().xor3(x.shl64::<62>(), x.shl64::<63>());
+        let down = |x: V| x.shr64::<7>().xor3(x.shr64::<2>(), x.shr64::<1>());
+        // The lower word first; what it gives the upper one is cleared with that.
+        let low = low.xor(up(low).low_to_high());
+        let rest = down(low).xor(up(low).high_to_low());
+        high.xor3(low, rest)
     }
 }
 

@@ -25,9 +25,9 @@ const GROUP: usize = 4;
 const VECTORS: usize = 4;
 
 /// Before which sectors of a group the serial parts come.
-const MIDDLE: usize = 0;
-const FINISH: usize = 1;
-const MIDDLE_SECOND: usize = 2;
+const MIDDLE: usize = 1;
+const FINISH: usize = 2;
+const MIDDLE_SECOND: usize = 3;
 
 /// A cipher of this form.
 pub(super) trait Scheme {
