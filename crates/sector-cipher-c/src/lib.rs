@@ -1,0 +1,474 @@
+//! The C interface of `sector-cipher`: `sector_cipher.h` is made from this
+//! file, its comments included.
+//!
+//! Whatever the caller can get wrong and C can see is an error code, given
+//! before a byte is changed. A panic would be a bug and aborts the process: it
+//! cannot pass an `extern "C"` function.
+#![allow(unsafe_code)]
+
+use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
+use std::ffi::{CStr, c_char, c_int};
+use std::{ptr, slice};
+use xtent_secret::SecretBox;
+
+/// The longest key that a cipher takes.
+const MAX_KEY: usize = 64;
+
+/// Segments handed over together.
+const SEGMENTS: usize = 64;
+
+/// What a call came to: zero, or a negative number. After an error nothing has
+/// been changed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub enum sector_cipher_result {
+    /// Done.
+    Ok = 0,
+    /// A pointer is null that must not be.
+    Null = -1,
+    /// No cipher has this name.
+    UnknownCipher = -2,
+    /// Sectors have 512, 1024, 2048 or 4096 bytes.
+    SectorSize = -3,
+    /// The cipher takes no key of this length.
+    KeyLength = -4,
+    /// No back-end has this name.
+    UnknownBackend = -5,
+    /// This CPU lacks what the back-end needs.
+    UnsupportedBackend = -6,
+    /// The system gives no memory for the key.
+    NoMemory = -7,
+    /// The length is not one of whole sectors.
+    Length = -8,
+    /// The first sector number is not at the start of a sector.
+    FirstSector = -9,
+    /// Source and destination overlap without being the same.
+    Overlap = -10,
+}
+
+use sector_cipher_result as Code;
+
+/// A keyed cipher with a sector size. Its key schedule is in pages of its own,
+/// which are locked against swap (as far as the limit on locked memory allows)
+/// and left out of core dumps, and is wiped by `sector_cipher_free`.
+///
+/// Several threads may encrypt and decrypt with it at the same time. Nothing
+/// else may go on during `sector_cipher_rekey` and `sector_cipher_free`.
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub struct sector_cipher {
+    cipher: SecretBox<Cipher>,
+}
+
+/// One of several runs that are handed over together.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub struct sector_cipher_segment {
+    /// Number of the first sector, in 512-byte units whatever the sector size.
+    pub first: u64,
+    /// Whole sectors, in place.
+    pub data: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Makes a cipher and puts it at `*cipher`; after an error there is NULL.
+///
+/// `name` is dm-crypt's, such as "aes-xts-plain64". `large_iv` says that IVs
+/// count whole sectors (dm-crypt's `iv_large_sectors`) instead of 512-byte
+/// units. `backend` is "portable", "aes-ni" and so on, or NULL for the fastest
+/// one. The key is not needed afterwards: wipe it.
+///
+/// # Safety
+/// `cipher` is writable, `name` and, if not null, `backend` are strings with a
+/// zero at the end, and `key` is readable for `key_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_new(
+    cipher: *mut *mut sector_cipher,
+    name: *const c_char,
+    sector_size: u32,
+    large_iv: bool,
+    key: *const u8,
+    key_len: usize,
+    backend: *const c_char,
+) -> sector_cipher_result {
+    if cipher.is_null() {
+        return Code::Null;
+    }
+    let make = || {
+        // SAFETY: the caller's promise.
+        let spec = unsafe { text(name) }?;
+        let spec: CipherSpec = parse(spec).ok_or(Code::UnknownCipher)?;
+        let size = SectorSize::new(sector_size).ok_or(Code::SectorSize)?;
+        let count = if large_iv {
+            SectorCount::Large
+        } else {
+            SectorCount::Units512
+        };
+        let backend: Option<Backend> = if backend.is_null() {
+            None
+        } else {
+            // SAFETY: as above.
+            let backend = unsafe { text(backend) }?;
+            Some(parse(backend).ok_or(Code::UnknownBackend)?)
+        };
+        if backend.is_some_and(|backend| !backend.is_supported()) {
+            return Err(Code::UnsupportedBackend);
+        }
+        // SAFETY: as above.
+        let key = unsafe { bytes(key, key_len) }?;
+        // The key goes into the value only when that is in its place.
+        let zeros = [0; MAX_KEY];
+        let zeros = zeros.get(..key_len).ok_or(Code::KeyLength)?;
+        let unkeyed =
+            Cipher::new(spec, size, count, zeros, backend).map_err(|_| Code::KeyLength)?;
+        let mut cipher = SecretBox::new(unkeyed).map_err(|_| Code::NoMemory)?;
+        cipher.rekey(key).map_err(|_| Code::KeyLength)?;
+        Ok(Box::into_raw(Box::new(sector_cipher { cipher })))
+    };
+    let (made, code) = match make() {
+        Ok(made) => (made, Code::Ok),
+        Err(code) => (ptr::null_mut(), code),
+    };
+    // SAFETY: not null, and the caller's promise.
+    unsafe { cipher.write(made) };
+    code
+}
+
+/// Replaces the key, by one of the same length or of another that the cipher
+/// takes. The old one is wiped; after an error it is still in use.
+///
+/// # Safety
+/// `cipher` is from `sector_cipher_new`, and no other thread uses it; `key` is
+/// readable for `key_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_rekey(
+    cipher: *mut sector_cipher,
+    key: *const u8,
+    key_len: usize,
+) -> sector_cipher_result {
+    // SAFETY: the caller's promise: null, or a cipher of ours that nobody else uses.
+    let Some(cipher) = (unsafe { cipher.as_mut() }) else {
+        return Code::Null;
+    };
+    // SAFETY: the caller's promise.
+    match unsafe { bytes(key, key_len) }.map(|key| cipher.cipher.rekey(key)) {
+        Ok(Ok(())) => Code::Ok,
+        Ok(Err(_)) => Code::KeyLength,
+        Err(code) => code,
+    }
+}
+
+/// The name of the back-end in use; NULL for NULL. Not to be freed.
+///
+/// # Safety
+/// `cipher` is null or from `sector_cipher_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_backend(cipher: *const sector_cipher) -> *const c_char {
+    // SAFETY: the caller's promise.
+    let Some(cipher) = (unsafe { cipher.as_ref() }) else {
+        return ptr::null();
+    };
+    let name = match cipher.cipher.backend().name() {
+        "portable" => c"portable",
+        "aes-ni" => c"aes-ni",
+        "vaes256" => c"vaes256",
+        "vaes512" => c"vaes512",
+        _ => c"other",
+    };
+    name.as_ptr()
+}
+
+/// Wipes and frees a cipher. NULL is left alone.
+///
+/// # Safety
+/// `cipher` is null or from `sector_cipher_new`, and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_free(cipher: *mut sector_cipher) {
+    if !cipher.is_null() {
+        // SAFETY: the caller's promise: it came from `Box::into_raw`.
+        drop(unsafe { Box::from_raw(cipher) });
+    }
+}
+
+/// Encrypts a run of sectors in place. `first` is the number of its first
+/// sector in 512-byte units, whatever the sector size; `len` is in bytes.
+///
+/// # Safety
+/// `cipher` is from `sector_cipher_new`; `data` is readable and writable for
+/// `len` bytes, and no other thread uses them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_encrypt(
+    cipher: *const sector_cipher,
+    first: u64,
+    data: *mut u8,
+    len: usize,
+) -> sector_cipher_result {
+    // SAFETY: the caller's promise.
+    unsafe { run(cipher, first, data, len, Cipher::encrypt) }
+}
+
+/// Decrypts a run of sectors in place.
+///
+/// # Safety
+/// As for `sector_cipher_encrypt`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_decrypt(
+    cipher: *const sector_cipher,
+    first: u64,
+    data: *mut u8,
+    len: usize,
+) -> sector_cipher_result {
+    // SAFETY: the caller's promise.
+    unsafe { run(cipher, first, data, len, Cipher::decrypt) }
+}
+
+/// Encrypts a run of sectors from `source` to `dest`, which are the same or do
+/// not overlap.
+///
+/// # Safety
+/// `cipher` is from `sector_cipher_new`; `source` is readable and `dest`
+/// writable for `len` bytes, and no other thread writes to the former or uses
+/// the latter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_encrypt_to(
+    cipher: *const sector_cipher,
+    first: u64,
+    source: *const u8,
+    dest: *mut u8,
+    len: usize,
+) -> sector_cipher_result {
+    let (in_place, between) = (Cipher::encrypt, Cipher::encrypt_to);
+    // SAFETY: the caller's promise.
+    unsafe { run_between(cipher, first, source, dest, len, in_place, between) }
+}
+
+/// Decrypts a run of sectors from `source` to `dest`.
+///
+/// # Safety
+/// As for `sector_cipher_encrypt_to`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_decrypt_to(
+    cipher: *const sector_cipher,
+    first: u64,
+    source: *const u8,
+    dest: *mut u8,
+    len: usize,
+) -> sector_cipher_result {
+    let (in_place, between) = (Cipher::decrypt, Cipher::decrypt_to);
+    // SAFETY: the caller's promise.
+    unsafe { run_between(cipher, first, source, dest, len, in_place, between) }
+}
+
+/// Encrypts several runs together, in place: scattered single sectors are then
+/// as fast as one run of as many. All are checked before the first is changed.
+///
+/// # Safety
+/// `cipher` is from `sector_cipher_new`; `segments` is readable for `count` of
+/// them; what they name is readable and writable, does not overlap, and no
+/// other thread uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_encrypt_segments(
+    cipher: *const sector_cipher,
+    segments: *const sector_cipher_segment,
+    count: usize,
+) -> sector_cipher_result {
+    // SAFETY: the caller's promise.
+    unsafe { run_segments(cipher, segments, count, Cipher::encrypt_segments) }
+}
+
+/// Decrypts several runs together, in place.
+///
+/// # Safety
+/// As for `sector_cipher_encrypt_segments`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_decrypt_segments(
+    cipher: *const sector_cipher,
+    segments: *const sector_cipher_segment,
+    count: usize,
+) -> sector_cipher_result {
+    // SAFETY: the caller's promise.
+    unsafe { run_segments(cipher, segments, count, Cipher::decrypt_segments) }
+}
+
+/// What a result means, in English. Any number will do. Not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn sector_cipher_error_text(result: c_int) -> *const c_char {
+    let text = match result {
+        0 => c"no error",
+        -1 => c"a pointer is null that must not be",
+        -2 => c"no cipher has this name",
+        -3 => c"sectors have 512, 1024, 2048 or 4096 bytes",
+        -4 => c"the cipher takes no key of this length",
+        -5 => c"no back-end has this name",
+        -6 => c"this CPU lacks what the back-end needs",
+        -7 => c"the system gives no memory for the key",
+        -8 => c"the length is not one of whole sectors",
+        -9 => c"the first sector number is not at the start of a sector",
+        -10 => c"source and destination overlap without being the same",
+        _ => c"unknown error",
+    };
+    text.as_ptr()
+}
+
+/// A string from C; what is not UTF-8 has no meaning here, as the empty string.
+///
+/// # Safety
+/// It is null, or has a zero at the end.
+unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Code> {
+    if text.is_null() {
+        return Err(Code::Null);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default())
+}
+
+fn parse<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+/// Bytes to read.
+///
+/// # Safety
+/// Where not null they are readable, and nobody writes to them.
+unsafe fn bytes<'a>(start: *const u8, len: usize) -> Result<&'a [u8], Code> {
+    match (start.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Code::Null),
+        // SAFETY: the caller's promise; no object is longer than that.
+        _ if isize::try_from(len).is_ok() => Ok(unsafe { slice::from_raw_parts(start, len) }),
+        _ => Err(Code::Length),
+    }
+}
+
+/// Bytes to change.
+///
+/// # Safety
+/// Where not null they are readable and writable, and nobody else uses them.
+unsafe fn bytes_mut<'a>(start: *mut u8, len: usize) -> Result<&'a mut [u8], Code> {
+    match (start.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(Code::Null),
+        // SAFETY: the caller's promise; no object is longer than that.
+        _ if isize::try_from(len).is_ok() => Ok(unsafe { slice::from_raw_parts_mut(start, len) }),
+        _ => Err(Code::Length),
+    }
+}
+
+/// The cipher, if it can take a run.
+///
+/// # Safety
+/// It is null or one of ours.
+unsafe fn for_run<'a>(
+    cipher: *const sector_cipher,
+    first: u64,
+    len: usize,
+) -> Result<&'a Cipher, Code> {
+    // SAFETY: the caller's promise.
+    let cipher: &Cipher = &unsafe { cipher.as_ref() }.ok_or(Code::Null)?.cipher;
+    let bytes = cipher.sector_size().bytes();
+    if !len.is_multiple_of(bytes) {
+        Err(Code::Length)
+    } else if !first.is_multiple_of(bytes as u64 / 512) {
+        Err(Code::FirstSector)
+    } else {
+        Ok(cipher)
+    }
+}
+
+fn code(result: Result<(), Code>) -> sector_cipher_result {
+    result.err().unwrap_or(Code::Ok)
+}
+
+/// # Safety
+/// As for `sector_cipher_encrypt`.
+unsafe fn run(
+    cipher: *const sector_cipher,
+    first: u64,
+    data: *mut u8,
+    len: usize,
+    work: impl Fn(&Cipher, u64, &mut [u8]),
+) -> sector_cipher_result {
+    // SAFETY: the caller's promise.
+    let checked =
+        unsafe { for_run(cipher, first, len).and_then(|c| Ok((c, bytes_mut(data, len)?))) };
+    code(checked.map(|(cipher, data)| work(cipher, first, data)))
+}
+
+/// # Safety
+/// As for `sector_cipher_encrypt_to`.
+unsafe fn run_between(
+    cipher: *const sector_cipher,
+    first: u64,
+    source: *const u8,
+    dest: *mut u8,
+    len: usize,
+    in_place: impl Fn(&Cipher, u64, &mut [u8]),
+    between: impl Fn(&Cipher, u64, &[u8], &mut [u8]),
+) -> sector_cipher_result {
+    if ptr::eq(source, dest) {
+        // SAFETY: the caller's promise.
+        return unsafe { run(cipher, first, dest, len, in_place) };
+    }
+    let work = || {
+        // SAFETY: the caller's promise.
+        let cipher = unsafe { for_run(cipher, first, len) }?;
+        if len != 0 && (source.is_null() || dest.is_null()) {
+            return Err(Code::Null);
+        }
+        if source.addr().abs_diff(dest.addr()) < len {
+            return Err(Code::Overlap);
+        }
+        // SAFETY: as above, and they do not overlap.
+        let (source, dest) = unsafe { (bytes(source, len)?, bytes_mut(dest, len)?) };
+        between(cipher, first, source, dest);
+        Ok(())
+    };
+    code(work())
+}
+
+/// # Safety
+/// As for `sector_cipher_encrypt_segments`.
+unsafe fn run_segments(
+    cipher: *const sector_cipher,
+    segments: *const sector_cipher_segment,
+    count: usize,
+    work: impl Fn(&Cipher, &mut [Segment<'_>]),
+) -> sector_cipher_result {
+    let all = || {
+        // SAFETY: the caller's promise.
+        let cipher_now = unsafe { for_run(cipher, 0, 0) }?;
+        let len = count.checked_mul(size_of::<sector_cipher_segment>());
+        let segments = match (segments.is_null(), count) {
+            (_, 0) => &[],
+            (true, _) => return Err(Code::Null),
+            _ if len.is_none_or(|len| isize::try_from(len).is_err()) => return Err(Code::Length),
+            // SAFETY: as above; not null, and no longer than an object can be.
+            _ => unsafe { slice::from_raw_parts(segments, count) },
+        };
+        for segment in segments {
+            // SAFETY: as above.
+            unsafe {
+                for_run(cipher, segment.first, segment.len)?;
+                bytes_mut(segment.data, segment.len)?;
+            }
+        }
+        for some in segments.chunks(SEGMENTS) {
+            let mut some = some.iter();
+            let mut taken: [Segment<'_>; SEGMENTS] = std::array::from_fn(|_| {
+                let (first, data): (u64, &mut [u8]) = match some.next() {
+                    // SAFETY: as above; the lengths have been checked.
+                    Some(segment) => (segment.first, unsafe {
+                        bytes_mut(segment.data, segment.len).unwrap_or(&mut [])
+                    }),
+                    None => (0, &mut []),
+                };
+                Segment { first, data }
+            });
+            work(cipher_now, &mut taken);
+        }
+        Ok(())
+    };
+    code(all())
+}
