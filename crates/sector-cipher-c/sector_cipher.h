@@ -85,7 +85,7 @@ enum sector_cipher_result sector_cipher_rekey(struct sector_cipher *cipher,
                                               const uint8_t *key,
                                               size_t key_len);
 
-// The name of the back-end in use; NULL for NULL. Not to be freed.
+// The name of the back-end in use; NULL for NULL. It goes with the cipher.
 //
 // # Safety
 // `cipher` is null or from `sector_cipher_new`.

@@ -1,8 +1,7 @@
 // Encrypts a buffer of sectors, checks the first of them against a known answer
 // and decrypts it again, in every form of call.
 //
-//   cc -Wall -Wextra -Werror -I. examples/encrypt.c libsector_cipher.a \
-//      -lpthread -ldl -lm -o encrypt
+//   cc -I. examples/encrypt.c libsector_cipher.a -lpthread -ldl -lm -lgcc_s
 
 #include <stdio.h>
 #include <stdlib.h>

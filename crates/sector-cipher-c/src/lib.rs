@@ -6,8 +6,8 @@
 //! cannot pass an `extern "C"` function.
 #![allow(unsafe_code)]
 
-use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
-use std::ffi::{CStr, c_char, c_int};
+use ::sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::{ptr, slice};
 use xtent_secret::SecretBox;
 
@@ -58,6 +58,8 @@ use sector_cipher_result as Code;
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct sector_cipher {
     cipher: SecretBox<Cipher>,
+    /// The back-end's name.
+    backend: CString,
 }
 
 /// One of several runs that are handed over together.
@@ -125,7 +127,8 @@ pub unsafe extern "C" fn sector_cipher_new(
             Cipher::new(spec, size, count, zeros, backend).map_err(|_| Code::KeyLength)?;
         let mut cipher = SecretBox::new(unkeyed).map_err(|_| Code::NoMemory)?;
         cipher.rekey(key).map_err(|_| Code::KeyLength)?;
-        Ok(Box::into_raw(Box::new(sector_cipher { cipher })))
+        let backend = CString::new(cipher.backend().name()).unwrap_or_default();
+        Ok(Box::into_raw(Box::new(sector_cipher { cipher, backend })))
     };
     let (made, code) = match make() {
         Ok(made) => (made, Code::Ok),
@@ -160,7 +163,7 @@ pub unsafe extern "C" fn sector_cipher_rekey(
     }
 }
 
-/// The name of the back-end in use; NULL for NULL. Not to be freed.
+/// The name of the back-end in use; NULL for NULL. It goes with the cipher.
 ///
 /// # Safety
 /// `cipher` is null or from `sector_cipher_new`.
@@ -170,14 +173,7 @@ pub unsafe extern "C" fn sector_cipher_backend(cipher: *const sector_cipher) -> 
     let Some(cipher) = (unsafe { cipher.as_ref() }) else {
         return ptr::null();
     };
-    let name = match cipher.cipher.backend().name() {
-        "portable" => c"portable",
-        "aes-ni" => c"aes-ni",
-        "vaes256" => c"vaes256",
-        "vaes512" => c"vaes512",
-        _ => c"other",
-    };
-    name.as_ptr()
+    cipher.backend.as_ptr()
 }
 
 /// Wipes and frees a cipher. NULL is left alone.

@@ -5,7 +5,9 @@
 use core::array::from_fn;
 
 /// Blocks side by side.
-pub(super) const LANES: usize = 4;
+pub(super) const LANES: usize = STEP as usize;
+/// From a block's number to the one of the next that is made in its place.
+pub(super) const STEP: u32 = 4;
 
 /// Bytes in a ChaCha block.
 pub(crate) const CHACHA_BLOCK: usize = 64;
@@ -83,7 +85,7 @@ pub(super) fn keystream(
     rounds: usize,
 ) -> [[u32; 16]; LANES] {
     let mut start = state(key);
-    start[12] = from_fn(|lane| first + lane as u32);
+    start[12] = [first, first + 1, first + 2, first + 3];
     start[14] = [nonce[0]; LANES];
     start[15] = [nonce[1]; LANES];
     let mut x = start;

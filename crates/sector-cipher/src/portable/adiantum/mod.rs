@@ -235,7 +235,7 @@ impl Adiantum {
                 nh::add(&mut sums, &self.nh, block % nh::CHUNK, out);
                 block += 1;
             }
-            counter += chacha::LANES as u32;
+            counter += chacha::STEP;
             if block.is_multiple_of(nh::CHUNK) || block == blocks {
                 hash = self.absorb(hash, sums);
                 sums = [0; nh::PASSES];

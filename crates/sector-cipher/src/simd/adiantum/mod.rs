@@ -255,7 +255,7 @@ fn add_stream<V: Vector>(
     // Blocks 4 l + i in lane l, where these are not in the sector after.
     let mut numbers = [V::zero(); 4];
     for (i, number) in numbers.iter_mut().enumerate() {
-        *number = V::from_fn(|lane| (4 * lane & mask | i) as u128 | nonce);
+        *number = V::from_fn(|lane| (((4 * lane) & mask) | i) as u128 | nonce);
     }
     for start in (0..sectors.len() << log).step_by(4 * V::BLOCKS) {
         // The sector of each lane; behind the last one it is taken once more.
@@ -318,7 +318,7 @@ fn add_stream<V: Vector>(
                 }
                 let sector = &sectors[in_lane[lane]];
                 let offset =
-                    CHACHA_BLOCK * ((start + 4 * lane & mask) + i) + j * V::BYTES % CHACHA_BLOCK;
+                    CHACHA_BLOCK * (((start + 4 * lane) & mask) + i) + j * V::BYTES % CHACHA_BLOCK;
                 // SAFETY: inside the sector.
                 unsafe {
                     V::load(sector.src().add(offset))

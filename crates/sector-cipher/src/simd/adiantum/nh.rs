@@ -104,13 +104,13 @@ pub(super) unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
     for pass in 0..PASSES {
         // SAFETY: the caller's promise.
         let (low, high) = unsafe { key.load::<V>(pass, at) };
-        for i in 0..N {
-            let mut a = messages[i].0.add32(low);
+        for ((message, piece), sums) in messages.iter().zip(pieces).zip(sums.iter_mut()) {
+            let mut a = message.0.add32(low);
             if LAST {
-                a = a.and(pieces[i].end);
+                a = a.and(piece.end);
             }
-            let product = a.mul32(messages[i].1.add32(high));
-            sums[i][pass] = sums[i][pass].add64(product);
+            let product = a.mul32(message.1.add32(high));
+            sums[pass] = sums[pass].add64(product);
         }
     }
 }
