@@ -118,7 +118,7 @@ impl Walk {
         self.sector == self.len
     }
 
-    /// Hashes the next vector, if there is one. At the end of a sector its hash
+    /// Hashes the next two vectors, if there are any. At the end of a sector its hash
     /// is put among `hashes`.
     ///
     /// # Safety
@@ -135,15 +135,18 @@ impl Walk {
         }
         let at = self.offset % CHUNK;
         let chunk = self.sectors[self.sector].wrapping_add(self.offset - at);
-        self.offset += V::BYTES;
+        self.offset += 2 * V::BYTES;
         let mut piece = [Piece {
             start: chunk,
             end: V::zero(),
         }];
         let mut all = [*sums];
+        // SAFETY: the caller's promise; a sector has an even number of vectors.
+        unsafe { nh::step::<V, 1, false>(&keys.nh, &piece, at, &mut all) };
+        let at = at + V::BYTES;
         if self.offset == self.bytes {
             piece[0].end = end();
-            // SAFETY: the caller's promise.
+            // SAFETY: as above.
             unsafe { nh::step::<V, 1, true>(&keys.nh, &piece, at, &mut all) };
         } else {
             // SAFETY: as above.

@@ -16,8 +16,8 @@ use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use hash::Walk;
 use zeroize::Zeroize;
 
-/// Vectors in the ChaCha blocks that are made at once.
-const STEPS: usize = 16;
+/// Pairs of vectors in the ChaCha blocks that are made at once.
+const STEPS: usize = 8;
 
 /// Its keys.
 pub(crate) struct Keys {
@@ -282,7 +282,7 @@ fn add_stream<V: Vector>(
         for _ in 0..keys.rounds / 2 {
             chacha::columns(&mut x);
             chacha::diagonals(&mut x);
-            // As many steps in all as there are vectors in these blocks.
+            // As many steps in all as there are pairs of vectors in these blocks.
             due += STEPS;
             while due >= keys.rounds / 2 {
                 due -= keys.rounds / 2;
