@@ -108,6 +108,16 @@ impl<V: Vector> Sum<V> {
     }
 
     #[inline(always)]
+    fn pin(self) -> Self {
+        Self {
+            low: self.low.pin(),
+            middle: self.middle.pin(),
+            high: self.high.pin(),
+            ..self
+        }
+    }
+
+    #[inline(always)]
     fn plus(self, other: Self) -> Self {
         Self {
             low: self.low.xor(other.low),
@@ -132,27 +142,11 @@ impl<V: Vector> Sum<V> {
     }
 }
 
-/// Where a subtree in each lane has its blocks from.
-pub(super) trait Source<V> {
-    /// Eight blocks for each lane, from block 8 `K` of the subtree on: four
-    /// consecutive ones of each, lane by lane, and the four that follow them.
-    fn next<const K: usize>(&mut self) -> [[V; 4]; 2];
-}
-
 /// A subtree's hash, and the block that joins it with what follows.
+#[derive(Clone, Copy)]
 pub(super) struct Subtree<V> {
     pub(super) hash: V,
     pub(super) join: V,
-}
-
-/// Three blocks, and the fourth.
-#[inline(always)]
-fn leaf<V: Vector>(key: &HashKey, blocks: [V; 4]) -> (Sum<V>, V) {
-    let [low, high, third, fourth] = V::transpose_halves(blocks);
-    let low = low.xor(key.leaf[0].load());
-    let high = high.xor(key.leaf[1].load());
-    let product = Sum::product_of_halves(low, high);
-    (product.plus_block(third), fourth)
 }
 
 /// A tree times the factor behind it, of level `log`.
@@ -161,28 +155,133 @@ fn node<V: Vector>(key: &HashKey, tree: Sum<V>, block: V, log: usize) -> Sum<V> 
     Sum::product(tree.reduce(), block.xor(key.power(log)))
 }
 
-/// Seven blocks, and the eighth.
-#[inline(always)]
-fn seven<V: Vector>(key: &HashKey, [first, second]: [[V; 4]; 2]) -> (Sum<V>, V) {
-    let (left, fourth) = leaf(key, first);
-    let product = node(key, left, fourth, 2);
-    let (right, eighth) = leaf(key, second);
-    (product.plus(right), eighth)
+/// Subtrees in each lane under way, a quarter after the other. A quarter's
+/// products depend on each other, and each takes long, so that three quarters
+/// are in work at a time: leaves of one, what joins two leaves of the quarter
+/// before, and what joins that with the rest of the one before that. All that
+/// is divided into [`STEPS`] steps, that other work can go between.
+pub(super) struct Tree<V> {
+    /// The blocks of both leaves, as they come out of transposing.
+    leaves: [[V; 4]; 2],
+    left: Sum<V>,
+    right: Sum<V>,
+    /// Seven blocks, and the eighth.
+    seven: Sum<V>,
+    eighth: V,
+    factor: V,
+    sum: Sum<V>,
+    /// Two quarters after the last of a subtree.
+    pub(super) subtree: Subtree<V>,
 }
 
-/// A subtree in each lane.
+/// Steps of a quarter.
+pub(super) const STEPS: usize = 8;
+
 #[inline(always)]
-pub(super) fn subtree<V: Vector>(key: &HashKey, source: &mut impl Source<V>) -> Subtree<V> {
-    let (tree, block) = seven(key, source.next::<0>());
-    let sum = node(key, tree, block, 3);
-    let (tree, block) = seven(key, source.next::<1>());
-    let sum = node(key, sum.plus(tree), block, 4);
-    let (tree, block) = seven(key, source.next::<2>());
-    let sum = sum.plus(node(key, tree, block, 3));
-    let (tree, join) = seven(key, source.next::<3>());
-    Subtree {
-        hash: sum.plus(tree).reduce(),
-        join,
+fn pin_all<V: Vector>([a, b, c, d]: [V; 4]) -> [V; 4] {
+    [a.pin(), b.pin(), c.pin(), d.pin()]
+}
+
+impl<V: Vector> Tree<V> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        let zero = V::zero();
+        let none = Sum {
+            low: zero,
+            middle: zero,
+            high: zero,
+            block: zero,
+        };
+        Self {
+            leaves: [[zero; 4]; 2],
+            left: none,
+            right: none,
+            seven: none,
+            eighth: zero,
+            factor: zero,
+            sum: none,
+            subtree: Subtree {
+                hash: zero,
+                join: zero,
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn leaf(key: &HashKey, [low, high, third, _]: [V; 4]) -> Sum<V> {
+        let low = low.xor(key.leaf[0].load());
+        let high = high.xor(key.leaf[1].load());
+        Sum::product_of_halves(low, high).plus_block(third)
+    }
+
+    /// Step `STEP` of quarter `K`, whose eight blocks for each lane are `x`:
+    /// four consecutive ones of each, lane by lane, and the four that follow.
+    #[inline(always)]
+    pub(super) fn step<const K: usize, const STEP: usize>(&mut self, key: &HashKey, x: &[V; 8]) {
+        match STEP {
+            // The second quarter before this.
+            0 => {
+                self.factor = match K {
+                    0 | 2 => self.seven,
+                    _ => self.sum.plus(self.seven),
+                }
+                .reduce();
+            }
+            1 => {
+                let level = if K == 3 { 4 } else { 3 };
+                let product = Sum::product(self.factor, self.eighth.xor(key.power(level)));
+                match K {
+                    2 | 3 => self.sum = product,
+                    0 => self.sum = self.sum.plus(product),
+                    _ => {
+                        self.subtree = Subtree {
+                            hash: self.factor,
+                            join: self.eighth,
+                        }
+                    }
+                }
+            }
+            // The quarter before this.
+            2 => self.factor = self.left.reduce(),
+            3 => {
+                let fourth = self.leaves[0][3].xor(key.power(2));
+                self.seven = Sum::product(self.factor, fourth).plus(self.right);
+                self.eighth = self.leaves[1][3];
+            }
+            // This.
+            4 => self.leaves[0] = V::transpose_halves([x[0], x[1], x[2], x[3]]),
+            5 => self.left = Self::leaf(key, self.leaves[0]),
+            6 => self.leaves[1] = V::transpose_halves([x[4], x[5], x[6], x[7]]),
+            _ => self.right = Self::leaf(key, self.leaves[1]),
+        }
+    }
+
+    /// Keeps the compiler from moving step `STEP` behind the work that follows:
+    /// nothing needs its results soon, which is why it stands there.
+    #[inline(always)]
+    pub(super) fn pin<const STEP: usize>(&mut self) {
+        match STEP {
+            0 | 2 => self.factor = self.factor.pin(),
+            1 => self.sum = self.sum.pin(),
+            3 => self.seven = self.seven.pin(),
+            4 => self.leaves[0] = pin_all(self.leaves[0]),
+            5 => self.left = self.left.pin(),
+            6 => self.leaves[1] = pin_all(self.leaves[1]),
+            _ => self.right = self.right.pin(),
+        }
+    }
+
+    /// Quarter `K` at once.
+    #[inline(always)]
+    pub(super) fn quarter<const K: usize>(&mut self, key: &HashKey, x: &[V; 8]) {
+        unroll!(STEP in 0 1 2 3 4 5 6 7, self.step::<K, STEP>(key, x));
+    }
+
+    /// What is left to do after the last quarter of all.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, key: &HashKey) {
+        unroll!(STEP in 0 1 2 3, self.step::<0, STEP>(key, &[V::zero(); 8]));
+        unroll!(STEP in 0 1, self.step::<1, STEP>(key, &[V::zero(); 8]));
     }
 }
 

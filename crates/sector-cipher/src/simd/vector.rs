@@ -121,6 +121,12 @@ pub(crate) trait Vector: Copy {
     /// The high halves of both, that of `self` below that of `b`.
     fn high_halves(self, b: Self) -> Self;
 
+    /// Itself, computed here: the compiler does not move it behind what follows.
+    #[inline(always)]
+    fn pin(self) -> Self {
+        self
+    }
+
     /// Exclusive or.
     fn xor(self, b: Self) -> Self;
     /// Exclusive or of three.

@@ -90,6 +90,17 @@ fn key(keys: &RoundKeys, round: usize) -> V128 {
     V128(unsafe { _mm_load_si128(keys.at(round).cast()) })
 }
 
+/// Hands a vector through a piece of assembly, which keeps its place.
+#[target_feature(enable = "avx")]
+#[inline]
+fn pin(mut x: __m128i) -> __m128i {
+    // SAFETY: it is empty.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(xmm_reg) x, options(nomem, nostack, preserves_flags));
+    }
+    x
+}
+
 impl Vector for V128 {
     const BLOCKS: usize = 1;
     type One = V128;
@@ -190,6 +201,11 @@ impl Vector for V128 {
     #[inline(always)]
     fn high_halves(self, b: Self) -> Self {
         intrinsics!(_mm_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn pin(self) -> Self {
+        intrinsics!(pin(self.0))
     }
 
     #[inline(always)]

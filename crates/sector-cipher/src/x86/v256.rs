@@ -91,6 +91,17 @@ fn key(keys: &RoundKeys, round: usize) -> V256 {
     V256(unsafe { _mm256_broadcastsi128_si256(_mm_load_si128(keys.at(round).cast())) })
 }
 
+/// Hands a vector through a piece of assembly, which keeps its place.
+#[target_feature(enable = "avx")]
+#[inline]
+fn pin(mut x: __m256i) -> __m256i {
+    // SAFETY: it is empty.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags));
+    }
+    x
+}
+
 impl Vector for V256 {
     const BLOCKS: usize = 2;
     type One = V128;
@@ -210,6 +221,11 @@ impl Vector for V256 {
     #[inline(always)]
     fn high_halves(self, b: Self) -> Self {
         intrinsics!(_mm256_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn pin(self) -> Self {
+        intrinsics!(pin(self.0))
     }
 
     #[inline(always)]
