@@ -119,13 +119,8 @@ unsafe fn store<V: Vector>(x: [V; LANES], place: *mut u8) {
 /// The first vector of masks of group `index`, the one behind that whose first
 /// vector is `before`.
 #[inline(always)]
-fn next_mask<V: Vector>(
-    step: &Step<State>,
-    before: V,
-    index: usize,
-    bytes: usize,
-) -> V {
-    let [group] = Group::from::<V, 1>(index, bytes);
+fn next_mask<V: Vector>(step: &Step<State>, before: V, index: usize, bytes: usize) -> V {
+    let group = Group::at::<V>(index, bytes);
     if group.offset.is_multiple_of(MASKED_TOGETHER) {
         // Behind the last sector, anything.
         let sector = group.sector.min(SECTORS - 1);
@@ -152,8 +147,8 @@ macro_rules! times_vectors {
 struct Second<V> {
     /// The next group.
     index: usize,
-    /// Its masks, and those of the one behind it.
-    masks: [[V; LANES]; 2],
+    /// Its masks.
+    masks: [V; LANES],
 }
 
 /// A group of a step.
@@ -165,19 +160,14 @@ struct Group {
 }
 
 impl Group {
-    /// The groups from number `index` of the step on.
+    /// Group `index` of the step.
     #[inline(always)]
-    fn from<V: Vector, const SIDE_BY_SIDE: usize>(
-        index: usize,
-        bytes: usize,
-    ) -> [Self; SIDE_BY_SIDE] {
+    fn at<V: Vector>(index: usize, bytes: usize) -> Self {
         let size = LANES * V::BYTES;
         let log = (bytes / size).trailing_zeros();
-        core::array::from_fn(|i| {
-            let sector = (index + i) >> log;
-            let offset = (index + i - (sector << log)) * size;
-            Self { sector, offset }
-        })
+        let sector = index >> log;
+        let offset = (index - (sector << log)) * size;
+        Self { sector, offset }
     }
 }
 
@@ -211,102 +201,72 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         x[0].xor(mask)
     }
 
-    /// The first pass over groups side by side, the first of them number `index`.
+    /// The first pass over group `index`.
     #[inline(always)]
-    fn first_pass<V: Vector, const SIDE_BY_SIDE: usize>(
+    fn first_pass<V: Vector>(
         &self,
         step: &Step<State>,
         sums: &mut [V; SECTORS],
         index: usize,
         bytes: usize,
     ) {
-        let groups = Group::from::<V, SIDE_BY_SIDE>(index, bytes);
-        let mut x = [[V::zero(); LANES]; SIDE_BY_SIDE];
-        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
-            let group = groups[I];
-            let src = step.sectors()[group.sector].src();
-            // SAFETY: the group is inside the sector.
-            x[I] = unsafe { load::<V>(src.add(group.offset)) };
-            V::aes_start_with(&mut x[I], self.data, &self.masks(group.offset));
-        });
+        let group = Group::at::<V>(index, bytes);
+        let src = step.sectors()[group.sector].src();
+        // SAFETY: the group is inside the sector.
+        let mut x = unsafe { load::<V>(src.add(group.offset)) };
+        V::aes_start_with(&mut x, self.data, &self.masks(group.offset));
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[0], self.data);
-            if SIDE_BY_SIDE == 2 {
-                V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[SIDE_BY_SIDE - 1], self.data);
-            }
+            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
         });
-        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
-            let group = groups[I];
-            let x = &mut x[I];
-            V::aes_finish::<LANES, ENCRYPT, ROUNDS>(x, self.data, &[V::zero(); LANES]);
-            let dst = step.between().wrapping_add(group.sector * bytes);
-            // SAFETY: the step has a place for each byte of its sectors.
-            unsafe { store(*x, dst.add(group.offset)) };
-            let sum = x[0].xor3(x[1], x[2]).xor3(x[3], x[4]);
-            let sum = sum.xor3(x[5], x[6]).xor(x[7]);
-            let place = &mut sums[group.sector];
-            *place = if group.offset == 0 {
-                sum
-            } else {
-                place.xor(sum)
-            };
-        });
+        V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); LANES]);
+        let dst = step.between().wrapping_add(group.sector * bytes);
+        // SAFETY: the step has a place for each byte of its sectors.
+        unsafe { store(x, dst.add(group.offset)) };
+        let sum = x[0].xor3(x[1], x[2]).xor3(x[3], x[4]);
+        let sum = sum.xor3(x[5], x[6]).xor(x[7]);
+        let place = &mut sums[group.sector];
+        *place = if group.offset == 0 {
+            sum
+        } else {
+            place.xor(sum)
+        };
     }
 
-    /// The second pass, with the groups' masks; they become those of the next.
+    /// The second pass over group `index`, with its masks; they become those of
+    /// the next.
     #[inline(always)]
-    fn second_pass<V: Vector, const SIDE_BY_SIDE: usize>(
+    fn second_pass<V: Vector>(
         &self,
         step: &Step<State>,
-        masks: &mut [[V; LANES]; 2],
+        masks: &mut [V; LANES],
         index: usize,
         bytes: usize,
     ) {
-        let groups = Group::from::<V, SIDE_BY_SIDE>(index, bytes);
-        step.prefetch::<V>(index * LANES * V::BYTES, SIDE_BY_SIDE * LANES * V::BYTES);
-        let mut x = [[V::zero(); LANES]; SIDE_BY_SIDE];
-        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
-            let group = groups[I];
-            let src = step.between().wrapping_add(group.sector * bytes);
-            // SAFETY: the first pass has written it.
-            x[I] = unsafe { load::<V>(src.add(group.offset)) };
-            if group.offset == 0 {
-                let more = step.state.of_block_0.one::<V>(group.sector);
-                x[I][0] = x[I][0].xor(V::alone(more));
-            }
-            V::aes_start_with(&mut x[I], self.data, &masks[I]);
-        });
-        let mut first = [V::zero(); 2];
-        first[0] = next_mask(step, masks[SIDE_BY_SIDE - 1][0], index + SIDE_BY_SIDE, bytes);
-        first[1] = if SIDE_BY_SIDE == 2 {
-            next_mask(step, first[0], index + SIDE_BY_SIDE + 1, bytes)
-        } else {
-            first[0]
-        };
-        masks[0][0] = first[0];
-        masks[1][0] = first[1];
+        let group = Group::at::<V>(index, bytes);
+        step.prefetch::<V>(index * LANES * V::BYTES, LANES * V::BYTES);
+        let src = step.between().wrapping_add(group.sector * bytes);
+        // SAFETY: the first pass has written it.
+        let mut x = unsafe { load::<V>(src.add(group.offset)) };
+        if group.offset == 0 {
+            let more = step.state.of_block_0.one::<V>(group.sector);
+            x[0] = x[0].xor(V::alone(more));
+        }
+        V::aes_start_with(&mut x, self.data, masks);
+        let first = next_mask(step, masks[0], index + 1, bytes);
+        masks[0] = first;
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[0], self.data);
-            if SIDE_BY_SIDE == 2 {
-                V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x[SIDE_BY_SIDE - 1], self.data);
-            }
-            // Beside the rounds, the masks of the next groups.
+            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
+            // Beside the rounds, the masks of the next group.
             if ROUND < LANES {
                 const COUNT: u32 = if ROUND < LANES { ROUND as u32 } else { 1 };
-                masks[0][ROUND] = times_vectors!(first[0], COUNT);
-                if SIDE_BY_SIDE == 2 {
-                    masks[1][ROUND] = times_vectors!(first[1], COUNT);
-                }
+                masks[ROUND] = times_vectors!(first, COUNT);
             }
         });
-        unroll!(I in 0 1, if I < SIDE_BY_SIDE {
-            let group = groups[I];
-            let after = self.masks(group.offset);
-            V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x[I], self.data, &after);
-            let dst = step.sectors()[group.sector].dst();
-            // SAFETY: the group is inside the sector, which may be written.
-            unsafe { store(x[I], dst.add(group.offset)) };
-        });
+        let after = self.masks(group.offset);
+        V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &after);
+        let dst = step.sectors()[group.sector].dst();
+        // SAFETY: the group is inside the sector, which may be written.
+        unsafe { store(x, dst.add(group.offset)) };
     }
 
     /// A part of what is between the passes, for the sectors from `first` on
@@ -377,14 +337,8 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
         }
         let end = step.sectors().len() * bytes / (LANES * V::BYTES);
         let mut sums = [V::zero(); SECTORS];
-        let mut index = 0;
-        while V::BLOCKS == 4 && index + 2 <= end {
-            self.first_pass::<V, 2>(step, &mut sums, index, bytes);
-            index += 2;
-        }
-        while index < end {
-            self.first_pass::<V, 1>(step, &mut sums, index, bytes);
-            index += 1;
+        for index in 0..end {
+            self.first_pass::<V>(step, &mut sums, index, bytes);
         }
         for (i, sum) in sums.iter().enumerate() {
             step.state.sums.store(i, sum.fold());
@@ -403,12 +357,8 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
     #[inline(always)]
     fn start_second(&self, step: &Step<State>, bytes: usize) -> Second<V> {
         let first = next_mask(step, V::zero(), 0, bytes);
-        let second = next_mask(step, first, 1, bytes);
-        let mut masks = [[first; LANES], [second; LANES]];
-        unroll!(I in 1 2 3 4 5 6 7, {
-            masks[0][I] = times_vectors!(first, I as u32);
-            masks[1][I] = times_vectors!(second, I as u32);
-        });
+        let mut masks = [first; LANES];
+        unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(first, I as u32));
         Second { index: 0, masks }
     }
 
@@ -416,11 +366,8 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
     fn second(&self, step: &mut Step<State>, second: &mut Second<V>, bytes: usize) -> bool {
         let end = step.sectors().len() * bytes / (LANES * V::BYTES);
         let Second { index, masks } = second;
-        if V::BLOCKS == 4 && *index + 2 <= end {
-            self.second_pass::<V, 2>(step, masks, *index, bytes);
-            *index += 2;
-        } else if *index < end {
-            self.second_pass::<V, 1>(step, masks, *index, bytes);
+        if *index < end {
+            self.second_pass::<V>(step, masks, *index, bytes);
             *index += 1;
         }
         *index < end

@@ -120,12 +120,8 @@ pub(super) trait TwoPass<V: Vector> {
     /// Before the first group.
     fn start_second(&self, step: &Step<Self::State>, bytes: usize) -> Self::Second;
     /// One group or a few; `false` when none was left.
-    fn second(
-        &self,
-        step: &mut Step<Self::State>,
-        second: &mut Self::Second,
-        bytes: usize,
-    ) -> bool;
+    fn second(&self, step: &mut Step<Self::State>, second: &mut Self::Second, bytes: usize)
+    -> bool;
 }
 
 /// Runs it over the stream.

@@ -159,9 +159,8 @@ fn operations<V: Vector>() {
             &|i| by_words(i, &|p, _| p.rotate_left(16)),
             "rotl32",
         );
-        let times_x = |block: u128, count: usize| {
-            (0..count).fold(block, |block, _| portable::double(block))
-        };
+        let times_x =
+            |block: u128, count: usize| (0..count).fold(block, |block, _| portable::double(block));
         is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
         is(x.times_x::<60, 4>(), &|i| times_x(a[i], 60), "times_x");
         is(
