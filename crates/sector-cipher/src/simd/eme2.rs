@@ -134,7 +134,8 @@ fn next_mask<V: Vector>(step: &Step<State>, before: V, index: usize, bytes: usiz
 /// Vector `$i`, from 1 on, of a group's masks, from its vector 0.
 macro_rules! times_vectors {
     ($first:expr, $i:expr) => {{
-        const POWER: u32 = $i;
+        #[allow(clippy::cast_possible_truncation, reason = "below the lanes")]
+        const POWER: u32 = $i as u32;
         match V::BLOCKS {
             1 => $first.times_x::<{ POWER }, { 64 - POWER }>(),
             2 => $first.times_x::<{ 2 * POWER }, { 64 - 2 * POWER }>(),
@@ -258,8 +259,8 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
             V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
             // Beside the rounds, the masks of the next group.
             if ROUND < LANES {
-                const COUNT: u32 = if ROUND < LANES { ROUND as u32 } else { 1 };
-                masks[ROUND] = times_vectors!(first, COUNT);
+                const COUNT: usize = if ROUND < LANES { ROUND } else { 1 };
+                masks[COUNT] = times_vectors!(first, COUNT);
             }
         });
         let after = self.masks(group.offset);
@@ -358,7 +359,7 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
     fn start_second(&self, step: &Step<State>, bytes: usize) -> Second<V> {
         let first = next_mask(step, V::zero(), 0, bytes);
         let mut masks = [first; LANES];
-        unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(first, I as u32));
+        unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(first, I));
         Second { index: 0, masks }
     }
 

@@ -2,7 +2,7 @@
 //! piece of work between the passes that takes AES's latency several times.
 //!
 //! A few sectors go together, a *step*: the first pass over each, then the work
-//! between for all of them in the lanes of one vector. The second pass follows
+//! between for all of them in the lanes of vectors. The second pass follows
 //! behind the next step's first one, so that the CPU finds independent rounds
 //! while it waits for the work between.
 
@@ -11,10 +11,10 @@ use crate::run::{Sector, Sectors};
 use core::mem::MaybeUninit;
 
 /// Sectors of a step, at most.
-pub(super) const SECTORS: usize = 4;
+pub(super) const SECTORS: usize = 8;
 
 /// Bytes of a step, at most.
-const BYTES: usize = 4096;
+const BYTES: usize = 8192;
 
 /// A block for each sector of a step.
 #[repr(C, align(64))]
