@@ -175,7 +175,83 @@ pub(crate) trait Vector: Copy {
     /// Tells the compiler that all of these depend on each other, so that it
     /// leaves what makes one of them on the same side of what uses another.
     #[inline(always)]
-    fn order(_x: &mut [Self; 4], _y: &mut [Self; 3]) {}
+    fn times_x<const LEFT: u32, const RIGHT: u32>(self) -> Self {
+        self.times_x_with::<LEFT, RIGHT>(self.swap_halves())
+    }
+    /// [`Self::times_x`] with the same vector at hand, its halves swapped.
+    #[inline(always)]
+    fn times_x_with<const LEFT: u32, const RIGHT: u32>(self, swapped: Self) -> Self {
+        // What leaves the low half enters the high one. What leaves the high
+        // half is multiplied by what x^128 is; it stands in the low half
+        // already, once, so that the 1 is left out.
+        let out = swapped.shr64::<RIGHT>();
+        let carry = out.clmul::<0x00>(Self::splat(0x86));
+        self.shl64::<LEFT>().xor3(out, carry)
+    }
+    /// Times x^(8 `BLOCKS`) in that field.
+    #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        match Self::BLOCKS {
+            1 => self.times_x::<8, 56>(),
+            2 => self.times_x::<16, 48>(),
+            _ => self.times_x::<32, 32>(),
+        }
+    }
+    /// Lane `i` is the block times x^i in that field.
+    fn powers_of_x(block: Self::One) -> Self;
+    /// Words 0 and 1 of both, alternately, from `self` first.
+    #[inline(always)]
+    fn unpack32_low(self, b: Self) -> Self {
+        let even = Self::splat(0xffff_ffff_0000_0000_ffff_ffff);
+        let odd = Self::splat(0xffff_ffff_0000_0000_ffff_ffff << 32);
+        let (a, b) = (self.shuffle32::<0x50>(), b.shuffle32::<0x50>());
+        a.and(even).xor(b.and(odd))
+    }
+    /// Words 2 and 3 of both, alternately, from `self` first.
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        self.swap_halves().unpack32_low(b.swap_halves())
+    }
+    /// The low half of `self`, and that of `b` above it.
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        let low = Self::splat(u128::from(u64::MAX));
+        self.and(low).xor(b.low_to_high())
+    }
+    /// The high half of `self`, and that of `b` above it.
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        let high = Self::splat(u128::MAX << 64);
+        self.high_to_low().xor(b.and(high))
+    }
+    /// The first lanes of the four vectors, then the second ones, and so on, in
+    /// four vectors.
+    #[inline(always)]
+    fn transpose_lanes(x: [Self; 4]) -> [Self; 4] {
+        if Self::BLOCKS == 1 {
+            return x;
+        }
+        let blocks = x.map(Self::blocks);
+        core::array::from_fn(|i| {
+            Self::from_fn(|j| {
+                let at = i * Self::BLOCKS + j;
+                blocks[at % 4][at / 4]
+            })
+        })
+    }
+    /// The 64-bit sums over all lanes.
+    #[inline(always)]
+    fn fold_add64(self) -> Self::One {
+        let blocks = self.blocks();
+        let one = |i: usize| Self::One::splat(blocks[i]);
+        (1..Self::BLOCKS).fold(one(0), |sum, i| sum.add64(one(i)))
+    }
+
+    /// Leaves both as they are, but the compiler knows them only together from
+    /// here on: so that it does not collect work on one of them in one place
+    /// that was spread over work on the other.
+    #[inline(always)]
+    fn tie(&mut self, _other: &mut Self) {}
 
     /// Expands an AES key of 16, 24 or 32 bytes and returns the rounds.
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize;

@@ -149,23 +149,41 @@ fn encrypt_tweaks<V: Vector, const ROUNDS: usize>(
     }
 }
 
-/// Vector `$i`, from 1 on, of a sector's masks, from its vector 0.
+/// Vector `$i`, from 1 on, of a sector's masks, from its vector 0 and the same
+/// with its halves swapped.
 macro_rules! times_vectors {
-    ($first:expr, $i:expr) => {{
-        const POWER: u32 = $i;
+    ($first:expr, $swapped:expr, $i:literal) => {
         match V::BLOCKS {
-            1 => $first.times_x::<{ POWER }, { 64 - POWER }>(),
-            2 => $first.times_x::<{ 2 * POWER }, { 64 - 2 * POWER }>(),
-            _ => $first.times_x::<{ 4 * POWER }, { 64 - 4 * POWER }>(),
+            1 => $first.times_x_with::<$i, { 64 - $i }>($swapped),
+            2 => $first.times_x_with::<{ 2 * $i }, { 64 - 2 * $i }>($swapped),
+            _ => $first.times_x_with::<{ 4 * $i }, { 64 - 4 * $i }>($swapped),
         }
-    }};
+    };
+}
+
+/// Vector `i` of a sector's masks, from its vector 0 and the same with its
+/// halves swapped.
+#[inline(always)]
+fn spread<V: Vector>(first: V, swapped: V, i: usize) -> V {
+    match i {
+        0 => first,
+        1 => times_vectors!(first, swapped, 1),
+        2 => times_vectors!(first, swapped, 2),
+        3 => times_vectors!(first, swapped, 3),
+        4 => times_vectors!(first, swapped, 4),
+        5 => times_vectors!(first, swapped, 5),
+        6 => times_vectors!(first, swapped, 6),
+        _ => times_vectors!(first, swapped, 7),
+    }
 }
 
 /// The masks of a sector's first group: its tweak times 1, x, x^2, ...
 #[inline(always)]
 fn first_masks<V: Vector>(tweak: V::One) -> [V; LANES] {
-    let mut masks = [V::powers_of_x(tweak); LANES];
-    unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(masks[0], I as u32));
+    let first = V::powers_of_x(tweak);
+    let swapped = first.swap_halves();
+    let mut masks = [first; LANES];
+    unroll!(I in 1 2 3 4 5 6 7, masks[I] = spread(first, swapped, I));
     masks
 }
 
@@ -208,21 +226,33 @@ impl<V: Vector> Work<'_, V> {
         if WITH_TWEAKS {
             V::aes_start(&mut tweaks, self.iv);
         }
-        // With the first eight rounds go the masks.
+        // With the first eight rounds go the masks; the ties keep them there.
+        let mut first = V::zero();
+        let mut swapped = first;
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
             if WITH_TWEAKS {
                 V::aes_round::<1, true, ROUND>(&mut tweaks, self.iv);
+                x[2].tie(&mut tweaks[0]);
+            }
+            if ROUND > 1 && ROUND <= LANES + 1 {
+                x[1].tie(&mut self.masks[ROUND - 2]);
             }
             if ROUND <= LANES {
                 const I: usize = if ROUND <= LANES { ROUND - 1 } else { 0 };
-                self.masks[I] = if !LAST {
-                    masks[I].times_x_of_group()
+                if !LAST {
+                    let mut mask = masks[I];
+                    x[0].tie(&mut mask);
+                    self.masks[I] = mask.times_x_of_group();
                 } else if I == 0 {
-                    V::powers_of_x(next)
+                    first = V::powers_of_x(next);
+                    x[0].tie(&mut first);
+                    swapped = first.swap_halves();
+                    self.masks[0] = first;
                 } else {
-                    times_vectors!(self.masks[0], if I == 0 { 1 } else { I as u32 })
-                };
+                    x[0].tie(&mut swapped);
+                    self.masks[I] = spread(first, swapped, I);
+                }
             }
         });
         V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &masks);

@@ -64,22 +64,17 @@ fn round_of_eight<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V128; 8], ke
     }
 }
 
-/// An empty piece of assembly between all of these.
+/// See [`Vector::tie`].
 #[target_feature(enable = "avx")]
 #[inline]
-fn hand_through(x: &mut [V128; 4], y: &mut [V128; 3]) {
-    // SAFETY: it does nothing.
+fn tie(a: &mut V128, b: &mut V128) {
+    // SAFETY: an empty piece of assembly, that hands both through.
     unsafe {
         core::arch::asm!(
-            "/* {} {} {} {} {} {} {} */",
-            inout(xmm_reg) x[0].0,
-            inout(xmm_reg) x[1].0,
-            inout(xmm_reg) x[2].0,
-            inout(xmm_reg) x[3].0,
-            inout(xmm_reg) y[0].0,
-            inout(xmm_reg) y[1].0,
-            inout(xmm_reg) y[2].0,
-            options(pure, nomem, nostack, preserves_flags),
+            "/* {} {} */",
+            inout(xmm_reg) a.0,
+            inout(xmm_reg) b.0,
+            options(pure, nomem, nostack, preserves_flags)
         );
     }
 }
@@ -296,9 +291,45 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
+    fn tie(&mut self, other: &mut Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { tie(self, other) };
+    }
+
+    #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = intrinsics!(_mm_srli_si128::<15>(self.0)).clmul::<0x00>(Self::splat(0x87));
+        carry.xor(intrinsics!(_mm_slli_si128::<1>(self.0)))
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: V128) -> Self {
+        block
+    }
+
+    #[inline(always)]
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm_unpacklo_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm_unpackhi_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        intrinsics!(_mm_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        intrinsics!(_mm_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn fold_add64(self) -> Self {
+        self
     }
 
     #[inline(always)]

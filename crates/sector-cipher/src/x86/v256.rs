@@ -65,22 +65,17 @@ fn round_of_eight<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V256; 8], ke
     }
 }
 
-/// An empty piece of assembly between all of these.
+/// See [`Vector::tie`].
 #[target_feature(enable = "avx2")]
 #[inline]
-fn hand_through(x: &mut [V256; 4], y: &mut [V256; 3]) {
-    // SAFETY: it does nothing.
+fn tie(a: &mut V256, b: &mut V256) {
+    // SAFETY: an empty piece of assembly, that hands both through.
     unsafe {
         core::arch::asm!(
-            "/* {} {} {} {} {} {} {} */",
-            inout(ymm_reg) x[0].0,
-            inout(ymm_reg) x[1].0,
-            inout(ymm_reg) x[2].0,
-            inout(ymm_reg) x[3].0,
-            inout(ymm_reg) y[0].0,
-            inout(ymm_reg) y[1].0,
-            inout(ymm_reg) y[2].0,
-            options(pure, nomem, nostack, preserves_flags),
+            "/* {} {} */",
+            inout(ymm_reg) a.0,
+            inout(ymm_reg) b.0,
+            options(pure, nomem, nostack, preserves_flags)
         );
     }
 }
@@ -316,9 +311,67 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
+    fn tie(&mut self, other: &mut Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { tie(self, other) };
+    }
+
+    #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = intrinsics!(_mm256_bsrli_epi128::<14>(self.0)).clmul::<0x00>(Self::splat(0x87));
+        carry.xor(intrinsics!(_mm256_bslli_epi128::<2>(self.0)))
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: V128) -> Self {
+        let block = Self::spread(block);
+        // A shift by 64 leaves zero.
+        let right = intrinsics!(_mm256_set_epi64x(63, 63, 64, 64));
+        let left = intrinsics!(_mm256_set_epi64x(1, 1, 0, 0));
+        let out = intrinsics!(_mm256_srlv_epi64(block.swap_halves().0, right.0));
+        let carry = out.clmul::<0x00>(Self::splat(0x86));
+        intrinsics!(_mm256_sllv_epi64(block.0, left.0)).xor3(out, carry)
+    }
+
+    #[inline(always)]
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpacklo_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpackhi_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+        [
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(c.0, d.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(c.0, d.0)),
+        ]
+    }
+
+    #[inline(always)]
+    fn fold_add64(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        unsafe {
+            V128(_mm_add_epi64(
+                _mm256_castsi256_si128(self.0),
+                _mm256_extracti128_si256::<1>(self.0),
+            ))
+        }
     }
 
     #[inline(always)]

@@ -65,22 +65,17 @@ fn round_of_eight<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V512; 8], ke
     }
 }
 
-/// An empty piece of assembly between all of these.
+/// See [`Vector::tie`].
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn hand_through(x: &mut [V512; 4], y: &mut [V512; 3]) {
-    // SAFETY: it does nothing.
+fn tie(a: &mut V512, b: &mut V512) {
+    // SAFETY: an empty piece of assembly, that hands both through.
     unsafe {
         core::arch::asm!(
-            "/* {} {} {} {} {} {} {} */",
-            inout(zmm_reg) x[0].0,
-            inout(zmm_reg) x[1].0,
-            inout(zmm_reg) x[2].0,
-            inout(zmm_reg) x[3].0,
-            inout(zmm_reg) y[0].0,
-            inout(zmm_reg) y[1].0,
-            inout(zmm_reg) y[2].0,
-            options(pure, nomem, nostack, preserves_flags),
+            "/* {} {} */",
+            inout(zmm_reg) a.0,
+            inout(zmm_reg) b.0,
+            options(pure, nomem, nostack, preserves_flags)
         );
     }
 }
@@ -409,9 +404,76 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
+    fn tie(&mut self, other: &mut Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { tie(self, other) };
+    }
+
+    #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = self.shr64::<32>().clmul::<0x01>(Self::splat(0x87));
+        // Four bytes up: other units than those of AES.
+        carry.xor(intrinsics!(_mm512_maskz_shuffle_epi32::<0x93>(
+            0xeeee, self.0
+        )))
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: V128) -> Self {
+        let block = Self::spread(block);
+        // A shift by 64 leaves zero.
+        let right = intrinsics!(_mm512_set_epi64(61, 61, 62, 62, 63, 63, 64, 64));
+        let left = intrinsics!(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
+        let out = intrinsics!(_mm512_srlv_epi64(block.swap_halves().0, right.0));
+        let carry = out.clmul::<0x00>(Self::splat(0x86));
+        intrinsics!(_mm512_sllv_epi64(block.0, left.0)).xor3(out, carry)
+    }
+
+    #[inline(always)]
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpacklo_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpackhi_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_low(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpacklo_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack64_high(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpackhi_epi64(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+        // Lanes 0 and 1, then 2 and 3, of two vectors each.
+        let ab = intrinsics!(_mm512_shuffle_i32x4::<0x44>(a.0, b.0));
+        let cd = intrinsics!(_mm512_shuffle_i32x4::<0x44>(c.0, d.0));
+        let ab_high = intrinsics!(_mm512_shuffle_i32x4::<0xee>(a.0, b.0));
+        let cd_high = intrinsics!(_mm512_shuffle_i32x4::<0xee>(c.0, d.0));
+        [
+            intrinsics!(_mm512_shuffle_i32x4::<0x88>(ab.0, cd.0)),
+            intrinsics!(_mm512_shuffle_i32x4::<0xdd>(ab.0, cd.0)),
+            intrinsics!(_mm512_shuffle_i32x4::<0x88>(ab_high.0, cd_high.0)),
+            intrinsics!(_mm512_shuffle_i32x4::<0xdd>(ab_high.0, cd_high.0)),
+        ]
+    }
+
+    #[inline(always)]
+    fn fold_add64(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        unsafe {
+            V256(_mm256_add_epi64(
+                _mm512_castsi512_si256(self.0),
+                _mm512_extracti64x4_epi64::<1>(self.0),
+            ))
+            .fold_add64()
+        }
     }
 
     #[inline(always)]
