@@ -3,8 +3,8 @@
 //! out between its rounds, across sectors; and the tweaks of the next eight
 //! sectors go through the rounds beside it, a vector of them with a group.
 
-use super::{AesKeys, RoundKeys, Vector};
-use crate::run::{BATCH, Sectors};
+use super::{AesKeys, RoundKeys, Vector, aes};
+use crate::run::{BATCH, Batch, Sectors};
 use core::mem;
 
 /// Vectors in flight. Every sector is a whole number of groups: a group has no
@@ -13,29 +13,49 @@ const LANES: usize = 8;
 
 /// Tweaks of a batch.
 #[repr(C, align(64))]
-#[derive(Clone, Copy)]
 struct Tweaks([u128; BATCH]);
 
 impl Tweaks {
-    /// Vector `i` of them.
-    #[inline(always)]
-    fn load<V: Vector>(&self, i: usize) -> V {
-        let tweaks = &self.0[i * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: as many bytes as a vector has.
-        unsafe { V::load(tweaks.as_ptr().cast()) }
-    }
+    const UNSET: Self = Self([0; BATCH]);
 
+    /// Sets vector `i` of them.
     #[inline(always)]
-    fn store<V: Vector>(&mut self, i: usize, x: V) {
+    fn set<V: Vector>(&mut self, i: usize, x: V) {
         let tweaks = &mut self.0[i * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: as above.
+        // SAFETY: as many bytes as a vector has.
         unsafe { x.store(tweaks.as_mut_ptr().cast()) };
     }
 
-    /// The tweak of one sector.
+    /// The tweak of sector `i`.
     #[inline(always)]
-    fn one<V: Vector>(&self, i: usize) -> V::One {
-        self.load::<V::One>(i)
+    fn of<V: Vector>(&self, i: usize) -> V::One {
+        let tweak: *const u128 = &self.0[i];
+        // SAFETY: as many bytes as the vector has.
+        unsafe { V::One::load(tweak.cast()) }
+    }
+}
+
+/// Vector `i` of a batch's IVs: block by block, as they were written just
+/// before, because a CPU does not put several such writes together for a read.
+#[inline(always)]
+fn ivs<V: Vector>(batch: &Batch<'_>, i: usize) -> V {
+    let ivs = &batch.ivs()[i * V::BLOCKS..][..V::BLOCKS];
+    let at = |lane: usize| (&raw const ivs[lane % V::BLOCKS]).cast();
+    // SAFETY: IVs of the batch.
+    unsafe { V::gather([at(0), at(1), at(2), at(3)]) }
+}
+
+/// Encrypts the IVs of a batch, a vector of them after the other.
+#[inline(always)]
+fn encrypt_ivs<V: Vector, const ROUNDS: usize>(
+    batch: &Batch<'_>,
+    tweaks: &mut Tweaks,
+    key: &RoundKeys,
+) {
+    for i in 0..batch.len().div_ceil(V::BLOCKS) {
+        let mut x = [ivs::<V>(batch, i)];
+        aes::encrypt::<V, 1, ROUNDS>(&mut x, key);
+        tweaks.set(i, x[0]);
     }
 }
 
@@ -45,17 +65,14 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     mut sectors: Sectors<'_, '_>,
 ) {
     let group = LANES * V::BYTES;
-    let bytes = sectors.bytes();
+    let groups = sectors.bytes() / group;
     let mut batch = sectors.empty_batch();
     sectors.fill(&mut batch);
-    if batch.len() == 0 {
-        return;
-    }
-    let mut tweaks = Tweaks(*batch.ivs());
-    if batch.len() == 1 {
-        encrypt_tweaks::<V::One, ROUNDS>(&mut tweaks, 1, &keys.iv);
-    } else {
-        encrypt_tweaks::<V, ROUNDS>(&mut tweaks, batch.len().div_ceil(V::BLOCKS), &keys.iv);
+    let mut tweaks = Tweaks::UNSET;
+    match batch.len() {
+        0 => return,
+        1 => encrypt_ivs::<V::One, ROUNDS>(&batch, &mut tweaks, &keys.iv),
+        _ => encrypt_ivs::<V, ROUNDS>(&batch, &mut tweaks, &keys.iv),
     }
     let mut work = Work {
         data: if ENCRYPT {
@@ -64,64 +81,58 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             &keys.decrypt
         },
         iv: &keys.iv,
-        masks: first_masks::<V>(tweaks.one::<V>(0)),
+        masks: first_masks::<V>(tweaks.of::<V>(0)),
     };
     let mut following = sectors.empty_batch();
     loop {
         if batch.len() == BATCH {
             sectors.fill(&mut following);
         }
-        let mut next_tweaks = Tweaks(*following.ivs());
+        let mut next_tweaks = Tweaks::UNSET;
         // Vectors of tweaks, encrypted one with each of the first sectors of
         // this batch, which is full then.
         let with_tweaks = following.len().div_ceil(V::BLOCKS);
         for (i, sector) in batch.sectors().iter().enumerate() {
             let (mut src, mut dst) = (sector.src(), sector.dst());
-            let mut left = bytes / group;
+            let mut left = groups - 1;
             if i < with_tweaks {
-                let x = next_tweaks.load::<V>(i);
-                left -= 1;
-                let x = if left == 0 {
-                    // SAFETY: the group is in the sector.
-                    unsafe {
-                        work.group::<ROUNDS, ENCRYPT, true, true>(
-                            src,
-                            dst,
-                            x,
-                            tweaks.one::<V>(i + 1),
-                        )
-                    }
-                } else {
-                    // SAFETY: as above.
-                    unsafe {
-                        work.group::<ROUNDS, ENCRYPT, true, false>(src, dst, x, tweaks.one::<V>(i))
+                let x = ivs::<V>(&following, i);
+                // SAFETY: the group is in the sector.
+                let x = unsafe {
+                    if left == 0 {
+                        let next = tweaks.of::<V>(i + 1);
+                        work.group::<ROUNDS, ENCRYPT, true, true>(src, dst, x, next)
+                    } else {
+                        let none = tweaks.of::<V>(i);
+                        work.group::<ROUNDS, ENCRYPT, true, false>(src, dst, x, none)
                     }
                 };
-                next_tweaks.store::<V>(i, x);
+                next_tweaks.set(i, x);
                 if left == 0 {
                     continue;
                 }
                 src = src.wrapping_add(group);
                 dst = dst.wrapping_add(group);
+                left -= 1;
             }
-            while left > 1 {
+            while left != 0 {
                 // SAFETY: as above.
                 unsafe {
                     work.group::<ROUNDS, ENCRYPT, false, false>(
                         src,
                         dst,
                         V::zero(),
-                        tweaks.one::<V>(i),
-                    )
-                };
+                        tweaks.of::<V>(i),
+                    );
+                }
                 src = src.wrapping_add(group);
                 dst = dst.wrapping_add(group);
                 left -= 1;
             }
             let next = if i + 1 < BATCH {
-                tweaks.one::<V>(i + 1)
+                tweaks.of::<V>(i + 1)
             } else {
-                next_tweaks.one::<V>(0)
+                next_tweaks.of::<V>(0)
             };
             // SAFETY: as above.
             unsafe { work.group::<ROUNDS, ENCRYPT, false, true>(src, dst, V::zero(), next) };
@@ -130,22 +141,8 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             return;
         }
         mem::swap(&mut batch, &mut following);
-        following.clear();
         tweaks = next_tweaks;
-    }
-}
-
-/// Encrypts the first `count` vectors of tweaks.
-#[inline(always)]
-fn encrypt_tweaks<V: Vector, const ROUNDS: usize>(
-    tweaks: &mut Tweaks,
-    count: usize,
-    key: &RoundKeys,
-) {
-    for i in 0..count {
-        let mut x = [tweaks.load::<V>(i)];
-        super::aes::encrypt::<V, 1, ROUNDS>(&mut x, key);
-        tweaks.store(i, x[0]);
+        following.clear();
     }
 }
 
