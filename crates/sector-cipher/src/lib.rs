@@ -21,8 +21,8 @@
 //!
 //! A request, of whichever form, becomes a stream of sectors (`run`), which a
 //! kernel takes in batches: first their IVs, together, then their blocks. There
-//! is one kernel per mode and back-end, and one form of key schedule for each;
-//! a further mode or back-end is one more of each in `cipher`.
+//! are two kernels per mode: a portable one, and one for vectors of any width
+//! (`simd`), with one form of key schedule for all back-ends that have vectors.
 //!
 //! # Constant time
 //!

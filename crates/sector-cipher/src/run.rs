@@ -244,6 +244,12 @@ impl<'a, 'b> Sectors<'a, 'b> {
     /// [`BATCH`]; none at the end.
     #[inline(never)]
     pub(crate) fn fill(&mut self, batch: &mut Batch<'a>) {
+        self.fill_inline(batch);
+    }
+
+    /// [`Self::fill`] for where a call would have to save many registers.
+    #[inline(always)]
+    pub(crate) fn fill_inline(&mut self, batch: &mut Batch<'a>) {
         batch.len = 0;
         while batch.len < BATCH {
             if self.left == 0 {
@@ -263,7 +269,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
                     src: self.src,
                     dst: self.dst,
                 };
-                *iv = self.rule.iv(self.next);
+                put(iv, self.rule.iv(self.next));
                 self.src = self.src.wrapping_add(self.bytes);
                 self.dst = self.dst.wrapping_add(self.bytes);
                 self.next = self.next.wrapping_add(self.rule.units);
@@ -271,6 +277,24 @@ impl<'a, 'b> Sectors<'a, 'b> {
             batch.len += count;
             self.left -= count;
         }
+    }
+}
+
+/// Writes an IV, all of it at once: one that is written in two halves cannot be
+/// read as a whole before both have reached the cache.
+#[inline(always)]
+fn put(place: &mut u128, iv: u128) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_mm_set_epi64x, _mm_storeu_si128};
+        #[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
+        let [low, high] = [iv as i64, (iv >> 64) as i64];
+        // SAFETY: sixteen bytes of plain data, and every x86-64 CPU has SSE2.
+        unsafe { _mm_storeu_si128(ptr::from_mut(place).cast(), _mm_set_epi64x(high, low)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        *place = iv;
     }
 }
 

@@ -16,18 +16,18 @@ impl RoundKeys {
     }
 }
 
-/// The same round keys, of which the compiler does not know that it has loaded
-/// them before. Without this it loads all of them ahead of a loop and, having
-/// too few registers, leaves copies of the key on the stack.
+/// The same value, of which the compiler does not know that it has loaded it
+/// before. Without this it loads all round keys ahead of a loop and, having too
+/// few registers, leaves copies of the key on the stack.
 #[inline(always)]
-pub(crate) fn fresh(keys: &RoundKeys) -> &RoundKeys {
-    let mut keys: *const RoundKeys = keys;
+pub(crate) fn fresh<T>(value: &T) -> &T {
+    let mut place: *const T = value;
     // SAFETY: an empty piece of assembly, that hands the pointer through.
     unsafe {
-        core::arch::asm!("/* {} */", inout(reg) keys, options(readonly, nostack, preserves_flags));
+        core::arch::asm!("/* {} */", inout(reg) place, options(readonly, nostack, preserves_flags));
     }
     // SAFETY: it is the reference that came in.
-    unsafe { &*keys }
+    unsafe { &*place }
 }
 
 /// Expands a key of 16, 24 or 32 bytes with the S-box on each byte of a word,

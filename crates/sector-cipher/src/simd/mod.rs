@@ -136,7 +136,10 @@ kernels!(fast_brw fast_horner hctr2 eme2 aez10 xcb);
 ///
 /// # Safety
 /// The CPU has what `V` needs, and the keys are set.
-pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
+pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(
+    keys: &Keys,
+    mut sectors: Sectors<'_, '_>,
+) {
     macro_rules! kernel {
         ($keys:expr) => {{
             let keys = $keys;
@@ -150,10 +153,32 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors:
         }};
     }
     match keys {
-        Keys::Xts(_) | Keys::Cbc(_) => unreachable!("they have kernels of their own"),
-        Keys::FastBrw(keys) => kernel!(keys),
-        Keys::FastHorner(keys) => kernel!(keys),
-        Keys::Hctr2(keys) => kernel!(keys),
+        // The stream stays where it is: copying it costs as much as some blocks.
+        // SAFETY: the caller's promise.
+        Keys::Xts(keys) => unsafe {
+            let sectors = &mut sectors;
+            match keys.rounds() {
+                10 => V::call(
+                    #[inline(always)]
+                    || xts::crypt::<V, 10, ENCRYPT>(keys, sectors),
+                ),
+                _ => V::call(
+                    #[inline(always)]
+                    || xts::crypt::<V, 14, ENCRYPT>(keys, sectors),
+                ),
+            }
+        },
+        // SAFETY: the caller's promise.
+        Keys::Cbc(keys) => unsafe {
+            match keys.rounds() {
+                10 => V::call(|| cbc::crypt::<V, 10, ENCRYPT>(keys, sectors)),
+                12 => V::call(|| cbc::crypt::<V, 12, ENCRYPT>(keys, sectors)),
+                _ => V::call(|| cbc::crypt::<V, 14, ENCRYPT>(keys, sectors)),
+            }
+        },
+        Keys::FastBrw(keys) => kernel!(fast_brw, keys),
+        Keys::FastHorner(keys) => kernel!(fast_horner, keys),
+        Keys::Hctr2(keys) => kernel!(hctr2, keys),
         // SAFETY: the caller's promise.
         Keys::Adiantum(keys) => unsafe {
             V::call(

@@ -248,8 +248,8 @@ pub(crate) trait Vector: Copy {
     }
 
     /// Leaves both as they are, but the compiler knows them only together from
-    /// here on: so that it does not collect work on one of them in one place
-    /// that was spread over work on the other.
+    /// here on. Work that is spread over the rounds of AES stays there if its
+    /// operands are tied to the AES state, and is collected in one place if not.
     #[inline(always)]
     fn tie(&mut self, _other: &mut Self) {}
 

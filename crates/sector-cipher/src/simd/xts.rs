@@ -1,11 +1,12 @@
 //! XTS-AES (IEEE 1619-2007, clause 5): eight vectors of a sector's blocks in
 //! flight, a *group*. While one is under way, the masks of the next are worked
-//! out between its rounds, across sectors; and the tweaks of the next eight
-//! sectors go through the rounds beside it, a vector of them with a group.
+//! out between its rounds, across sectors and segments; and the tweaks of the
+//! next eight sectors go through the rounds beside it, a vector of them with a
+//! group.
 
-use super::{AesKeys, RoundKeys, Vector, aes};
+use super::{AesKeys, RoundKeys, Vector, aes, fresh};
 use crate::run::{BATCH, Batch, Sectors};
-use core::mem;
+use core::{mem, ptr};
 
 /// Vectors in flight. Every sector is a whole number of groups: a group has no
 /// more than 512 bytes.
@@ -40,7 +41,7 @@ impl Tweaks {
 #[inline(always)]
 fn ivs<V: Vector>(batch: &Batch<'_>, i: usize) -> V {
     let ivs = &batch.ivs()[i * V::BLOCKS..][..V::BLOCKS];
-    let at = |lane: usize| (&raw const ivs[lane % V::BLOCKS]).cast();
+    let at = |lane: usize| ptr::from_ref(fresh(&ivs[lane % V::BLOCKS])).cast();
     // SAFETY: IVs of the batch.
     unsafe { V::gather([at(0), at(1), at(2), at(3)]) }
 }
@@ -62,7 +63,7 @@ fn encrypt_ivs<V: Vector, const ROUNDS: usize>(
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &AesKeys,
-    mut sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
 ) {
     let group = LANES * V::BYTES;
     let groups = sectors.bytes() / group;
@@ -86,7 +87,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     let mut following = sectors.empty_batch();
     loop {
         if batch.len() == BATCH {
-            sectors.fill(&mut following);
+            sectors.fill_inline(&mut following);
         }
         let mut next_tweaks = Tweaks::UNSET;
         // Vectors of tweaks, encrypted one with each of the first sectors of
