@@ -49,7 +49,10 @@ const _: () = assert!(size_of::<Cipher>() <= 16 * 1024);
 /// None of them owns anything or has a destructor. All bytes zero is `Unset`:
 /// `wipe` depends on that.
 #[repr(u8)]
-#[allow(clippy::large_enum_variant, reason = "in one place, never indirect")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "keys stay in one place, wherever that is"
+)]
 enum Keys {
     /// Before a key is set.
     Unset = 0,

@@ -45,7 +45,10 @@ pub(crate) use aes::{AesKeys, RoundKeys};
 pub(crate) use vector::{Kernel, Vector};
 
 /// The key schedule of a mode, the same for every CPU.
-#[allow(clippy::large_enum_variant, reason = "in one place, never indirect")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "keys stay in one place, wherever that is"
+)]
 pub(crate) enum Keys {
     Xts(AesKeys),
     Cbc(AesKeys),
