@@ -2,6 +2,8 @@
 //! vectors of a back-end, that is independent AES rounds on registers and
 //! nothing else. Shared with `bench/ciphers`.
 
+#[cfg(target_arch = "aarch64")]
+use core::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::*;
 use sector_cipher::Backend;
@@ -35,6 +37,12 @@ pub(crate) fn work(backend: Backend, rounds: usize) -> Option<usize> {
             // SAFETY: the CPU has the back-end's features.
             unsafe { vaes512(rounds) };
             64
+        }
+        #[cfg(target_arch = "aarch64")]
+        Backend::Armv8 => {
+            // SAFETY: the CPU has the back-end's features.
+            unsafe { armv8(rounds) };
+            16
         }
         _ => return None,
     };
@@ -75,6 +83,19 @@ fn aes_ni(rounds: usize) {
     for _ in 0..REPEATS * rounds {
         for x in &mut x {
             *x = _mm_aesenc_si128(*x, key);
+        }
+    }
+    black_box(x);
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "aes")]
+fn armv8(rounds: usize) {
+    let key = black_box(vdupq_n_u8(0x63));
+    let mut x = [vdupq_n_u8(0); CHAINS];
+    for _ in 0..REPEATS * rounds {
+        for x in &mut x {
+            *x = vaesmcq_u8(vaeseq_u8(*x, key));
         }
     }
     black_box(x);
