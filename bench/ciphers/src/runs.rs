@@ -108,6 +108,9 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
                 .extend(sweep(task, best, &peers, &mut meter)?);
         }
     }
+    if options.require.is_some() && report.goals.is_empty() {
+        return Err("nothing was measured that --require could judge".to_owned());
+    }
     report.write(&options.output, best)?;
     plot::write(&report, &options.output, best)?;
     print!("{}", report.summary(best));

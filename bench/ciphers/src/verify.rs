@@ -34,6 +34,9 @@ pub(crate) fn verify(task: &Task, entries: &mut [Entry]) -> Result<(), String> {
         if entry.same_cipher && cipher != expected {
             return wrong("its ciphertext");
         }
+        if cipher == plain {
+            return wrong("its ciphertext");
+        }
         let data = buffer.get(len);
         data.copy_from_slice(&cipher);
         entry.contestant.crypt(false, first, data);
@@ -42,4 +45,43 @@ pub(crate) fn verify(task: &Task, entries: &mut [Entry]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contestant::Contestant;
+
+    /// Flips a bit of every byte, or none.
+    struct Flip(u8);
+
+    impl Contestant for Flip {
+        fn crypt(&mut self, _encrypt: bool, _first: u64, data: &mut [u8]) {
+            data.iter_mut().for_each(|byte| *byte ^= self.0);
+        }
+    }
+
+    fn verdict(mask: u8, same_cipher: bool) -> bool {
+        let task = Task {
+            spec: "aes-xts-plain64".parse().unwrap(),
+            key_len: 64,
+            sector: 512,
+        };
+        let entry = Entry {
+            name: "flip".to_owned(),
+            backend: None,
+            run: 1,
+            same_cipher,
+            contestant: Box::new(Flip(mask)),
+        };
+        verify(&task, &mut [entry]).is_ok()
+    }
+
+    #[test]
+    fn wrong_ciphertext_is_noticed() {
+        assert!(!verdict(1, true));
+        assert!(!verdict(0, false));
+        // Another cipher has only to undo what it does.
+        assert!(verdict(1, false));
+    }
 }
