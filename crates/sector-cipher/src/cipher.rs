@@ -48,6 +48,7 @@ const _: () = assert!(size_of::<Cipher>() <= 16 * 1024);
 /// The key schedule, in the form that the kernel of a mode and back-end wants.
 /// None of them owns anything or has a destructor. All bytes zero is `Unset`:
 /// `wipe` depends on that.
+#[allow(clippy::large_enum_variant, reason = "keys have no indirection")]
 #[repr(u8)]
 #[allow(
     clippy::large_enum_variant,

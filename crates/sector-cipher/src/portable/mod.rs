@@ -25,6 +25,7 @@ use crate::run::{BLOCK, Sectors};
 use crate::{CipherSpec, Mode};
 
 /// The key schedule of a mode.
+#[allow(clippy::large_enum_variant, reason = "keys have no indirection")]
 pub(crate) enum Keys {
     Xts(xts::Xts),
     Cbc(cbc::Cbc),

@@ -19,7 +19,7 @@ pub(crate) struct Xcb {
 
 /// The lengths in the hashes' last blocks include a block of zeros.
 fn lengths(tweak_bytes: usize, bytes: usize) -> u128 {
-    (tweak_bytes as u128 * 8) << 64 | bytes as u128 * 8
+    ((tweak_bytes as u128 * 8) << 64) | (bytes as u128 * 8)
 }
 
 impl Xcb {

@@ -402,9 +402,9 @@ impl<S: Scheme, V: Vector> Pass<'_, S, V> {
                 }
             });
             V::aes_finish::<VECTORS, true, ROUNDS>(&mut x, keys, &data);
-            for i in 0..VECTORS {
-                x[i].store(self.sector.dst().add(offset + i * V::BYTES));
-                output.blocks[i] = S::element(x[i]);
+            for (i, (x, block)) in x.iter().zip(&mut output.blocks).enumerate() {
+                x.store(self.sector.dst().add(offset + i * V::BYTES));
+                *block = S::element(*x);
             }
         }
     }
@@ -414,9 +414,9 @@ impl<S: Scheme, V: Vector> Pass<'_, S, V> {
     #[inline(always)]
     unsafe fn load(&self, sector: *const u8, offset: usize) -> [V; VECTORS] {
         let mut data = [V::zero(); VECTORS];
-        for i in 0..VECTORS {
+        for (i, data) in data.iter_mut().enumerate() {
             // SAFETY: the caller's promise.
-            data[i] = unsafe { V::load(sector.add(offset + i * V::BYTES)) };
+            *data = unsafe { V::load(sector.add(offset + i * V::BYTES)) };
         }
         data
     }

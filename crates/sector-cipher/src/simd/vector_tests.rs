@@ -197,6 +197,9 @@ fn operations<V: Vector>() {
         };
         is(x.shuffle32::<0x1b>(), &|i| order(i, 0x1b), "shuffle32");
         is(x.shuffle32::<0x93>(), &|i| order(i, 0x93), "shuffle32");
+        let (mut several, mut sums) = ([x, y, z, x], [z, y, x]);
+        V::order(&mut several, &mut sums);
+        is(several[1].xor(sums[0]), &|i| b[i] ^ c[i], "order");
 
         // Four blocks for each lane.
         let blocks: [u128; 16] = from_fn(|_| random());

@@ -43,7 +43,7 @@ const X129: u128 = 1 << 126 | 1 << 122 | 1 << 121 | 1 << 1 | 1;
 /// A block of lengths: both include a block of zeros, or for the ciphertext
 /// also the block that is not hashed.
 fn lengths(tweak_bytes: usize, bytes: usize) -> u128 {
-    (tweak_bytes as u128 * 8) << 64 | bytes as u128 * 8
+    ((tweak_bytes as u128 * 8) << 64) | (bytes as u128 * 8)
 }
 
 impl Keys {
