@@ -106,7 +106,6 @@ impl AesKeys {
 
 /// AES on `N` vectors side by side. Eight keep every CPU's AES units busy.
 #[inline(always)]
-#[allow(dead_code, reason = "for the ciphers to come")]
 pub(super) fn encrypt<V: Vector, const N: usize, const ROUNDS: usize>(
     x: &mut [V; N],
     keys: &RoundKeys,
@@ -120,7 +119,6 @@ pub(super) fn encrypt<V: Vector, const N: usize, const ROUNDS: usize>(
 
 /// The inverse, with the round keys of decryption.
 #[inline(always)]
-#[allow(dead_code, reason = "for the ciphers to come")]
 pub(super) fn decrypt<V: Vector, const N: usize, const ROUNDS: usize>(
     x: &mut [V; N],
     keys: &RoundKeys,

@@ -1,6 +1,5 @@
 //! Multiplication in GF(2^128) by carry-less products: sums of products with
 //! one reduction for all.
-#![allow(dead_code, reason = "for the ciphers to come")]
 
 use super::Vector;
 
