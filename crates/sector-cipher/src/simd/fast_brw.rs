@@ -395,15 +395,16 @@ impl Pass<'_, '_> {
         unsafe { V::gather(src) }
     }
 
+    /// Writes it; lanes behind the last sector repeat that one.
     #[inline(always)]
     fn store<V: Vector>(&mut self, block: usize, i: usize, x: V) {
-        let first = i * V::BLOCKS;
-        for (lane, x) in x.blocks().into_iter().enumerate().take(V::BLOCKS) {
-            if first + lane < self.len {
-                let (batch, sector) = ((first + lane) / BATCH, (first + lane) % BATCH);
-                self.batches[batch].store(sector, block, x.to_le_bytes());
-            }
+        let mut dst = [ptr::null_mut(); 4];
+        for (lane, dst) in dst.iter_mut().enumerate().take(V::BLOCKS) {
+            let sector = (i * V::BLOCKS + lane).min(self.len - 1);
+            *dst = self.sector(sector).dst().wrapping_add(block * BLOCK);
         }
+        // SAFETY: inside the sectors.
+        unsafe { x.scatter(dst) };
     }
 
     /// The products with the key to the power of 2^`log`.

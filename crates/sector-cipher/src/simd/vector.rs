@@ -64,6 +64,17 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// They are readable.
     unsafe fn gather(src: [*const u8; 4]) -> Self;
+    /// Writes lane `i` to `dst[i]`; pointers behind the last lane are not used.
+    ///
+    /// # Safety
+    /// They are writable.
+    #[inline(always)]
+    unsafe fn scatter(self, dst: [*mut u8; 4]) {
+        for (block, dst) in self.blocks().into_iter().zip(dst).take(Self::BLOCKS) {
+            // SAFETY: the caller's promise.
+            unsafe { dst.cast::<u128>().write_unaligned(block.to_le()) };
+        }
+    }
     /// The block in each lane of `block`, which has one.
     fn spread(block: Self::One) -> Self;
     /// The block in lane 0, zeros in the others.

@@ -223,6 +223,13 @@ fn operations<V: Vector>() {
 
         // Memory, at every alignment.
         let mut bytes = [0; 64 + 16];
+        let places = from_fn(|i| bytes.as_mut_ptr().wrapping_add(1 + 16 * (3 - i)));
+        // SAFETY: four blocks in the bytes.
+        unsafe { x.scatter(places) };
+        for (i, block) in bytes[1..65].chunks_exact(16).rev().enumerate() {
+            let written = if i < V::BLOCKS { a[i] } else { 0 };
+            assert_eq!(block, written.to_le_bytes(), "scatter");
+        }
         for offset in 0..16 {
             for (place, block) in bytes[offset..].chunks_exact_mut(16).zip(a) {
                 place.copy_from_slice(&block.to_le_bytes());

@@ -165,6 +165,15 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    unsafe fn scatter(self, dst: [*mut u8; 4]) {
+        // SAFETY: as above.
+        unsafe {
+            _mm_storeu_si128(dst[0].cast(), _mm256_castsi256_si128(self.0));
+            _mm_storeu_si128(dst[1].cast(), _mm256_extracti128_si256::<1>(self.0));
+        }
+    }
+
+    #[inline(always)]
     fn spread(block: V128) -> Self {
         intrinsics!(_mm256_broadcastsi128_si256(block.0))
     }

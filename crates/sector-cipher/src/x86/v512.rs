@@ -200,6 +200,17 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
+    unsafe fn scatter(self, dst: [*mut u8; 4]) {
+        // SAFETY: as above.
+        unsafe {
+            _mm_storeu_si128(dst[0].cast(), _mm512_castsi512_si128(self.0));
+            _mm_storeu_si128(dst[1].cast(), _mm512_extracti32x4_epi32::<1>(self.0));
+            _mm_storeu_si128(dst[2].cast(), _mm512_extracti32x4_epi32::<2>(self.0));
+            _mm_storeu_si128(dst[3].cast(), _mm512_extracti32x4_epi32::<3>(self.0));
+        }
+    }
+
+    #[inline(always)]
     fn spread(block: V128) -> Self {
         intrinsics!(_mm512_broadcast_i32x4(block.0))
     }
