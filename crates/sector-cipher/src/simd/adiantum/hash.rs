@@ -1,5 +1,5 @@
 //! The hash of sectors without their last blocks: NH, and Poly1305 over what it
-//! gives. Either all of a batch at once, or vector by vector between the rounds
+//! gives. Either all of a batch at once, or some vectors at a time between the rounds
 //! of ChaCha, whose dependent steps leave most of the CPU idle.
 
 use super::super::Vector;
@@ -11,6 +11,9 @@ use crate::run::{BATCH, BLOCK};
 
 /// Bytes that NH hashes to one output.
 const CHUNK: usize = CHUNK_BLOCKS * BLOCK;
+
+/// Vectors that a step of a [`Walk`] hashes.
+pub(super) const VECTORS: usize = 2;
 
 /// What of a sector's last vector counts: all but the last lane.
 #[inline(always)]
@@ -84,7 +87,7 @@ unsafe fn side_by_side<V: Vector, const N: usize>(
     hashes
 }
 
-/// A walk through the sectors of a batch, a vector at a time.
+/// A walk through the sectors of a batch, some vectors at a time.
 pub(super) struct Walk {
     sectors: [*const u8; BATCH],
     /// Where it ends, in sectors.
@@ -118,7 +121,7 @@ impl Walk {
         self.sector == self.len
     }
 
-    /// Hashes the next two vectors, if there are any. At the end of a sector its hash
+    /// Hashes the next [`VECTORS`] vectors, if there are any. At the end of a sector its hash
     /// is put among `hashes`.
     ///
     /// # Safety
@@ -135,15 +138,17 @@ impl Walk {
         }
         let at = self.offset % CHUNK;
         let chunk = self.sectors[self.sector].wrapping_add(self.offset - at);
-        self.offset += 2 * V::BYTES;
+        self.offset += VECTORS * V::BYTES;
         let mut piece = [Piece {
             start: chunk,
             end: V::zero(),
         }];
         let mut all = [*sums];
-        // SAFETY: the caller's promise; a sector has an even number of vectors.
-        unsafe { nh::step::<V, 1, false>(&keys.nh, &piece, at, &mut all) };
-        let at = at + V::BYTES;
+        for i in 0..VECTORS - 1 {
+            // SAFETY: the caller's promise; a sector has a multiple of as many.
+            unsafe { nh::step::<V, 1, false>(&keys.nh, &piece, at + i * V::BYTES, &mut all) };
+        }
+        let at = at + (VECTORS - 1) * V::BYTES;
         if self.offset == self.bytes {
             piece[0].end = end();
             // SAFETY: as above.

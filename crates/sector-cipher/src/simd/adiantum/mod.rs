@@ -16,8 +16,8 @@ use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use hash::Walk;
 use zeroize::Zeroize;
 
-/// Pairs of vectors in the ChaCha blocks that are made at once.
-const STEPS: usize = 8;
+/// Steps of hashing for the ChaCha blocks that are made at once.
+const STEPS: usize = 16 / hash::VECTORS;
 
 /// Its keys.
 pub(crate) struct Keys {
@@ -282,7 +282,7 @@ fn add_stream<V: Vector>(
         for _ in 0..keys.rounds / 2 {
             chacha::columns(&mut x);
             chacha::diagonals(&mut x);
-            // As many steps in all as there are pairs of vectors in these blocks.
+            // As many steps in all as these blocks need.
             due += STEPS;
             while due >= keys.rounds / 2 {
                 due -= keys.rounds / 2;
