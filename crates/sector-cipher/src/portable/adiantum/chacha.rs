@@ -101,7 +101,7 @@ mod tests {
     /// one word of the nonce stands where the counter's upper half does here.
     #[test]
     fn rfc_8439_block_function() {
-        let key = from_fn(|i| u32::from_le_bytes(from_fn(|j| (4 * i + j) as u8)));
+        let key = from_fn(|i| u32::from_le_bytes(from_fn(|j| u8::try_from(4 * i + j).unwrap())));
         let mut x = state(&key);
         x[12] = [1; LANES];
         x[13] = [0x0900_0000; LANES];

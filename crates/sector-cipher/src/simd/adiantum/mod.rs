@@ -1,8 +1,9 @@
 //! Adiantum over a stream of sectors.
 //!
-//! Of a batch of sectors the first hashes are made together, then the AES
-//! calls, the subkeys and the keystream, in which several small sectors share
-//! the vectors, and then the second hashes.
+//! The AES calls and the subkeys of a batch of sectors are made together, then
+//! the keystream, in which several small sectors share the vectors. The second
+//! hashes of the batch and the first ones of the next are made between the
+//! rounds of ChaCha.
 
 mod chacha;
 mod hash;
