@@ -68,6 +68,8 @@ pub struct Unlocked {
     pub key: SecretBytes,
     /// The keyslot that opened.
     pub keyslot: u32,
+    /// That keyslot's salt: every new key gets a new one.
+    pub(crate) salt: Vec<u8>,
 }
 
 /// What to make.
@@ -224,6 +226,18 @@ impl Device {
         match self.version()? {
             Version::Luks1 => luks1::kill_slot(self, keyslot, even_last),
             Version::Luks2 => luks2::kill_slot(self, keyslot, even_last),
+        }
+    }
+
+    /// Wipes the keyslot that `unlocked` came from. Refuses the last one unless
+    /// `even_last`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`] if that keyslot holds another key by now.
+    pub fn remove_key(&self, unlocked: &Unlocked, even_last: bool) -> Result<(), Error> {
+        match self.version()? {
+            Version::Luks1 => luks1::remove_key(self, unlocked, even_last),
+            Version::Luks2 => luks2::remove_key(self, unlocked, even_last),
         }
     }
 

@@ -101,7 +101,27 @@ pub(crate) fn change_key(
 pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
     let number = slot_number(keyslot)?;
     let _lock = device.lock.exclusive()?;
-    let mut header = read_locked(device)?;
+    kill(device, read_locked(device)?, number, even_last)
+}
+
+/// See [`Device::remove_key`].
+pub(crate) fn remove_key(
+    device: &Device,
+    unlocked: &Unlocked,
+    even_last: bool,
+) -> Result<(), Error> {
+    let number = slot_number(unlocked.keyslot)?;
+    let _lock = device.lock.exclusive()?;
+    let header = read_locked(device)?;
+    if header.slot(number).active && header.slot(number).salt[..] != unlocked.salt {
+        return Err(changed());
+    }
+    kill(device, header, number, even_last)
+}
+
+/// Under the caller's lock.
+fn kill(device: &Device, mut header: Header, number: usize, even_last: bool) -> Result<(), Error> {
+    let keyslot = to_keyslot(number);
     if !header.slot(number).active {
         return Err(Error::new(
             ErrorKind::Keyslot,
@@ -160,7 +180,7 @@ pub(crate) fn restore(device: &Device, image: &[u8]) -> Result<(), Error> {
     let end = usize::try_from(header.header_size()).unwrap_or(image.len());
     store.write_at(&image[HEADER..end], HEADER as u64)?;
     // Up to the data, which a restore never touches.
-    super::format::wipe_luks2_copies(device, header.header_size()..header.payload_offset())?;
+    crate::luks2::wipe_copies(&**store, header.header_size()..header.payload_offset())?;
     store.flush()?;
     write_sectors(device, &header, 0..=1)?;
     store.flush()?;

@@ -1,14 +1,12 @@
 //! New LUKS1 headers, laid out as `cryptsetup luksFormat --type luks1` does.
 
-use std::ops::Range;
-
 use xtent_secret::SecretBytes;
 
 use super::edit::{overwrite_randomly, write_sectors};
 use super::header::{DIGEST, Fields, Header, SALT, SECTOR, SLOTS, Slot, area_length};
 use super::keyslot;
 use crate::kdf::hash::Hash;
-use crate::{Device, Error, ErrorKind, FormatOptions, Kdf, KdfLimits};
+use crate::{Device, Error, ErrorKind, FormatOptions, Kdf, KdfLimits, luks2};
 
 /// Keyslot areas begin at multiples of this.
 const AREA_ALIGNMENT: u64 = 4096;
@@ -60,7 +58,7 @@ pub(crate) fn format(
     // The old signature goes first: whatever is interrupted from here on is
     // no LUKS device, never half of one.
     write_zeros(device, 0, layout.offset_in_bytes(0))?;
-    wipe_luks2_copies(device, 0..u64::MAX)?;
+    luks2::wipe_copies(&*device.store, 0..u64::MAX)?;
     device.store.flush()?;
     for number in 0..SLOTS {
         // To the next area, so that nothing old remains in the gaps.
@@ -81,25 +79,6 @@ pub(crate) fn format(
     device.store.flush()?;
     write_sectors(device, &header, 0..=1)?;
     device.store.flush()?;
-    Ok(())
-}
-
-/// Removes the signatures of LUKS2's second header copies at all the places
-/// in `range` where one may be: a recovery would resurrect them.
-pub(super) fn wipe_luks2_copies(device: &Device, range: Range<u64>) -> Result<(), Error> {
-    const SIGNATURE: &[u8; 6] = b"SKUL\xba\xbe";
-    // Metadata areas of 16 KiB to 4 MiB.
-    let places = (0..9).map(|power| 0x4000_u64 << power);
-    for place in places.filter(|place| range.contains(place)) {
-        let mut found = [0; SIGNATURE.len()];
-        if place + AREA_ALIGNMENT > device.store.size() {
-            break;
-        }
-        device.store.read_at(&mut found, place)?;
-        if found == *SIGNATURE {
-            write_zeros(device, place, place + AREA_ALIGNMENT)?;
-        }
-    }
     Ok(())
 }
 

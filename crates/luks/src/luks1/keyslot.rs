@@ -60,7 +60,10 @@ impl Snapshot {
                 continue;
             };
             match open(header, spec, number, area, passphrase, limits) {
-                Ok(Some(key)) => return Ok(Unlocked { key, keyslot }),
+                Ok(Some(key)) => {
+                    let salt = header.slot(number).salt.to_vec();
+                    return Ok(Unlocked { key, keyslot, salt });
+                }
                 Ok(None) => {}
                 // Another keyslot may open at a cost that is allowed.
                 Err(mut error) if error.kind == ErrorKind::TooCostly => {

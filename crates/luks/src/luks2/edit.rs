@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use xtent_secret::SecretBytes;
 
 use super::keyslot::NewKeyslot;
-use super::model::MAX_OBJECTS;
+use super::model::{MAX_OBJECTS, SlotKdf};
 use super::read::{Foreign, Header, OtherCopy, read};
 use super::validate::keyslots_area;
 use super::{document, write};
@@ -128,6 +128,34 @@ pub(crate) fn change_key(
 pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
     let _lock = device.lock.exclusive()?;
     let header = read(&*device.store, Foreign::Refuse)?;
+    kill(device, &header, keyslot, even_last)
+}
+
+/// See [`Device::remove_key`].
+pub(crate) fn remove_key(
+    device: &Device,
+    unlocked: &Unlocked,
+    even_last: bool,
+) -> Result<(), Error> {
+    let _lock = device.lock.exclusive()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    if header
+        .salt(unlocked.keyslot)
+        .is_some_and(|salt| salt != unlocked.salt)
+    {
+        return Err(Error::new(
+            ErrorKind::Changed,
+            format!(
+                "keyslot {} holds another key by now: nothing was removed",
+                unlocked.keyslot
+            ),
+        ));
+    }
+    kill(device, &header, unlocked.keyslot, even_last)
+}
+
+/// Under the caller's lock.
+fn kill(device: &Device, header: &Header, keyslot: u32, even_last: bool) -> Result<(), Error> {
     header.requirements_met()?;
     let Some(slot) = header.metadata.keyslots.get(&keyslot) else {
         return Err(not_in_use(keyslot));
@@ -222,7 +250,10 @@ fn open(
             Ok(digest.verify(&key, limits)?.then_some(key))
         };
         match attempt() {
-            Ok(Some(key)) => return Ok(Unlocked { key, keyslot }),
+            Ok(Some(key)) => {
+                let salt = header.salt(keyslot).unwrap_or_default().to_vec();
+                return Ok(Unlocked { key, keyslot, salt });
+            }
             Ok(None) => tried = true,
             Err(mut error) => {
                 error.message = format!("keyslot {keyslot}: {}", error.message);
@@ -255,6 +286,14 @@ fn open(
 }
 
 impl Header {
+    /// The salt of a keyslot whose derivation is known.
+    fn salt(&self, keyslot: u32) -> Option<&[u8]> {
+        match &self.metadata.keyslots.get(&keyslot)?.luks2.as_ref()?.kdf {
+            SlotKdf::Known { salt, .. } => Some(salt),
+            SlotKdf::Unknown(_) => None,
+        }
+    }
+
     /// Refuses what needs more than this crate has. Reading, dumps and
     /// backups need nothing.
     pub(crate) fn requirements_met(&self) -> Result<(), Error> {

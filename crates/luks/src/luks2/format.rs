@@ -1,5 +1,7 @@
 //! Making a new volume.
 
+use std::ops::Range;
+
 use serde::Serialize;
 use xtent_secret::SecretBytes;
 use xtent_store::Store;
@@ -113,19 +115,28 @@ pub(crate) fn format(
 /// Makes every LUKS header on the device invalid, of either version, and
 /// every secondary copy wherever one may lie.
 pub(crate) fn invalidate(store: &dyn Store) -> Result<(), Error> {
-    let zeros = [0; BINARY_SIZE];
-    store.write_at(&zeros, 0)?;
+    store.write_at(&[0; BINARY_SIZE], 0)?;
+    wipe_copies(store, 0..u64::MAX)?;
+    store.flush()?;
+    Ok(())
+}
+
+/// Makes the secondary header copies invalid at all the places in `range`
+/// where one may lie: a recovery would bring them back.
+pub(crate) fn wipe_copies(store: &dyn Store, range: Range<u64>) -> Result<(), Error> {
     for offset in COPY_SIZES {
         if offset + BINARY_SIZE as u64 > store.size() {
             break;
         }
+        if !range.contains(&offset) {
+            continue;
+        }
         let mut magic = [0; 6];
         store.read_at(&mut magic, offset)?;
         if magic == *Which::Secondary.magic() {
-            store.write_at(&zeros, offset)?;
+            store.write_at(&[0; BINARY_SIZE], offset)?;
         }
     }
-    store.flush()?;
     Ok(())
 }
 

@@ -32,7 +32,9 @@ mod write;
 mod tests;
 
 pub use dump::{DigestDump, Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
-pub(crate) use edit::{add_key, change_key, erase, kill_slot, read_shared, repair, unlock};
-pub(crate) use format::format;
+pub(crate) use edit::{
+    add_key, change_key, erase, kill_slot, read_shared, remove_key, repair, unlock,
+};
+pub(crate) use format::{format, wipe_copies};
 pub(crate) use read::{Header, read_present};
 pub(crate) use restore::{Plan, backup_bytes, plan_restore};

@@ -250,9 +250,10 @@ fn remove(args: &Remove, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
     read_header(&device, &file, output)?;
-    let slot = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?.keyslot;
+    let unlocked = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
+    let slot = unlocked.keyslot;
     guard_last(&device, &file, slot, args.even_last, args.confirm, output)?;
-    device.kill_slot(slot, args.even_last)?;
+    device.remove_key(&unlocked, args.even_last)?;
     result(output, slot, format!("Key of keyslot {slot} removed."))
 }
 

@@ -102,6 +102,28 @@ fn fill(device: &Device) {
 }
 
 #[test]
+fn a_keyslot_with_another_key_by_now_is_not_removed() {
+    let (store, device) = formatted();
+    let seen = zero(&device);
+    add_key(&device, &seen, &pass("one"), Some(1), &cheap()).unwrap();
+    kill_slot(&device, 0, false).unwrap();
+    add_key(&device, &seen, &pass("new"), Some(0), &cheap()).unwrap();
+    let writes = store.writes();
+    let error = remove_key(&device, &seen, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Changed, "{error}");
+    assert_eq!(store.writes(), writes);
+    let seen = unlock(&device, &pass("new"), None, &NO_LIMIT).unwrap();
+    remove_key(&device, &seen, false).unwrap();
+    assert_eq!(opens(&device, "new"), None);
+    // Nor is one that is gone, or the last one.
+    let error = remove_key(&device, &seen, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Keyslot, "{error}");
+    let last = unlock(&device, &pass("one"), None, &NO_LIMIT).unwrap();
+    let error = remove_key(&device, &last, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LastKeyslot, "{error}");
+}
+
+#[test]
 fn a_new_header_opens_with_its_passphrase_only() {
     for (encryption, key_length) in [
         ("aes-xts-plain64", 32),

@@ -371,6 +371,38 @@ fn a_foreign_key_is_not_added() {
 }
 
 #[test]
+fn a_keyslot_with_another_key_by_now_is_not_removed() {
+    let store = Arc::new(MemStore::from(volume()));
+    let device = on(&store);
+    let seen = device.unlock(&word("old"), None, &LIMITS).unwrap();
+    device
+        .add_key(&seen, &word("one"), Some(1), &fast())
+        .unwrap();
+    device
+        .change_key(
+            &word("old"),
+            None,
+            &word("new"),
+            &fast(),
+            ChangeOptions::default(),
+            &LIMITS,
+        )
+        .unwrap();
+    let writes = store.writes();
+    let error = device.remove_key(&seen, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Changed, "{error}");
+    assert_eq!(store.writes(), writes);
+    let seen = device.unlock(&word("new"), None, &LIMITS).unwrap();
+    device.remove_key(&seen, false).unwrap();
+    assert!(device.unlock(&word("new"), None, &LIMITS).is_err());
+    let error = device.remove_key(&seen, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Keyslot, "{error}");
+    let last = device.unlock(&word("one"), None, &LIMITS).unwrap();
+    let error = device.remove_key(&last, false).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LastKeyslot, "{error}");
+}
+
+#[test]
 fn dumps_are_safe_to_print() {
     let image = volume();
     let mut document: Value = serde_json::from_str(&text(&image)).unwrap();
