@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -10,25 +12,47 @@ use crate::Cmd;
 /// Undoes what is left under a scratch folder when dropped: mounts, loop
 /// devices on files there, processes that name it. Make it after the
 /// [`crate::Scratch`], so that it is dropped first.
-pub struct Cleaner(PathBuf);
+///
+/// A test that lives longer than [`LIMIT`] hangs in a mount whose daemon does
+/// not answer: then the daemon is killed, and the kernel fails what waits.
+pub struct Cleaner {
+    folder: PathBuf,
+    _done: Sender<()>,
+}
+
+/// Far more than any test needs.
+const LIMIT: Duration = Duration::from_secs(300);
 
 impl Cleaner {
     /// Watches `folder`.
     pub fn new(folder: &Path) -> Self {
-        Self(fs::canonicalize(folder).unwrap())
+        let folder = fs::canonicalize(folder).unwrap();
+        let (done, until) = channel();
+        let watched = folder.clone();
+        std::thread::spawn(move || {
+            if until.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+                for id in processes_naming(&watched) {
+                    let _ = kill_process(id, Signal::KILL);
+                }
+            }
+        });
+        Self {
+            folder,
+            _done: done,
+        }
     }
 }
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
         // Innermost first: the latest mounts are last in the table.
-        for point in mounts_under(&self.0).iter().rev() {
+        for point in mounts_under(&self.folder).iter().rev() {
             let _ = Cmd::peer("umount").arg("--lazy").arg(point).run();
         }
-        for device in loops_under(&self.0) {
+        for device in loops_under(&self.folder) {
             let _ = Cmd::peer("losetup").arg("--detach").arg(device).run();
         }
-        for id in processes_naming(&self.0) {
+        for id in processes_naming(&self.folder) {
             let _ = kill_process(id, Signal::KILL);
         }
     }
