@@ -20,7 +20,9 @@ use xtent_secret::SecretBytes;
 use xtent_store::FileStore;
 use xtent_volume::{CipherThreads, Config, DiscardPolicy, Volume};
 
-const SIZE: u64 = 64 << 20;
+const SIZE: u64 = 16 << 20;
+/// Seconds per measurement, at least.
+const LEAST: f64 = 0.005;
 const ROUNDS: usize = 7;
 /// The last is four pieces, cut one after the other.
 const REQUESTS: [usize; 5] = [32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20];
@@ -34,16 +36,16 @@ fn cpu_seconds() -> f64 {
 /// Wall microseconds per request, and CPU seconds per GB.
 fn measure(volume: &Volume, buf: &mut [u8], is_write: bool) -> (f64, f64) {
     let request = buf.len() as u64;
-    // About ten milliseconds at least.
-    let count = ((8_u64 << 20) / request).max(8);
+    let mut count = 0;
     let (wall, cpu) = (Instant::now(), cpu_seconds());
-    for index in 0..count {
-        let at = index * request % SIZE;
+    while count < 4 || wall.elapsed().as_secs_f64() < LEAST {
+        let at = count * request % SIZE;
         if is_write {
             volume.write_at_in_place(buf, at, false).unwrap();
         } else {
             volume.read_at(buf, at).unwrap();
         }
+        count += 1;
     }
     let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     (

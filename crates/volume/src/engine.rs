@@ -26,7 +26,7 @@ const MAX_PARTS: usize = PIECE / PART;
 
 /// A run that takes one thread so long is worth cutting: several times what it
 /// takes to wake another thread and to wait for its last part.
-const WORTH_CUTTING: Duration = Duration::from_micros(60);
+const WORTH_CUTTING: Duration = Duration::from_micros(100);
 
 /// Bytes that the cipher's speed is measured with.
 const SAMPLE: usize = 64 << 10;

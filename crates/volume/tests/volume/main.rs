@@ -8,3 +8,4 @@ mod faults;
 mod model;
 mod open;
 mod support;
+mod threads;
