@@ -40,7 +40,7 @@ fi
 
 # In the order in which they are loaded: the ciphers before dm-crypt, since
 # there is nobody to load them on demand.
-wanted="cbc ecb xts essiv chacha_generic nhpoly1305 adiantum encrypted-keys dm-mod dm-crypt loop brd"
+wanted="cbc ecb xts essiv chacha_generic nhpoly1305 adiantum algif_skcipher encrypted-keys dm-mod dm-crypt loop brd"
 
 # libgcc_s is wanted by pthread_exit, and so by Argon2's threads, at run time.
 libgcc=$(ldconfig -p | awk '/libgcc_s\.so\.1/ && !found { found = $NF } END { print found }')
