@@ -221,6 +221,11 @@ fn operations<V: Vector>() {
         is(V::reduce(x, y, z, y), &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]), "reduce");
         is(x.front(), &|i| if i < 2 { a[i] } else { 0 }, "front");
 
+        let (mut p, mut q) = (x, y);
+        p.tie(&mut q);
+        is(p, &|i| a[i], "tie");
+        is(q, &|i| b[i], "tie");
+
         // Memory, at every alignment.
         let mut bytes = [0; 64 + 16];
         let places = from_fn(|i| bytes.as_mut_ptr().wrapping_add(1 + 16 * (3 - i)));
