@@ -216,10 +216,7 @@ fn rekeying_is_as_making_anew() {
                 assert!(data == expected, "{name} {backend}");
                 // A refused key leaves the old one.
                 let takes = spec(name).key_lengths();
-                for given in [0, 1, 15, 17, 31, 33, 47, 48, 63, 65, 128] {
-                    if takes.contains(&given) {
-                        continue;
-                    }
+                for given in (0..=128).filter(|given| !takes.contains(given)) {
                     let error = WrongKeyLength { given, takes };
                     assert_eq!(cipher.rekey(&vec![9; given]), Err(error));
                 }

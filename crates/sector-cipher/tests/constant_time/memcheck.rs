@@ -2,7 +2,7 @@
 //! branch and address that depends on one. Its CPU has AES-NI and AVX2 but
 //! neither VAES nor AVX-512, so that this covers `portable` and `aes-ni`.
 
-use super::{Case, Secrets, leaks_a_branch, leaks_an_address};
+use super::{Case, SECTORS, Secrets, leaks_a_branch, leaks_an_address};
 use sector_cipher::{Backend, Cipher};
 use std::hint::black_box;
 use std::io::ErrorKind;
@@ -92,7 +92,7 @@ fn undefined() -> Secrets {
     assert_ne!(request(RUNNING_ON_VALGRIND, 0, 0), 0, "not under Valgrind");
     let secrets = Secrets {
         key: vec![0x5a; 64],
-        data: vec![0xa5; 19 * 512],
+        data: vec![0xa5; SECTORS * 512],
     };
     mark(MAKE_MEM_UNDEFINED, &secrets.key);
     mark(MAKE_MEM_UNDEFINED, &secrets.data);

@@ -4,7 +4,7 @@
 //! Processes forked one after the other from the same place have the same
 //! memory at the same addresses, but for the secrets.
 
-use super::{Case, Secrets, leaks_a_branch, leaks_an_address};
+use super::{Case, SECTORS, Secrets, leaks_a_branch, leaks_an_address};
 use crate::common::Random;
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, Register, UsedMemory};
 use libc::{c_int, c_void, pid_t, user_regs_struct};
@@ -27,7 +27,11 @@ struct Step {
 /// What an instruction touches, as far as it is the same each time.
 struct Decoded {
     memory: Vec<UsedMemory>,
+    /// The register, or none for one in memory.
     divisor: Option<Register>,
+    /// The instruction behind one that repeats itself: a step would be one
+    /// repetition.
+    behind: Option<u64>,
 }
 
 /// Decodes instructions of this program, which are those of its children.
@@ -38,7 +42,9 @@ struct Code {
 }
 
 impl Code {
-    fn step(&mut self, registers: &user_regs_struct) -> Step {
+    /// The step that the child is about to make, and where the instruction
+    /// behind it is if it repeats itself.
+    fn step(&mut self, child: pid_t, registers: &user_regs_struct) -> (Step, Option<u64>) {
         let at = registers.rip;
         let info = self.info.get_or_insert_with(InstructionInfoFactory::new);
         let decoded = self.known.entry(at).or_insert_with(|| decode(info, at));
@@ -46,18 +52,22 @@ impl Code {
         let mut mix = |value: u64| {
             touched = (touched.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         };
+        let mut address = 0;
         for memory in &decoded.memory {
-            let address = memory
+            address = memory
                 .virtual_address(0, |register, _, _| value(registers, register))
                 .unwrap_or_else(|| panic!("{at:#x}: its addresses are in vectors: {memory:?}"));
             mix(address);
         }
         if let Some(divisor) = decoded.divisor {
-            mix(value(registers, divisor).expect("a general register"));
+            mix(value(registers, divisor).unwrap_or_else(|| peek(child, address)));
             mix(registers.rax);
             mix(registers.rdx);
         }
-        Step { at, touched }
+        if decoded.behind.is_some() {
+            mix(registers.rcx);
+        }
+        (Step { at, touched }, decoded.behind)
     }
 }
 
@@ -76,15 +86,11 @@ fn decode(info: &mut InstructionInfoFactory, at: u64) -> Decoded {
     }
     assert!(!instruction.is_invalid(), "not decoded: {at:#x}");
     let divides = matches!(instruction.mnemonic(), Mnemonic::Div | Mnemonic::Idiv);
-    let divisor = divides.then(|| instruction.op0_register());
-    assert_ne!(
-        divisor,
-        Some(Register::None),
-        "a divisor in memory, which is not looked at: {at:#x}"
-    );
     Decoded {
         memory: info.info(&instruction).used_memory().to_vec(),
-        divisor,
+        divisor: divides.then(|| instruction.op0_register()),
+        behind: (instruction.has_rep_prefix() && instruction.is_string_instruction())
+            .then(|| instruction.next_ip()),
     }
 }
 
@@ -134,6 +140,41 @@ fn request(request: libc::c_uint, child: pid_t, data: *mut c_void) {
     check(result, "ptrace");
 }
 
+/// Eight bytes of the child's memory.
+fn peek(child: pid_t, address: u64) -> u64 {
+    let place = address as *mut c_void;
+    // SAFETY: reads the child's memory; it is there, as the child is about to
+    // use it.
+    let word = unsafe { libc::ptrace(libc::PTRACE_PEEKDATA, child, place, null_mut::<c_void>()) };
+    word.cast_unsigned()
+}
+
+/// Lets the child run up to `end`, where a breakpoint stands meanwhile.
+fn run_to(child: pid_t, end: u64) {
+    let code = peek(child, end);
+    let poke = |code: u64| {
+        let (place, code) = (end as *mut c_void, code as *mut c_void);
+        // SAFETY: changes the child's own copy of the code, for a while.
+        let result = unsafe { libc::ptrace(libc::PTRACE_POKETEXT, child, place, code) };
+        check(result, "ptrace");
+    };
+    poke(code & !0xff | 0xcc);
+    request(libc::PTRACE_CONT, child, null_mut());
+    let status = wait_for(child);
+    assert!(libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP);
+    poke(code);
+    let mut registers = registers(child);
+    registers.rip = end;
+    request(libc::PTRACE_SETREGS, child, (&raw mut registers).cast());
+}
+
+fn registers(child: pid_t) -> user_regs_struct {
+    let mut registers = MaybeUninit::<user_regs_struct>::uninit();
+    request(libc::PTRACE_GETREGS, child, registers.as_mut_ptr().cast());
+    // SAFETY: the request has filled it.
+    unsafe { registers.assume_init() }
+}
+
 /// What a child of this process does in `work`, which must not allocate or
 /// take locks: other threads may have held some when it was made.
 #[inline(never)]
@@ -166,10 +207,12 @@ fn trace(code: &mut Code, work: &mut dyn FnMut()) -> Vec<Step> {
     );
     let mut steps = Vec::new();
     loop {
-        let mut registers = MaybeUninit::<user_regs_struct>::uninit();
-        request(libc::PTRACE_GETREGS, child, registers.as_mut_ptr().cast());
-        // SAFETY: the request has filled it.
-        steps.push(code.step(unsafe { registers.assume_init_ref() }));
+        let (step, behind) = code.step(child, &registers(child));
+        steps.push(step);
+        if let Some(end) = behind {
+            run_to(child, end);
+            continue;
+        }
         request(libc::PTRACE_SINGLESTEP, child, null_mut());
         let status = wait_for(child);
         if !libc::WIFSTOPPED(status) {
@@ -200,7 +243,7 @@ fn compare(mut work: impl FnMut(&mut Secrets)) -> Result<usize, String> {
     let mut random = Random::new(17);
     let mut secrets = Secrets {
         key: vec![0; 64],
-        data: vec![0; 19 * 512],
+        data: vec![0; SECTORS * 512],
     };
     let mut code = Code::default();
     let mut traces = Vec::new();
@@ -208,7 +251,7 @@ fn compare(mut work: impl FnMut(&mut Secrets)) -> Result<usize, String> {
         traces.push(trace(&mut code, &mut || work(&mut secrets)));
         // The places stay where they are.
         secrets.key.copy_from_slice(&random.bytes(64));
-        secrets.data.copy_from_slice(&random.bytes(19 * 512));
+        secrets.data.copy_from_slice(&random.bytes(SECTORS * 512));
     }
     let [a, b] = [&traces[0], &traces[1]];
     if a == b {
