@@ -1,5 +1,7 @@
 //! Single steps: the instructions that a process runs and the addresses that
-//! they touch. Works for all instructions, as the CPU itself runs them.
+//! they touch. Works for all instructions, as the CPU itself runs them: with
+//! its trap flag set it raises a signal after each, and the handler notes the
+//! registers.
 //!
 //! Processes forked one after the other from the same place have the same
 //! memory at the same addresses, but for the secrets.
@@ -7,13 +9,15 @@
 use super::{Case, SECTORS, Secrets, leaks_a_branch, leaks_an_address};
 use crate::common::Random;
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, Register, UsedMemory};
-use libc::{c_int, c_void, pid_t, user_regs_struct};
+use libc::{c_int, c_void, siginfo_t, ucontext_t};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use sector_cipher::Backend;
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, zeroed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// An instruction run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,11 +31,8 @@ struct Step {
 /// What an instruction touches, as far as it is the same each time.
 struct Decoded {
     memory: Vec<UsedMemory>,
-    /// The register, or none for one in memory.
     divisor: Option<Register>,
-    /// The instruction behind one that repeats itself: a step would be one
-    /// repetition.
-    behind: Option<u64>,
+    repeats: bool,
 }
 
 /// Decodes instructions of this program, which are those of its children.
@@ -42,32 +43,30 @@ struct Code {
 }
 
 impl Code {
-    /// The step that the child is about to make, and where the instruction
-    /// behind it is if it repeats itself.
-    fn step(&mut self, child: pid_t, registers: &user_regs_struct) -> (Step, Option<u64>) {
-        let at = registers.rip;
+    fn step(&mut self, registers: &Registers) -> Step {
+        let at = registers.get(libc::REG_RIP);
         let info = self.info.get_or_insert_with(InstructionInfoFactory::new);
         let decoded = self.known.entry(at).or_insert_with(|| decode(info, at));
         let mut touched = 0_u64;
         let mut mix = |value: u64| {
             touched = (touched.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         };
-        let mut address = 0;
         for memory in &decoded.memory {
-            address = memory
-                .virtual_address(0, |register, _, _| value(registers, register))
+            let address = memory
+                .virtual_address(0, |register, _, _| registers.part(register))
                 .unwrap_or_else(|| panic!("{at:#x}: its addresses are in vectors: {memory:?}"));
             mix(address);
         }
         if let Some(divisor) = decoded.divisor {
-            mix(value(registers, divisor).unwrap_or_else(|| peek(child, address)));
-            mix(registers.rax);
-            mix(registers.rdx);
+            // One in memory is not looked at; what it divides is.
+            mix(registers.part(divisor).unwrap_or(0));
+            mix(registers.get(libc::REG_RAX));
+            mix(registers.get(libc::REG_RDX));
         }
-        if decoded.behind.is_some() {
-            mix(registers.rcx);
+        if decoded.repeats {
+            mix(registers.get(libc::REG_RCX));
         }
-        (Step { at, touched }, decoded.behind)
+        Step { at, touched }
     }
 }
 
@@ -89,142 +88,176 @@ fn decode(info: &mut InstructionInfoFactory, at: u64) -> Decoded {
     Decoded {
         memory: info.info(&instruction).used_memory().to_vec(),
         divisor: divides.then(|| instruction.op0_register()),
-        behind: (instruction.has_rep_prefix() && instruction.is_string_instruction())
-            .then(|| instruction.next_ip()),
+        repeats: instruction.has_rep_prefix(),
     }
 }
 
-/// The part of an address that comes from a register.
-fn value(registers: &user_regs_struct, register: Register) -> Option<u64> {
-    Some(match register.full_register() {
-        Register::RAX => registers.rax,
-        Register::RBX => registers.rbx,
-        Register::RCX => registers.rcx,
-        Register::RDX => registers.rdx,
-        Register::RSI => registers.rsi,
-        Register::RDI => registers.rdi,
-        Register::RBP => registers.rbp,
-        Register::RSP => registers.rsp,
-        Register::R8 => registers.r8,
-        Register::R9 => registers.r9,
-        Register::R10 => registers.r10,
-        Register::R11 => registers.r11,
-        Register::R12 => registers.r12,
-        Register::R13 => registers.r13,
-        Register::R14 => registers.r14,
-        Register::R15 => registers.r15,
-        Register::RIP => registers.rip,
-        Register::FS => registers.fs_base,
-        Register::GS => registers.gs_base,
-        Register::ES | Register::CS | Register::SS | Register::DS => 0,
-        _ => return None,
-    })
+/// The general registers before an instruction.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Registers([i64; 23]);
+
+impl Registers {
+    fn get(&self, index: c_int) -> u64 {
+        self.0[usize::try_from(index).unwrap()].cast_unsigned()
+    }
+
+    /// The part of an address that comes from a register. Segments start at
+    /// zero, or at the same place in all processes.
+    fn part(&self, register: Register) -> Option<u64> {
+        let index = match register.full_register() {
+            Register::RAX => libc::REG_RAX,
+            Register::RBX => libc::REG_RBX,
+            Register::RCX => libc::REG_RCX,
+            Register::RDX => libc::REG_RDX,
+            Register::RSI => libc::REG_RSI,
+            Register::RDI => libc::REG_RDI,
+            Register::RBP => libc::REG_RBP,
+            Register::RSP => libc::REG_RSP,
+            Register::R8 => libc::REG_R8,
+            Register::R9 => libc::REG_R9,
+            Register::R10 => libc::REG_R10,
+            Register::R11 => libc::REG_R11,
+            Register::R12 => libc::REG_R12,
+            Register::R13 => libc::REG_R13,
+            Register::R14 => libc::REG_R14,
+            Register::R15 => libc::REG_R15,
+            Register::RIP => libc::REG_RIP,
+            register if register.is_segment_register() => return Some(0),
+            _ => return None,
+        };
+        Some(self.get(index))
+    }
 }
 
-fn check(result: i64, what: &str) {
-    assert!(result != -1, "{what}: {}", std::io::Error::last_os_error());
+/// What the handler notes, in memory that the child shares with its parent.
+#[repr(C)]
+struct Notes {
+    len: usize,
+    steps: [Registers; MOST],
 }
 
-fn wait_for(child: pid_t) -> c_int {
-    let mut status = 0;
-    // SAFETY: a place for the status.
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    check(waited.into(), "waitpid");
-    status
+/// The most instructions that can be noted.
+const MOST: usize = 1 << 20;
+
+/// The notes of this process.
+static NOTES: AtomicPtr<Notes> = AtomicPtr::new(null_mut());
+
+extern "C" fn note(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+    let notes = NOTES.load(Ordering::Relaxed);
+    // SAFETY: the kernel passes the context; the notes are there for as long as
+    // this handler is, and only this thread of a traced process has them.
+    unsafe {
+        let registers = Registers((*context.cast::<ucontext_t>()).uc_mcontext.gregs);
+        let len = (*notes).len;
+        if len == MOST {
+            libc::_exit(3);
+        }
+        (*notes).steps[len] = registers;
+        (*notes).len = len + 1;
+        repeat(&mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs);
+    }
 }
 
-fn request(request: libc::c_uint, child: pid_t, data: *mut c_void) {
-    // SAFETY: the requests made here write at most one `user_regs_struct` to
-    // `data`, which has room for it then.
-    let result = unsafe { libc::ptrace(request, child, null_mut::<c_void>(), data) };
-    check(result, "ptrace");
-}
-
-/// Eight bytes of the child's memory.
-fn peek(child: pid_t, address: u64) -> u64 {
-    let place = address as *mut c_void;
-    // SAFETY: reads the child's memory; it is there, as the child is about to
-    // use it.
-    let word = unsafe { libc::ptrace(libc::PTRACE_PEEKDATA, child, place, null_mut::<c_void>()) };
-    word.cast_unsigned()
-}
-
-/// Lets the child run up to `end`, where a breakpoint stands meanwhile.
-fn run_to(child: pid_t, end: u64) {
-    let code = peek(child, end);
-    let poke = |code: u64| {
-        let (place, code) = (end as *mut c_void, code as *mut c_void);
-        // SAFETY: changes the child's own copy of the code, for a while.
-        let result = unsafe { libc::ptrace(libc::PTRACE_POKETEXT, child, place, code) };
-        check(result, "ptrace");
+/// Does what an instruction that repeats itself is about to do, at once: it
+/// would raise the signal for each byte of a copy. Nothing is left for it.
+///
+/// # Safety
+/// The registers are those that the instruction is to be run with.
+unsafe fn repeat(registers: &mut [i64; 23]) {
+    let [rip, rcx, rsi, rdi] = [libc::REG_RIP, libc::REG_RCX, libc::REG_RSI, libc::REG_RDI]
+        .map(|register| register.cast_unsigned() as usize);
+    let code = registers[rip] as *const u8;
+    // SAFETY: an instruction with the prefix has no fewer bytes.
+    let (wide, operation) = unsafe {
+        match (code.read(), code.add(1).read()) {
+            (0xf3, 0x48) => (true, code.add(2).read()),
+            (0xf3, operation) => (false, operation),
+            _ => return,
+        }
     };
-    poke(code & !0xff | 0xcc);
-    request(libc::PTRACE_CONT, child, null_mut());
-    let status = wait_for(child);
-    assert!(libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP);
-    poke(code);
-    let mut registers = registers(child);
-    registers.rip = end;
-    request(libc::PTRACE_SETREGS, child, (&raw mut registers).cast());
+    let bytes = registers[rcx] * if wide { 8 } else { 1 };
+    let len = usize::try_from(bytes).unwrap_or(0);
+    let (from, to) = (registers[rsi] as *const u8, registers[rdi] as *mut u8);
+    // SAFETY: the caller's promise; upwards, as all compilers leave the
+    // direction flag clear. Copies that overlap are not made this way.
+    unsafe {
+        match (operation, wide) {
+            (0xa4, false) | (0xa5, true) => {
+                from.copy_to(to, len);
+                registers[rsi] += bytes;
+            }
+            (0xaa, false) => to.write_bytes(
+                registers[libc::REG_RAX.cast_unsigned() as usize].to_le_bytes()[0],
+                len,
+            ),
+            _ => return,
+        }
+    }
+    registers[rdi] += bytes;
+    registers[rcx] = 0;
 }
 
-fn registers(child: pid_t) -> user_regs_struct {
-    let mut registers = MaybeUninit::<user_regs_struct>::uninit();
-    request(libc::PTRACE_GETREGS, child, registers.as_mut_ptr().cast());
-    // SAFETY: the request has filled it.
-    unsafe { registers.assume_init() }
+/// Does `work` with the trap flag set; in a traced process only.
+fn step_through(work: &mut dyn FnMut()) {
+    const STACK: usize = 64 << 10;
+    // SAFETY: installs a handler, with a stack of its own, that only notes
+    // registers. The trap flag changes nothing but that the handler is called.
+    unsafe {
+        let stack = libc::stack_t {
+            ss_sp: (&raw mut *NOTES.load(Ordering::Relaxed)).add(1).cast(),
+            ss_flags: 0,
+            ss_size: STACK,
+        };
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = note as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        if libc::sigaltstack(&raw const stack, null_mut()) != 0
+            || libc::sigaction(libc::SIGTRAP, &raw const action, null_mut()) != 0
+        {
+            libc::_exit(2);
+        }
+        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+    }
+    work();
+    // SAFETY: as above.
+    unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
 }
 
 /// What a child of this process does in `work`, which must not allocate or
 /// take locks: other threads may have held some when it was made.
 #[inline(never)]
 fn trace(code: &mut Code, work: &mut dyn FnMut()) -> Vec<Step> {
-    // SAFETY: the child stays within what is safe after a fork, see above.
+    // Behind the notes, the handler's stack.
+    let len = size_of::<Notes>() + (64 << 10);
+    let (access, flags) = (
+        ProtFlags::READ | ProtFlags::WRITE,
+        MapFlags::SHARED | MapFlags::NORESERVE,
+    );
+    // SAFETY: fresh memory, all zero, which is valid for the notes.
+    let notes: *mut Notes = unsafe { mmap_anonymous(null_mut(), len, access, flags) }
+        .unwrap()
+        .cast();
+    // SAFETY: the child stays within what is safe after a fork, see above, and
+    // ends here, without running anything that the parent has registered.
     let child = unsafe { libc::fork() };
-    check(child.into(), "fork");
+    assert!(child != -1, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
-        // SAFETY: no pointers; the child ends here, without running anything
-        // that the parent has registered.
-        unsafe {
-            if libc::ptrace(libc::PTRACE_TRACEME) == -1 {
-                libc::_exit(2);
-            }
-            libc::raise(libc::SIGSTOP);
-            let failed = catch_unwind(AssertUnwindSafe(work)).is_err();
-            libc::_exit(c_int::from(failed));
-        }
+        NOTES.store(notes, Ordering::Relaxed);
+        let failed = catch_unwind(AssertUnwindSafe(|| step_through(work))).is_err();
+        // SAFETY: see above.
+        unsafe { libc::_exit(c_int::from(failed)) };
     }
-    let status = wait_for(child);
-    assert!(
-        libc::WIFSTOPPED(status),
-        "tracing is forbidden here: {status:#x}"
-    );
-    // Not left behind when this process dies.
-    request(
-        libc::PTRACE_SETOPTIONS,
-        child,
-        libc::PTRACE_O_EXITKILL as *mut c_void,
-    );
-    let mut steps = Vec::new();
-    loop {
-        let (step, behind) = code.step(child, &registers(child));
-        steps.push(step);
-        if let Some(end) = behind {
-            run_to(child, end);
-            continue;
-        }
-        request(libc::PTRACE_SINGLESTEP, child, null_mut());
-        let status = wait_for(child);
-        if !libc::WIFSTOPPED(status) {
-            assert_eq!(status, 0, "the traced process failed");
-            return steps;
-        }
-        assert_eq!(
-            libc::WSTOPSIG(status),
-            libc::SIGTRAP,
-            "the traced process got a signal"
-        );
-    }
+    let mut status = 0;
+    // SAFETY: a place for the status.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, status), (child, 0), "the traced process failed");
+    // SAFETY: the child has ended; it has written as many as it says.
+    let noted = unsafe { &(&(*notes).steps)[..(*notes).len] };
+    let steps = noted.iter().map(|registers| code.step(registers)).collect();
+    // SAFETY: nothing refers to the notes any more.
+    unsafe { rustix::mm::munmap(notes.cast(), len) }.unwrap();
+    steps
 }
 
 /// Where this program was loaded.

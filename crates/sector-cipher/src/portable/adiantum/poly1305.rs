@@ -47,18 +47,21 @@ impl Sum {
         let (h0, carry) = self.0[0].overflowing_add(low);
         let (h1, carry0) = self.0[1].overflowing_add(high);
         let (h1, carry1) = h1.overflowing_add(carry as u64);
-        // At most 5.
-        let h2 = self.0[2] + 1 + carry0 as u64 + carry1 as u64;
+        // At most 5. Nothing from here on overflows; sums that may wrap spare
+        // builds that check for it a branch on what is secret.
+        let h2 = self.0[2].wrapping_add(1 + carry0 as u64 + carry1 as u64);
 
-        let d0 = product(h0, r.low) + product(h1, r.folded);
-        let d1 = product(h0, r.high) + product(h1, r.low) + (h2 * r.folded) as u128;
-        let d2 = h2 * r.low;
+        let d0 = product(h0, r.low).wrapping_add(product(h1, r.folded));
+        let d1 = product(h0, r.high)
+            .wrapping_add(product(h1, r.low))
+            .wrapping_add(h2.wrapping_mul(r.folded) as u128);
+        let d2 = h2.wrapping_mul(r.low);
 
         let (h0, above) = halves(d0);
-        let (h1, above) = halves(d1 + above as u128);
-        let d2 = d2 + above;
+        let (h1, above) = halves(d1.wrapping_add(above as u128));
+        let d2 = d2.wrapping_add(above);
         // 2^130 is 5.
-        let (h0, carry) = h0.overflowing_add((d2 >> 2) + (d2 & !3));
+        let (h0, carry) = h0.overflowing_add((d2 >> 2).wrapping_add(d2 & !3));
         let (h1, carry) = h1.overflowing_add(carry as u64);
         Self([h0, h1, (d2 & 3) + carry as u64])
     }
@@ -70,7 +73,7 @@ impl Sum {
         let h = h0 as u128 | (h1 as u128) << 64;
         let (minus, carry) = h.overflowing_add(5);
         // All ones if the modulus must be subtracted, which is below 2^131.
-        let mask = 0_u128.wrapping_sub(((h2 + carry as u64) >> 2) as u128);
+        let mask = 0_u128.wrapping_sub((h2.wrapping_add(carry as u64) >> 2) as u128);
         h ^ ((h ^ minus) & mask)
     }
 }
