@@ -27,7 +27,7 @@ struct Secrets {
 }
 
 /// Of 512 bytes: more than a batch, and a rest.
-const SECTORS: usize = 11;
+const SECTORS: usize = 9;
 
 /// A cipher with a key length and a back-end.
 struct Case {
@@ -39,8 +39,8 @@ struct Case {
 }
 
 impl Case {
-    /// Every cipher on a back-end, each key length. The generators of IVs do
-    /// not see secrets, but for ESSIV: one other is enough.
+    /// Every cipher on a back-end. The generators of IVs do not see secrets, but
+    /// for ESSIV: one other is enough.
     fn all(backend: Backend) -> impl Iterator<Item = Self> {
         // Software gets what it can do in time; it treats all sectors the same.
         let sectors = if backend == Backend::Portable {

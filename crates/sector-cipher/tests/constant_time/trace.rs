@@ -313,6 +313,11 @@ fn check_backend(backend: Backend) {
     }
     let mut place = MaybeUninit::uninit();
     for case in Case::all(backend) {
+        // Software takes long; memcheck sees to its other key lengths.
+        let lengths = case.spec.key_lengths();
+        if backend == Backend::Portable && case.key_len != lengths[lengths.len() - 1] {
+            continue;
+        }
         match compare(|secrets| case.run(&mut place, secrets)) {
             Ok(instructions) => println!("{}: {instructions} instructions", case.name()),
             Err(difference) => panic!("{}: {difference}", case.name()),

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Runs sector-cipher's tests for 64-bit ARM under emulation: the portable
+# back-end and armv8, which need each other's results.
+#
+# A newer Debian with a cross compiler and QEMU goes into a folder of its own,
+# once (1 GB, about three minutes); Debian 12's Rust is too old, and a Rust of
+# one's own may lack the standard library for ARM. The crates are fetched by
+# the cargo outside, the build inside needs no network.
+#
+# usage: test-aarch64.sh [options for cargo test]
+#   AARCH64_ROOT=DIR   where that Debian is, or shall be (default: in target)
+#   AARCH64_FULL=1     every length in the conformance suite, not a choice of them
+set -euo pipefail
+export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+die() {
+    printf 'test-aarch64: %s\n' "$*" >&2
+    exit 1
+}
+step() {
+    printf 'test-aarch64: %s (after %s s)\n' "$*" "$SECONDS"
+}
+
+[ "$(id -u)" -eq 0 ] || die "needs root, to make a Debian system in a folder and to chroot there"
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+root=$(realpath -m "${AARCH64_ROOT:-$target/aarch64}")
+triple=aarch64-unknown-linux-gnu
+mkdir -p "$target"
+
+# The mirror that this machine itself uses.
+mirror() {
+    local found
+    found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
+        awk '$1 == "URIs:" && $2 !~ /security/ && $2 ~ /debian/ { print $2; exit }')
+    [ -n "$found" ] || found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+        sed -nE 's|^deb +(\[[^]]*\] *)?([^ ]+debian/?) .*|\2|p' | grep -v security | head -1)
+    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+}
+
+# quietly COMMAND...: its output only if it fails.
+quietly() {
+    "$@" >"$target/aarch64.log" 2>&1 || {
+        tail -30 "$target/aarch64.log" >&2
+        die "failed: $*"
+    }
+}
+
+if [ ! -e "$root/complete" ]; then
+    command -v debootstrap >/dev/null || die "debootstrap is missing: run scripts/setup.sh aarch64"
+    rm -rf "$root"
+    step "Debian forky from $(mirror) into $root"
+    # forky's own script is unknown to Debian 12; that of sid is the same.
+    quietly debootstrap --variant=minbase forky "$root" "$(mirror)" sid
+    # A mirror that stands still has lists whose time is over.
+    echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/99-valid"
+    step "compiler, C library and emulator"
+    quietly chroot "$root" dpkg --add-architecture arm64
+    quietly chroot "$root" apt-get update
+    quietly chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        rustc cargo gcc-aarch64-linux-gnu libc6-dev-arm64-cross libstd-rust-dev:arm64 qemu-user
+    rm -rf "$root"/var/cache/apt/archives/*.deb
+    touch "$root/complete"
+fi
+
+step "sources and crates"
+sources=$root/xtent
+mkdir -p "$sources/.cargo"
+# With their times, so that only what has changed is compiled again.
+rm -rf "$sources/crates" "$sources/tests"
+cp -a Cargo.toml Cargo.lock clippy.toml crates tests "$sources/"
+if ! cmp -s Cargo.lock "$sources/vendored"; then
+    rm -rf "$sources/vendor" "$sources/vendored"
+    cargo vendor --locked --quiet --versioned-dirs "$sources/vendor" >/dev/null
+    cp Cargo.lock "$sources/vendored"
+fi
+cat >"$sources/.cargo/config.toml" <<CONFIG
+[source.crates-io]
+replace-with = "vendored"
+[source.vendored]
+directory = "vendor"
+[build]
+target = "$triple"
+[target.$triple]
+linker = "aarch64-linux-gnu-gcc"
+runner = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
+CONFIG
+
+step "tests, under $(chroot "$root" qemu-aarch64 --version | head -1)"
+quick=(SECTOR_CIPHER_TESTS=quick)
+[ -z "${AARCH64_FULL:-}" ] || quick=()
+# Not the tests that run their own program again, which the kernel cannot
+# start here, and not the documentation's, which were run on this machine.
+chroot "$root" env -i --chdir=/xtent HOME=/root PATH=/usr/bin:/bin "${quick[@]}" \
+    CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
+    cargo test --offline --locked --package sector-cipher \
+    --lib --test conformance --test vectors --test independent --test guard_pages "$@" \
+    -- --skip the_fence_is_there
+step "passed"
