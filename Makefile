@@ -10,7 +10,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 .PHONY: help build demo test test-uml612 static fuzz bench bench-volume man install check clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the xtent command, optimised
 	$(CARGO) build --release --package xtent
@@ -22,6 +22,13 @@ demo: ## make, serve, use and cross-check an encrypted volume
 test: ## all tests, against real peers as well
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+test-constant-time: ## step through every cipher and back-end, some minutes
+	$(CARGO) test --package sector-cipher --test constant_time -- --ignored trace::
+
+test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
+	@scripts/setup.sh aarch64
+	@scripts/test-aarch64.sh
 
 test-uml612: ## HCTR2 against the kernel's own; builds a kernel 6.12 the first time
 	@scripts/setup.sh uml612

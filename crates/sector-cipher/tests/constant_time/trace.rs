@@ -326,21 +326,25 @@ fn check_backend(backend: Backend) {
 }
 
 #[test]
+#[ignore = "takes minutes where single steps are slow: make test-constant-time"]
 fn portable_traces_do_not_depend_on_secrets() {
     check_backend(Backend::Portable);
 }
 
 #[test]
+#[ignore = "takes minutes where single steps are slow: make test-constant-time"]
 fn aes_ni_traces_do_not_depend_on_secrets() {
     check_backend(Backend::AesNi);
 }
 
 #[test]
+#[ignore = "takes minutes where single steps are slow: make test-constant-time"]
 fn vaes256_traces_do_not_depend_on_secrets() {
     check_backend(Backend::Vaes256);
 }
 
 #[test]
+#[ignore = "takes minutes where single steps are slow: make test-constant-time"]
 fn vaes512_traces_do_not_depend_on_secrets() {
     check_backend(Backend::Vaes512);
 }
