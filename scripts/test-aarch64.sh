@@ -3,7 +3,7 @@
 # back-end and armv8, which need each other's results.
 #
 # A newer Debian with a cross compiler and QEMU goes into a folder of its own,
-# once (1 GB, about three minutes); Debian 12's Rust is too old, and a Rust of
+# once (2.5 GB, two minutes); Debian 12's Rust is too old, and a Rust of
 # one's own may lack the standard library for ARM. The crates are fetched by
 # the cargo outside, the build inside needs no network.
 #
