@@ -30,9 +30,14 @@ fn clmul(a: u64, b: u64) -> u128 {
 fn reduce(middle: u128, high: u128) -> u128 {
     let mut power = 1_u128 << 64;
     let bits = (0..256).map(|i| {
-        let bit = if i < 128 { middle >> i } else { 0 } ^ if i >= 64 && i < 192 { high >> (i - 64) } else { 0 };
+        let bit = if i < 128 { middle >> i } else { 0 }
+            ^ if (64..192).contains(&i) {
+                high >> (i - 64)
+            } else {
+                0
+            };
         let term = if bit & 1 == 1 { power } else { 0 };
-        power = power << 1 ^ (power >> 127) * 0x87;
+        power = (power << 1) ^ ((power >> 127) * 0x87);
         term
     });
     bits.fold(0, |sum, term| sum ^ term)
@@ -220,6 +225,63 @@ fn operations<V: Vector>() {
         is(V::reduce(x, y, z, x), &|i| reduce(b[i], c[i]), "reduce");
         is(V::reduce(x, y, z, y), &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]), "reduce");
         is(x.front(), &|i| if i < 2 { a[i] } else { 0 }, "front");
+        let times_x = |block: u128, power: usize| {
+            (0..power).fold(block, |block, _| (block << 1) ^ (0x87 * (block >> 127)))
+        };
+        is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
+        is(x.times_x::<28, 36>(), &|i| times_x(a[i], 28), "times_x");
+        is(
+            x.times_x_of_group(),
+            &|i| times_x(a[i], 8 * V::BLOCKS),
+            "times_x_of_group",
+        );
+        is(
+            V::powers_of_x(V::One::splat(a[0])),
+            &|i| times_x(a[0], i),
+            "powers_of_x",
+        );
+        let (p, q) = (|i: usize| words(a[i]), |i: usize| words(b[i]));
+        is(
+            x.unpack32_low(y),
+            &|i| of_words([p(i)[0], q(i)[0], p(i)[1], q(i)[1]]),
+            "unpack32_low",
+        );
+        is(
+            x.unpack32_high(y),
+            &|i| of_words([p(i)[2], q(i)[2], p(i)[3], q(i)[3]]),
+            "unpack32_high",
+        );
+        is(
+            x.unpack64_low(y),
+            &|i| of_halves(half(a[i], false), half(b[i], false)),
+            "unpack64_low",
+        );
+        is(
+            x.unpack64_high(y),
+            &|i| of_halves(half(a[i], true), half(b[i], true)),
+            "unpack64_high",
+        );
+        let d: [u128; 4] = from_fn(|_| random());
+        let four = V::transpose_lanes([x, y, z, V::from_fn(|i| d[i])]);
+        for (j, v) in four.into_iter().enumerate() {
+            is(
+                v,
+                &|i| {
+                    let at = j * V::BLOCKS + i;
+                    [a, b, c, d][at % 4][at / 4]
+                },
+                "transpose_lanes",
+            );
+        }
+        let sums = [false, true].map(|high| {
+            let halves = a[..V::BLOCKS].iter().map(|&block| half(block, high));
+            halves.fold(0, u64::wrapping_add)
+        });
+        assert_eq!(
+            x.fold_add64().blocks()[0],
+            of_halves(sums[0], sums[1]),
+            "fold_add64"
+        );
 
         let (mut p, mut q) = (x, y);
         p.tie(&mut q);

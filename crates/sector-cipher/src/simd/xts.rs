@@ -234,7 +234,8 @@ impl<V: Vector> Work<'_, V> {
                 x[2].tie(&mut tweaks[0]);
             }
             if ROUND > 1 && ROUND <= LANES + 1 {
-                x[1].tie(&mut self.masks[ROUND - 2]);
+                const BEFORE: usize = (ROUND + LANES - 2) % LANES;
+                x[1].tie(&mut self.masks[BEFORE]);
             }
             if ROUND <= LANES {
                 const I: usize = if ROUND <= LANES { ROUND - 1 } else { 0 };

@@ -123,7 +123,7 @@ impl Vector for V256 {
 
     #[inline(always)]
     fn from_fn(mut block: impl FnMut(usize) -> u128) -> Self {
-        let blocks: [u128; Self::BLOCKS] = core::array::from_fn(|i| block(i));
+        let blocks: [u128; Self::BLOCKS] = core::array::from_fn(&mut block);
         // SAFETY: as many bytes as the vector has.
         unsafe { Self::load(blocks.as_ptr().cast()) }
     }
