@@ -13,7 +13,7 @@ use crate::Cmd;
 /// devices on files there, processes that name it. Make it after the
 /// [`crate::Scratch`], so that it is dropped first.
 ///
-/// A test that lives longer than [`LIMIT`] hangs in a mount whose daemon does
+/// A test that lives longer than five minutes hangs in a mount whose daemon does
 /// not answer: then the daemon is killed, and the kernel fails what waits.
 pub struct Cleaner {
     folder: PathBuf,

@@ -179,7 +179,8 @@ unsafe fn repeat(registers: &mut [i64; 23]) {
             _ => return,
         }
     };
-    let bytes = registers[rcx] * if wide { 8 } else { 1 };
+    // Another instruction may have any number there.
+    let bytes = registers[rcx].wrapping_mul(if wide { 8 } else { 1 });
     let len = usize::try_from(bytes).unwrap_or(0);
     let (from, to) = (registers[rsi] as *const u8, registers[rdi] as *mut u8);
     // SAFETY: the caller's promise; upwards, as all compilers leave the
