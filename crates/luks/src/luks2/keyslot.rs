@@ -224,22 +224,28 @@ pub(crate) fn parse_encryption(name: &str, key_length: usize) -> Result<CipherSp
         ))
     })?;
     if !spec.key_lengths().contains(&key_length) {
-        return Err(Error::unsupported(format!(
-            "cipher {spec} takes keys of {:?} bytes, not {key_length}",
-            spec.key_lengths()
-        )));
+        return Err(wrong_key_length(spec, key_length));
     }
     Ok(spec)
 }
 
+/// In bits, as `xtent format` and `header dump` count them.
+fn wrong_key_length(spec: CipherSpec, given: usize) -> Error {
+    let takes: Vec<String> = spec
+        .key_lengths()
+        .iter()
+        .map(|bytes| (bytes * 8).to_string())
+        .collect();
+    Error::unsupported(format!(
+        "cipher {spec} takes keys of {} bits, the header gives it {}",
+        takes.join(" or "),
+        given as u64 * 8
+    ))
+}
+
 /// A keyed cipher over 512-byte sectors, in secret memory from the start.
 fn cipher(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Error> {
-    let wrong_length = |error: sector_cipher::WrongKeyLength| {
-        Error::unsupported(format!(
-            "cipher {spec} takes keys of {:?} bytes, not {}",
-            error.takes, error.given
-        ))
-    };
+    let wrong_length = |error: sector_cipher::WrongKeyLength| wrong_key_length(spec, error.given);
     let sector_size = SectorSize::new(512)
         .ok_or_else(|| Error::unsupported("sectors of 512 bytes are not supported"))?;
     let blank = vec![0; key.len()];

@@ -170,6 +170,17 @@ fn requirements_and_odd_segments_are_refused_by_name() {
     let mut document = base.clone();
     document["segments"]["0"]["encryption"] = json!("aegis256-random");
     refused(&document, "aegis256-random");
+    // Near names, and keys of a length that the cipher does not take.
+    for (name, text) in [
+        ("capi:fast(aes)-plain", "capi:fast(aes)-plain"),
+        ("capi:xcb(aes)-plain64 ", "not supported"),
+        ("capi:eme2(aes)-plain64", "384 or 512 bits"),
+    ] {
+        let mut document = base.clone();
+        document["segments"]["0"]["encryption"] = json!(name);
+        document["keyslots"]["0"]["key_size"] = json!(32);
+        refused(&document, text);
+    }
     let mut document = base.clone();
     document["segments"]["0"]["sector_size"] = json!(8192);
     refused(&document, "8192");
