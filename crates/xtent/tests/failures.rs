@@ -276,6 +276,10 @@ fn mount_points_that_cannot_be() {
     let bed = Bed::with_luks2();
     bed.run("mount --key-file key disk.img key")
         .failed(1, &["not a directory"]);
+    bed.run("mount --key-file key disk.img nowhere")
+        .failed(1, &["cannot find the directory", "nowhere"]);
+    bed.run("mount --key-file key nodisk.img .")
+        .failed(4, &["cannot find", "nodisk.img"]);
     bed.run("umount .").failed(1, &[]);
 }
 

@@ -60,7 +60,10 @@ fn tool(name: &str) -> Command {
 /// The absolute path of a mount point, as `/proc/self/mountinfo` has it; also
 /// of one whose FUSE daemon is dead, which nobody can look into.
 fn resolve(dir: &Path) -> Result<PathBuf, Error> {
-    let failed = |e: io::Error| fail(ErrorKind::Argument, format!("{}", dir.display()), e);
+    let failed = |e: io::Error| {
+        let message = format!("cannot find the directory {}", dir.display());
+        fail(ErrorKind::Argument, message, e)
+    };
     let dead = |e: &io::Error| Errno::from_io_error(e) == Some(Errno::NOTCONN);
     match dir.canonicalize() {
         Err(e) if dead(&e) => {

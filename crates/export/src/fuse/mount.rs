@@ -500,7 +500,11 @@ fn may_mount() -> bool {
 }
 
 fn absolute(device: &Path) -> Result<PathBuf, Error> {
-    device
-        .canonicalize()
-        .map_err(|e| fail(ErrorKind::Argument, format!("{}", device.display()), e))
+    device.canonicalize().map_err(|e| {
+        fail(
+            ErrorKind::Io,
+            format!("cannot find {}", device.display()),
+            e,
+        )
+    })
 }
