@@ -30,7 +30,7 @@ test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
 	@scripts/setup.sh aarch64
 	@scripts/test-aarch64.sh
 
-test-uml612: ## HCTR2 against the kernel's own; builds a kernel 6.12 the first time
+test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	@scripts/setup.sh uml612
 	@scripts/uml612.sh
 	$(CARGO) test --package xtent-tests --test kernel612 -- --ignored
