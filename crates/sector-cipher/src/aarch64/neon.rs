@@ -312,6 +312,67 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn unpack32_low(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u32_u8,
+            vreinterpretq_u8_u32,
+            vzip1q_u32,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u32_u8,
+            vreinterpretq_u8_u32,
+            vzip2q_u32,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn transpose(x: [Self; 4]) -> [Self; 4] {
+        x
+    }
+
+    #[inline(always)]
+    fn low_halves(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u64_u8,
+            vreinterpretq_u8_u64,
+            vzip1q_u64,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn high_halves(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u64_u8,
+            vreinterpretq_u8_u64,
+            vzip2q_u64,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn times_x_of_group(self) -> Self {
+        let carry = intrinsics!(vextq_u8::<15>(self.0, vdupq_n_u8(0)));
+        let shifted = intrinsics!(vextq_u8::<15>(vdupq_n_u8(0), self.0));
+        carry.clmul::<0x00>(Self::splat(0x87)).xor(shifted)
+    }
+
+    #[inline(always)]
+    fn powers_of_x(block: Neon) -> Self {
+        block
+    }
+
+    #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
         unsafe { schedule::expand(key, keys) }

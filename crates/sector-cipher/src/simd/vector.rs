@@ -13,7 +13,6 @@ pub(crate) trait Kernel<V> {
 ///
 /// Using it outside [`Vector::call`] is right but slow: nothing is inlined. A
 /// CPU without the instructions must never come here; `arch::crypt` sees to it.
-#[allow(dead_code, reason = "for the ciphers to come")]
 pub(crate) trait Vector: Copy {
     /// Lanes: 1, 2 or 4.
     const BLOCKS: usize;
@@ -96,20 +95,6 @@ pub(crate) trait Vector: Copy {
     unsafe fn load_front(src: *const u8) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::load(src) }
-    }
-    /// The first two blocks, zeros behind them.
-    #[inline(always)]
-    fn front(self) -> Self {
-        self
-    }
-    /// Writes the first two blocks.
-    ///
-    /// # Safety
-    /// They are writable.
-    #[inline(always)]
-    unsafe fn store_front(self, dst: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { self.store(dst) };
     }
 
     /// Four consecutive blocks for each lane, lane by lane in `x`, become
@@ -211,44 +196,15 @@ pub(crate) trait Vector: Copy {
     /// Lane `i` is the block times x^i in that field.
     fn powers_of_x(block: Self::One) -> Self;
     /// Words 0 and 1 of both, alternately, from `self` first.
-    #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        let even = Self::splat(0xffff_ffff_0000_0000_ffff_ffff);
-        let odd = Self::splat(0xffff_ffff_0000_0000_ffff_ffff << 32);
-        let (a, b) = (self.shuffle32::<0x50>(), b.shuffle32::<0x50>());
-        a.and(even).xor(b.and(odd))
-    }
+    fn unpack32_low(self, b: Self) -> Self;
     /// Words 2 and 3 of both, alternately, from `self` first.
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        self.swap_halves().unpack32_low(b.swap_halves())
-    }
-    /// The low half of `self`, and that of `b` above it.
-    #[inline(always)]
-    fn unpack64_low(self, b: Self) -> Self {
-        let low = Self::splat(u128::from(u64::MAX));
-        self.and(low).xor(b.low_to_high())
-    }
-    /// The high half of `self`, and that of `b` above it.
-    #[inline(always)]
-    fn unpack64_high(self, b: Self) -> Self {
-        let high = Self::splat(u128::MAX << 64);
-        self.high_to_low().xor(b.and(high))
-    }
-    /// The first lanes of the four vectors, then the second ones, and so on, in
-    /// four vectors.
+    fn unpack32_high(self, b: Self) -> Self;
+    /// The inverse of [`Self::transpose`]: the first lanes of the four vectors,
+    /// then the second ones, and so on. With one lane, or with four, it is the
+    /// same.
     #[inline(always)]
     fn transpose_lanes(x: [Self; 4]) -> [Self; 4] {
-        if Self::BLOCKS == 1 {
-            return x;
-        }
-        let blocks = x.map(Self::blocks);
-        core::array::from_fn(|i| {
-            Self::from_fn(|j| {
-                let at = i * Self::BLOCKS + j;
-                blocks[at % 4][at / 4]
-            })
-        })
+        Self::transpose(x)
     }
     /// The 64-bit sums over all lanes.
     #[inline(always)]

@@ -318,16 +318,6 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn unpack64_low(self, b: Self) -> Self {
-        intrinsics!(_mm_unpacklo_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack64_high(self, b: Self) -> Self {
-        intrinsics!(_mm_unpackhi_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
     fn fold_add64(self) -> Self {
         self
     }

@@ -353,16 +353,6 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn unpack64_low(self, b: Self) -> Self {
-        intrinsics!(_mm256_unpacklo_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack64_high(self, b: Self) -> Self {
-        intrinsics!(_mm256_unpackhi_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
     fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
         [
             intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, b.0)),

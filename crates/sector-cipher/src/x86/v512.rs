@@ -257,17 +257,6 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    fn front(self) -> Self {
-        intrinsics!(_mm512_zextsi256_si512(_mm512_castsi512_si256(self.0)))
-    }
-
-    #[inline(always)]
-    unsafe fn store_front(self, dst: *mut u8) {
-        // SAFETY: as above.
-        unsafe { _mm256_storeu_si256(dst.cast(), _mm512_castsi512_si256(self.0)) }
-    }
-
-    #[inline(always)]
     fn transpose([a, b, c, d]: [Self; 4]) -> [Self; 4] {
         // SAFETY: the CPU has the features.
         unsafe {
@@ -448,31 +437,6 @@ impl Vector for V512 {
     #[inline(always)]
     fn unpack32_high(self, b: Self) -> Self {
         intrinsics!(_mm512_unpackhi_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack64_low(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpacklo_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack64_high(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpackhi_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
-        // Lanes 0 and 1, then 2 and 3, of two vectors each.
-        let ab = intrinsics!(_mm512_shuffle_i32x4::<0x44>(a.0, b.0));
-        let cd = intrinsics!(_mm512_shuffle_i32x4::<0x44>(c.0, d.0));
-        let ab_high = intrinsics!(_mm512_shuffle_i32x4::<0xee>(a.0, b.0));
-        let cd_high = intrinsics!(_mm512_shuffle_i32x4::<0xee>(c.0, d.0));
-        [
-            intrinsics!(_mm512_shuffle_i32x4::<0x88>(ab.0, cd.0)),
-            intrinsics!(_mm512_shuffle_i32x4::<0xdd>(ab.0, cd.0)),
-            intrinsics!(_mm512_shuffle_i32x4::<0x88>(ab_high.0, cd_high.0)),
-            intrinsics!(_mm512_shuffle_i32x4::<0xdd>(ab_high.0, cd_high.0)),
-        ]
     }
 
     #[inline(always)]

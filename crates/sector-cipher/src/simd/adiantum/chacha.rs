@@ -72,9 +72,9 @@ pub(super) fn transpose<V: Vector>(x: [V; 4]) -> [V; 4] {
     let (a, b) = (x[0].unpack32_low(x[1]), x[2].unpack32_low(x[3]));
     let (c, d) = (x[0].unpack32_high(x[1]), x[2].unpack32_high(x[3]));
     [
-        a.unpack64_low(b),
-        a.unpack64_high(b),
-        c.unpack64_low(d),
-        c.unpack64_high(d),
+        a.low_halves(b),
+        a.high_halves(b),
+        c.low_halves(d),
+        c.high_halves(d),
     ]
 }

@@ -78,8 +78,8 @@ pub(super) unsafe fn hash<V: Vector, const N: usize>(
 /// The hash of a chunk from the sums of its passes.
 #[inline(always)]
 pub(super) fn output<V: Vector>([a, b, c, d]: [V; PASSES]) -> [u128; 2] {
-    let low = a.unpack64_low(b).add64(a.unpack64_high(b)).fold_add64();
-    let high = c.unpack64_low(d).add64(c.unpack64_high(d)).fold_add64();
+    let low = a.low_halves(b).add64(a.high_halves(b)).fold_add64();
+    let high = c.low_halves(d).add64(c.high_halves(d)).fold_add64();
     [low.blocks()[0], high.blocks()[0]]
 }
 
