@@ -11,7 +11,7 @@
 //! that comes once in a sector is done for the sectors of a batch side by side.
 
 use super::brw::{self, HashKey, STEPS, SUBTREE, Subtree, Subtrees, Sum, Tree};
-use super::{AesKeys, Vector, aes};
+use super::{AesKeys, Vector, aes, wipe};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
 use core::ptr;
 
@@ -97,15 +97,42 @@ impl Work {
         rests: [0; SUBTREES],
     };
 
+    /// Overwrites what `len` sectors with `subtrees` subtrees have left there,
+    /// but for their tweaks: a hash of data that somebody knows tells them the
+    /// hash's key.
     #[inline(always)]
-    fn put<V: Vector>(&mut self, first: usize, subtree: &Subtree<V>) {
-        let hashes = self.hashes[first..first + V::BLOCKS].as_mut_ptr();
-        let joins = self.joins[first..first + V::BLOCKS].as_mut_ptr();
-        // SAFETY: as many blocks as the vector has.
-        unsafe {
-            subtree.hash.store(hashes.cast());
-            subtree.join.store(joins.cast());
+    fn wipe<V: Vector>(&mut self, len: usize, subtrees: usize) {
+        // Lanes behind the last one have been written to as well.
+        let sectors = if len <= BATCH { BATCH } else { SUBTREES };
+        let subtrees = subtrees.next_multiple_of(V::BLOCKS);
+        for (place, blocks) in [
+            (&mut self.hashes, subtrees),
+            (&mut self.joins, subtrees),
+            (&mut self.seeds, sectors),
+            (&mut self.rests, sectors),
+        ] {
+            let place = &mut place[..blocks];
+            // SAFETY: whole vectors of blocks.
+            unsafe { wipe::<V>(place.as_mut_ptr().cast(), blocks * BLOCK) };
         }
+    }
+}
+
+/// Puts what there is of the subtrees from `first` on in its place. Not a
+/// method of all the work, into which lanes have pointers.
+#[inline(always)]
+fn put<V: Vector>(
+    hashes: &mut [u128; SUBTREES],
+    joins: &mut [u128; SUBTREES],
+    first: usize,
+    subtree: &Subtree<V>,
+) {
+    let hashes = hashes[first..first + V::BLOCKS].as_mut_ptr();
+    let joins = joins[first..first + V::BLOCKS].as_mut_ptr();
+    // SAFETY: as many blocks as the vector has.
+    unsafe {
+        subtree.hash.store(hashes.cast());
+        subtree.join.store(joins.cast());
     }
 }
 
@@ -425,13 +452,15 @@ impl Pass<'_, '_> {
             tree.quarter::<0>(key, &plain::<V, 0>(&lanes));
             tree.quarter::<1>(key, &plain::<V, 1>(&lanes));
             // Of the subtrees before; the first time, of nothing.
-            self.work.put(before, &tree.subtree);
+            let Work { hashes, joins, .. } = &mut self.work;
+            put(hashes, joins, before, &tree.subtree);
             tree.quarter::<2>(key, &plain::<V, 2>(&lanes));
             tree.quarter::<3>(key, &plain::<V, 3>(&lanes));
             before = first;
         }
         tree.finish(key);
-        self.work.put(before, &tree.subtree);
+        let Work { hashes, joins, .. } = &mut self.work;
+        put(hashes, joins, before, &tree.subtree);
     }
 
     /// Counter mode, and the hashes of what comes out.
@@ -448,14 +477,16 @@ impl Pass<'_, '_> {
             counter::<V, 1, 0, ROUNDS>(keys, &lanes, &mut tree, &mut x);
             counter::<V, 2, 1, ROUNDS>(keys, &lanes, &mut tree, &mut x);
             // Of the subtrees before; the first time, of nothing.
-            self.work.put(before, &tree.subtree);
+            let Work { hashes, joins, .. } = &mut self.work;
+            put(hashes, joins, before, &tree.subtree);
             counter::<V, 3, 2, ROUNDS>(keys, &lanes, &mut tree, &mut x);
             put_ends::<V>(&lanes);
             before = first;
         }
         tree.quarter::<3>(&keys.hash, &x);
         tree.finish(&keys.hash);
-        self.work.put(before, &tree.subtree);
+        let Work { hashes, joins, .. } = &mut self.work;
+        put(hashes, joins, before, &tree.subtree);
     }
 
     /// Everything between the two hashes, `N` vectors of sectors at a time.
@@ -520,6 +551,8 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         work: Work::EMPTY,
         log,
     };
+    // Sectors of the largest pass.
+    let mut most = 0;
     loop {
         pass.len = 0;
         for batch in &mut pass.batches[..BATCHES >> log] {
@@ -534,8 +567,10 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             }
         }
         if pass.len == 0 {
+            pass.work.wipe::<V>(most, most << log);
             return;
         }
+        most = most.max(pass.len);
         pass.first_hash::<V>();
         match V::BLOCKS {
             2 if pass.len <= BATCH => pass.middle::<V, 4, ROUNDS, ENCRYPT>(),

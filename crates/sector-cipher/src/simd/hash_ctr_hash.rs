@@ -14,7 +14,7 @@
 
 use super::field::{Factor, Products};
 use super::powers::Powers;
-use super::{RoundKeys, Vector, counter, unroll};
+use super::{RoundKeys, Vector, counter, wipe};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
 use core::ptr;
 
@@ -197,12 +197,16 @@ pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bo
         kept: [Lanes::ZERO; 2],
     };
     let mut groups = [none; 4];
+    let mut used = 0;
     let mut step = 0_usize;
     let mut output = Output::none();
     loop {
         // Four groups, each one step behind the next.
         let [first, second, third, fourth] = [0, 3, 2, 1].map(|i| (step + i) % 4);
         groups[first].fill(&mut sectors, &mut batch, step % 2 == 1);
+        if groups[first].len != 0 {
+            used = used.max(first + 1);
+        }
         for i in 0..GROUP {
             if i == MIDDLE {
                 for lane in (0..groups[second].len).step_by(V::BLOCKS) {
@@ -247,10 +251,14 @@ pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bo
             }
         }
         if groups.iter().all(|group| group.len == 0) {
-            return;
+            break;
         }
         step += 1;
     }
+    // A hash of data that somebody knows tells them the hash's key. A group has
+    // no destructor, and as it is aligned its size is whole vectors.
+    // SAFETY: groups; all bytes zero is one as well.
+    unsafe { wipe::<V>((&raw mut groups).cast(), used * size_of::<Group>()) };
 }
 
 /// What counter mode has written and the hash not yet taken in.

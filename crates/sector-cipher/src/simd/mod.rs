@@ -6,8 +6,8 @@
 //! (`#[inline(always)]`), because only that function has the CPU's features.
 //!
 //! Constant time by construction: rounds and key expansion are the CPU's AES
-//! instructions, field arithmetic is shifts and carry-less products, and
-//! branches and addresses depend only on lengths, key sizes and sector counts.
+//! instructions, arithmetic is shifts, sums and products, and branches and
+//! addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
 /// Repeats the body with a constant: loops over rounds must be straight code.
@@ -112,28 +112,21 @@ impl Keys {
     }
 }
 
-/// The kernel of a mode, by the type of its keys.
-struct Crypt<'k, 'a, 'b, K, const ROUNDS: usize, const ENCRYPT: bool> {
-    keys: &'k K,
-    sectors: Sectors<'a, 'b>,
+/// Overwrites `bytes` bytes, a multiple of the vector's, with zeros.
+///
+/// # Safety
+/// They are writable.
+#[inline(always)]
+unsafe fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
+    for offset in (0..bytes).step_by(V::BYTES) {
+        // SAFETY: the caller's promise.
+        unsafe { V::zero().store(place.add(offset)) };
+    }
+    // SAFETY: an empty piece of assembly, that might read what was written.
+    unsafe {
+        core::arch::asm!("/* {} */", in(reg) place, options(nostack, preserves_flags));
+    }
 }
-
-macro_rules! kernels {
-    ($($mode:ident)*) => {
-        $(
-            impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> Kernel<V>
-                for Crypt<'_, '_, '_, $mode::Keys, ROUNDS, ENCRYPT>
-            {
-                #[inline(always)]
-                fn run(self) {
-                    $mode::crypt::<V, ROUNDS, ENCRYPT>(self.keys, self.sectors);
-                }
-            }
-        )*
-    };
-}
-
-kernels!(fast_brw fast_horner hctr2 eme2 aez10 xcb);
 
 /// Runs the kernel of a mode for `V`, one for each number of AES rounds.
 ///

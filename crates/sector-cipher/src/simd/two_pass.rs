@@ -6,7 +6,7 @@
 //! behind the next step's first one, so that the CPU finds independent rounds
 //! while it waits for the work between.
 
-use super::Vector;
+use super::{Vector, wipe};
 use crate::run::{Sector, Sectors};
 use core::mem::MaybeUninit;
 
@@ -181,21 +181,7 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
         current ^= 1;
     }
     for (step, used) in steps.iter().zip(used) {
-        wipe::<V>(step.between, used);
-    }
-}
-
-/// Overwrites the first `bytes`, whole vectors, with zeros.
-#[inline(always)]
-fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
-    let mut offset = 0;
-    while offset < bytes {
-        // SAFETY: the caller owns the bytes.
-        unsafe { V::zero().store(place.add(offset)) };
-        offset += V::BYTES;
-    }
-    // SAFETY: an empty piece of assembly, that might read what was written.
-    unsafe {
-        core::arch::asm!("/* {} */", in(reg) place, options(nostack, preserves_flags));
+        // SAFETY: as many bytes of that place have been written.
+        unsafe { wipe::<V>(step.between, used) };
     }
 }

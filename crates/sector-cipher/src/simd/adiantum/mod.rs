@@ -158,15 +158,17 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Se
         // SAFETY: the sectors are readable.
         now.first_hashes = unsafe { hash::at_once::<V>(keys, &sources[..now.batch.len()], bytes) };
     }
+    let mut hashes = [0; BATCH];
     while now.batch.len() != 0 {
         now.prepare::<V, ENCRYPT>(keys, bytes);
         sectors.fill(&mut next.batch);
-        let hashes = add_stream::<V>(keys, now, next, bytes);
+        hashes = add_stream::<V>(keys, now, next, bytes);
         now.finish(&hashes, bytes);
         core::mem::swap(&mut now, &mut next);
     }
     now.wipe();
     next.wipe();
+    hashes.zeroize();
 }
 
 /// AES on the middle blocks of a batch, in `N` vectors.
