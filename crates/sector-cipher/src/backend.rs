@@ -9,11 +9,11 @@ use core::str::FromStr;
 pub enum Backend {
     /// Constant-time Rust for any CPU, on RustCrypto's `aes`: `portable`.
     Portable,
-    /// x86-64 AES-NI with AVX: `aes-ni`.
+    /// x86-64 AES-NI and PCLMULQDQ with AVX: `aes-ni`.
     AesNi,
     /// x86-64 VAES and VPCLMULQDQ with AVX2: `vaes256`.
     Vaes256,
-    /// x86-64 VAES and VPCLMULQDQ with AVX-512: `vaes512`.
+    /// x86-64 VAES, VPCLMULQDQ and GFNI with AVX-512 (F, BW, VL): `vaes512`.
     Vaes512,
     /// 64-bit ARM with AES and PMULL (the cryptographic extension): `armv8`.
     Armv8,

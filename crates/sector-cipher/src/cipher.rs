@@ -30,9 +30,12 @@ pub struct Segment<'a> {
 /// `first` counts 512-byte units everywhere, whatever the sector size and
 /// [`SectorCount`] say about the IV. Behind sector 2^64 - 1 comes sector 0.
 ///
-/// The key schedule is inside, without indirection, at most 16 KiB in all, and wiped on drop: put the value where keys may live before it gets
-/// its key with [`Cipher::rekey`]. [`Cipher::new`] returns by value, which may
-/// leave a copy on the stack; make it with a key of zeros where that matters.
+/// The key schedule is inside, without indirection, at most 16 KiB in all, and
+/// wiped on drop: put the value where keys may live before it gets its key with
+/// [`Cipher::rekey`]. [`Cipher::new`] returns by value, which may leave a copy
+/// on the stack; make it with a key of zeros where that matters. Both overwrite
+/// the 32 KiB of stack below them when they are done, so that a thread which
+/// calls them needs room for that.
 #[repr(align(64))]
 pub struct Cipher {
     keys: Keys,
@@ -133,13 +136,19 @@ impl Cipher {
             .crypt::<false>(Sectors::in_place(self.rule, first, data));
     }
 
-    /// Encrypts a run from `source` to `dest`, of equal length; reads each byte of `source` once.
+    /// Encrypts a run from `source` to `dest`, of equal length.
+    ///
+    /// Most modes read a byte of `source` more than once, and while the call
+    /// lasts `dest` may hold what is neither plaintext nor ciphertext, or be
+    /// read again. Memory that another process may write to has to be copied
+    /// before, and nobody else may see `dest` until then.
     pub fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
         self.keys
             .crypt::<true>(Sectors::between(self.rule, first, source, dest));
     }
 
-    /// Decrypts a run from `source` to `dest`, of equal length; reads each byte of `source` once.
+    /// Decrypts a run from `source` to `dest`, of equal length: see
+    /// [`Cipher::encrypt_to`].
     pub fn decrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
         self.keys
             .crypt::<false>(Sectors::between(self.rule, first, source, dest));
@@ -222,7 +231,8 @@ impl Keys {
 }
 
 /// Overwrites the stack below the caller, where the making of a key schedule
-/// has left pieces of it: the portable one is returned by value several times.
+/// has left pieces of it: the portable one is returned by value several times,
+/// each time with up to half of what is overwritten.
 #[inline(never)]
 fn burn_stack() {
     let mut stack = [0_u64; 4096];

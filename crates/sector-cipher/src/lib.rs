@@ -1,6 +1,7 @@
 //! Disk sector ciphers over *runs*: any number of consecutive sectors in one
 //! call, so that the back-end can fill the CPU's AES pipelines across sector
-//! boundaries. The bytes are those of dm-crypt, sector by sector.
+//! boundaries. The bytes are those of dm-crypt, sector by sector, where it has
+//! the cipher; what [`Mode`] says about each is worth reading before its use.
 //!
 //! ```
 //! use sector_cipher::{Cipher, SectorCount, SectorSize};
@@ -20,15 +21,17 @@
 //! # Inside
 //!
 //! A request, of whichever form, becomes a stream of sectors (`run`), which a
-//! kernel takes in batches: first their IVs, together, then their blocks. There
-//! are two kernels per mode: a portable one, and one for vectors of any width
-//! (`simd`), with one form of key schedule for all back-ends that have vectors.
+//! kernel takes in batches: what comes once in a sector, such as its IV, for
+//! several sectors together, and their blocks. There are two kernels per mode:
+//! a portable one, and one for vectors of any width (`simd`), with one form of
+//! key schedule for all back-ends that have vectors.
 //!
 //! # Constant time
 //!
 //! No branch and no address depends on a key or on data: the portable AES is
 //! fixsliced, the others use the CPU's AES instructions, key expansion
-//! included, and field arithmetic is shifts and carry-less products.
+//! included, and arithmetic is shifts, sums and products, of integers or without
+//! carries.
 #![no_std]
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

@@ -1,9 +1,9 @@
 //! Back-ends for x86-64: AES-NI, and VAES with AVX2 or AVX-512. One key schedule
-//! for all of them; the kernels are those of `simd`, and AES-CBC's.
+//! for all of them; the kernels are those of `simd`.
 //!
 //! Constant time by construction: key expansion and rounds are the CPU's AES
-//! instructions, field arithmetic is shifts and carry-less products, and
-//! branches and addresses depend only on lengths, key sizes and sector counts.
+//! instructions, arithmetic is shifts, sums and products, and branches and
+//! addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
 mod cbc;
@@ -82,7 +82,8 @@ impl Level {
     }
 }
 
-/// Sets the key of a mode, for sectors of `bytes` bytes, whatever the level: all have the same schedule.
+/// Sets the key of a mode, for sectors of `bytes` bytes, whatever the level: all
+/// have the same schedule.
 ///
 /// # Safety
 /// The CPU has AES-NI with AVX.
