@@ -64,6 +64,9 @@ extern "C" {
 // units. `backend` is "portable", "aes-ni" and so on, or NULL for the fastest
 // one. The key is not needed afterwards: wipe it.
 //
+// "capi:xcb(aes)-plain64" is broken (ePrint 2024/1554) and not refused, because
+// there may be volumes that have it: do not make new ones.
+//
 // # Safety
 // `cipher` is writable, `name` and, if not null, `backend` are strings with a
 // zero at the end, and `key` is readable for `key_len` bytes.
@@ -145,8 +148,8 @@ enum sector_cipher_result sector_cipher_decrypt_to(const struct sector_cipher *c
 //
 // # Safety
 // `cipher` is from `sector_cipher_new`; `segments` is readable for `count` of
-// them; what they name is readable and writable, does not overlap, and no
-// other thread uses it.
+// them, and no other thread writes to it; what they name is readable and
+// writable, does not overlap, and no other thread uses it.
 enum sector_cipher_result sector_cipher_encrypt_segments(const struct sector_cipher *cipher,
                                                          const struct sector_cipher_segment *segments,
                                                          size_t count);

@@ -82,6 +82,9 @@ pub struct sector_cipher_segment {
 /// units. `backend` is "portable", "aes-ni" and so on, or NULL for the fastest
 /// one. The key is not needed afterwards: wipe it.
 ///
+/// "capi:xcb(aes)-plain64" is broken (ePrint 2024/1554) and not refused, because
+/// there may be volumes that have it: do not make new ones.
+///
 /// # Safety
 /// `cipher` is writable, `name` and, if not null, `backend` are strings with a
 /// zero at the end, and `key` is readable for `key_len` bytes.
@@ -118,11 +121,11 @@ pub unsafe extern "C" fn sector_cipher_new(
         if backend.is_some_and(|backend| !backend.is_supported()) {
             return Err(Code::UnsupportedBackend);
         }
-        // SAFETY: as above.
-        let key = unsafe { bytes(key, key_len) }?;
         // The key goes into the value only when that is in its place.
         let zeros = [0; MAX_KEY];
         let zeros = zeros.get(..key_len).ok_or(Code::KeyLength)?;
+        // SAFETY: as above.
+        let key = unsafe { bytes(key, key_len) }?;
         let unkeyed =
             Cipher::new(spec, size, count, zeros, backend).map_err(|_| Code::KeyLength)?;
         let mut cipher = SecretBox::new(unkeyed).map_err(|_| Code::NoMemory)?;
@@ -262,8 +265,8 @@ pub unsafe extern "C" fn sector_cipher_decrypt_to(
 ///
 /// # Safety
 /// `cipher` is from `sector_cipher_new`; `segments` is readable for `count` of
-/// them; what they name is readable and writable, does not overlap, and no
-/// other thread uses it.
+/// them, and no other thread writes to it; what they name is readable and
+/// writable, does not overlap, and no other thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sector_cipher_encrypt_segments(
     cipher: *const sector_cipher,
