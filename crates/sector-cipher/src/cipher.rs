@@ -231,8 +231,7 @@ impl Keys {
 }
 
 /// Overwrites the stack below the caller, where the making of a key schedule
-/// has left pieces of it: the portable one is returned by value several times,
-/// each time with up to half of what is overwritten.
+/// has left pieces of it: the portable one is returned by value several times.
 #[inline(never)]
 fn burn_stack() {
     let mut stack = [0_u64; 4096];
