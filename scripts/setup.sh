@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh demo|test|uml612|bench|static
+# usage: setup.sh demo|test|uml612|bench|static|aarch64
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -14,8 +14,8 @@ demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:c
 bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
     /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev make:make perl:perl"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
-    shellcheck:shellcheck file:file make:make"
-uml612="$test flex:flex bison:bison bc:bc xz:xz-utils make:make dpkg-deb:dpkg"
+    shellcheck:shellcheck file:file valgrind:valgrind make:make"
+uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 aarch64="debootstrap:debootstrap"
 
@@ -27,7 +27,7 @@ bench) wanted=$bench ;;
 static) wanted=$static ;;
 aarch64) wanted=$aarch64 ;;
 *)
-    echo "usage: setup.sh demo|test|uml612|bench|static" >&2
+    echo "usage: setup.sh demo|test|uml612|bench|static|aarch64" >&2
     exit 2
     ;;
 esac

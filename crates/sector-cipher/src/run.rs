@@ -22,7 +22,7 @@ pub(crate) struct Sector {
 }
 
 impl Sector {
-    /// In place of one.
+    /// None: its pointers must not be used.
     pub(crate) const NONE: Self = Self {
         src: ptr::null(),
         dst: ptr::null_mut(),
@@ -81,7 +81,10 @@ impl Batch<'_> {
 
     /// Makes it empty.
     #[inline(always)]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }

@@ -42,9 +42,14 @@ impl Level {
 ///
 /// # Safety
 /// The CPU has the back-end.
-pub(crate) unsafe fn set_keys(keys: &mut simd::Keys, key: &[u8], essiv: Option<&[u8; 32]>) {
+pub(crate) unsafe fn set_keys(
+    keys: &mut simd::Keys,
+    key: &[u8],
+    bytes: usize,
+    essiv: Option<&[u8; 32]>,
+) {
     // SAFETY: the caller's promise.
-    unsafe { keys.set::<Neon>(key, essiv) };
+    unsafe { keys.set::<Neon>(key, bytes, essiv) };
 }
 
 /// Runs the kernel of a mode.

@@ -181,6 +181,21 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn alone(block: Neon) -> Self {
+        block
+    }
+
+    #[inline(always)]
+    fn unzip(a: Self, b: Self) -> (Self, Self) {
+        (a, b)
+    }
+
+    #[inline(always)]
+    fn zip(even: Self, odd: Self) -> (Self, Self) {
+        (even, odd)
+    }
+
+    #[inline(always)]
     fn fold(self) -> Neon {
         self
     }

@@ -12,7 +12,7 @@
 //! hashed nor in counter mode have the power zero in the hash; what counter
 //! mode makes of them is overwritten when the sector is finished.
 
-use super::field::{Factor, Products};
+use super::field::Products;
 use super::powers::Powers;
 use super::{RoundKeys, Vector, counter, wipe};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};

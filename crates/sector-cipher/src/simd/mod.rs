@@ -19,19 +19,20 @@ macro_rules! unroll {
         })*
     };
 }
-#[cfg(target_arch = "x86_64")]
-pub(crate) use unroll;
 
 mod adiantum;
 mod aes;
 mod aez10;
 mod brw;
+mod cbc;
+mod counter;
 mod eme2;
 mod fast_brw;
 mod fast_horner;
 mod field;
 mod hash_ctr_hash;
 mod hctr2;
+mod powers;
 mod two_pass;
 mod vector;
 #[cfg(test)]
@@ -41,14 +42,11 @@ mod xts;
 
 use crate::Mode;
 use crate::run::Sectors;
-pub(crate) use aes::{AesKeys, RoundKeys};
-pub(crate) use vector::{Kernel, Vector};
+pub(crate) use aes::{AesKeys, RoundKeys, expand, fresh};
+pub(crate) use vector::Vector;
 
 /// The key schedule of a mode, the same for every CPU.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "keys stay in one place, wherever that is"
-)]
+#[allow(clippy::large_enum_variant, reason = "in one place, never indirect")]
 pub(crate) enum Keys {
     Xts(AesKeys),
     Cbc(AesKeys),
@@ -137,16 +135,21 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(
     mut sectors: Sectors<'_, '_>,
 ) {
     macro_rules! kernel {
-        ($keys:expr) => {{
-            let keys = $keys;
+        ($mode:ident, $keys:expr) => {
             // SAFETY: the caller's promise.
             unsafe {
-                match keys.rounds() {
-                    10 => V::run(Crypt::<_, 10, ENCRYPT> { keys, sectors }),
-                    _ => V::run(Crypt::<_, 14, ENCRYPT> { keys, sectors }),
+                match $keys.rounds() {
+                    10 => V::call(
+                        #[inline(always)]
+                        || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors),
+                    ),
+                    _ => V::call(
+                        #[inline(always)]
+                        || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors),
+                    ),
                 }
             }
-        }};
+        };
     }
     match keys {
         // The stream stays where it is: copying it costs as much as some blocks.
@@ -167,9 +170,18 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(
         // SAFETY: the caller's promise.
         Keys::Cbc(keys) => unsafe {
             match keys.rounds() {
-                10 => V::call(|| cbc::crypt::<V, 10, ENCRYPT>(keys, sectors)),
-                12 => V::call(|| cbc::crypt::<V, 12, ENCRYPT>(keys, sectors)),
-                _ => V::call(|| cbc::crypt::<V, 14, ENCRYPT>(keys, sectors)),
+                10 => V::call(
+                    #[inline(always)]
+                    || cbc::crypt::<V, 10, ENCRYPT>(keys, sectors),
+                ),
+                12 => V::call(
+                    #[inline(always)]
+                    || cbc::crypt::<V, 12, ENCRYPT>(keys, sectors),
+                ),
+                _ => V::call(
+                    #[inline(always)]
+                    || cbc::crypt::<V, 14, ENCRYPT>(keys, sectors),
+                ),
             }
         },
         Keys::FastBrw(keys) => kernel!(fast_brw, keys),
@@ -182,8 +194,8 @@ pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(
                 || adiantum::crypt::<V, ENCRYPT>(keys, sectors),
             );
         },
-        Keys::Eme2(keys) => kernel!(keys),
-        Keys::Aez10(keys) => kernel!(keys),
-        Keys::Xcb(keys) => kernel!(keys),
+        Keys::Eme2(keys) => kernel!(eme2, keys),
+        Keys::Aez10(keys) => kernel!(aez10, keys),
+        Keys::Xcb(keys) => kernel!(xcb, keys),
     }
 }

@@ -2,12 +2,6 @@
 
 use super::RoundKeys;
 
-/// A kernel, ready to run.
-pub(crate) trait Kernel<V> {
-    /// Runs it. `#[inline(always)]`, in every kernel.
-    fn run(self);
-}
-
 /// A vector of 128-bit blocks side by side ("lanes"), on a CPU that has the
 /// instructions. All operations work lane by lane unless they say otherwise.
 ///
@@ -21,20 +15,12 @@ pub(crate) trait Vector: Copy {
     /// The vector of one lane on the same CPU.
     type One: Vector<One = Self::One>;
 
-    /// Runs a kernel with the CPU's features.
+    /// Runs a kernel with the CPU's features. Its closure is `#[inline(always)]`:
+    /// a large one may stay outside otherwise, where the features are not.
     ///
     /// # Safety
     /// The CPU has them.
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R;
-    /// Runs a kernel with the CPU's features: certain to inline it, which the
-    /// compiler may refuse to do with a large closure.
-    ///
-    /// # Safety
-    /// The CPU has them.
-    unsafe fn run<K: Kernel<Self>>(kernel: K) {
-        // SAFETY: the caller's promise.
-        unsafe { Self::call(|| kernel.run()) }
-    }
 
     /// Zeros.
     fn zero() -> Self;
@@ -168,8 +154,8 @@ pub(crate) trait Vector: Copy {
     /// Word `i` of each lane becomes its word `(ORDER >> 2 i) & 3`.
     fn shuffle32<const ORDER: i32>(self) -> Self;
 
-    /// Tells the compiler that all of these depend on each other, so that it
-    /// leaves what makes one of them on the same side of what uses another.
+    /// Times x^`LEFT` in the field of XTS, where bit i is x^i and x^128 is
+    /// x^7 + x^2 + x + 1. `RIGHT` is 64 - `LEFT`, and neither is 0.
     #[inline(always)]
     fn times_x<const LEFT: u32, const RIGHT: u32>(self) -> Self {
         self.times_x_with::<LEFT, RIGHT>(self.swap_halves())
@@ -210,9 +196,16 @@ pub(crate) trait Vector: Copy {
     #[inline(always)]
     fn fold_add64(self) -> Self::One {
         let blocks = self.blocks();
-        let one = |i: usize| Self::One::splat(blocks[i]);
-        (1..Self::BLOCKS).fold(one(0), |sum, i| sum.add64(one(i)))
+        let mut sum = Self::One::splat(blocks[0]);
+        for &block in &blocks[1..Self::BLOCKS] {
+            sum = sum.add64(Self::One::splat(block));
+        }
+        sum
     }
+    /// Tells the compiler that all of these depend on each other, so that it
+    /// leaves what makes one of them on the same side of what uses another.
+    #[inline(always)]
+    fn order(_x: &mut [Self; 4], _y: &mut [Self; 3]) {}
 
     /// Leaves both as they are, but the compiler knows them only together from
     /// here on. Work that is spread over the rounds of AES stays there if its

@@ -217,7 +217,10 @@ fn operations<V: Vector>() {
         for (i, v) in halves.into_iter().enumerate() {
             let high = i == 1;
             let model = |lane: usize| match i {
-                0 | 1 => of_halves(half(blocks[4 * lane], high), half(blocks[4 * lane + 1], high)),
+                0 | 1 => of_halves(
+                    half(blocks[4 * lane], high),
+                    half(blocks[4 * lane + 1], high),
+                ),
                 _ => blocks[4 * lane + i],
             };
             is(v, &model, "transpose_halves");

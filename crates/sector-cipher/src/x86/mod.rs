@@ -6,7 +6,6 @@
 //! addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
-mod cbc;
 mod schedule;
 mod v128;
 mod v256;
@@ -14,7 +13,7 @@ mod v512;
 
 use crate::Backend;
 use crate::run::Sectors;
-use crate::simd::{self, AesKeys};
+use crate::simd;
 use v128::V128;
 use v256::V256;
 use v512::V512;
@@ -108,27 +107,10 @@ pub(crate) unsafe fn crypt<const ENCRYPT: bool>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        match (level, keys) {
-            (_, simd::Keys::Cbc(keys)) => cbc::<ENCRYPT>(keys, sectors),
-            (Level::AesNi, _) => simd::crypt::<V128, ENCRYPT>(keys, sectors),
-            (Level::Vaes256, _) => simd::crypt::<V256, ENCRYPT>(keys, sectors),
-            (Level::Vaes512, _) => simd::crypt::<V512, ENCRYPT>(keys, sectors),
-        }
-    }
-}
-
-/// AES-CBC over the stream.
-fn cbc<const ENCRYPT: bool>(keys: &AesKeys, sectors: Sectors<'_, '_>) {
-    // SAFETY: `Cipher` takes a back-end only if the CPU has its features; all
-    // levels include AES-NI.
-    unsafe {
-        match (keys.rounds(), ENCRYPT) {
-            (10, true) => cbc::encrypt::<10>(keys, sectors),
-            (12, true) => cbc::encrypt::<12>(keys, sectors),
-            (_, true) => cbc::encrypt::<14>(keys, sectors),
-            (10, false) => cbc::decrypt::<10>(keys, sectors),
-            (12, false) => cbc::decrypt::<12>(keys, sectors),
-            (_, false) => cbc::decrypt::<14>(keys, sectors),
+        match level {
+            Level::AesNi => simd::crypt::<V128, ENCRYPT>(keys, sectors),
+            Level::Vaes256 => simd::crypt::<V256, ENCRYPT>(keys, sectors),
+            Level::Vaes512 => simd::crypt::<V512, ENCRYPT>(keys, sectors),
         }
     }
 }
