@@ -347,7 +347,7 @@ fn mount_points_that_cannot_be() {
     assert_eq!(error.kind, ErrorKind::NotMounted);
     let mut options = file_only(&fixture);
     options.device = "/no/such/device".into();
-    assert_eq!(fuse::check(&options).unwrap_err().kind, ErrorKind::Argument);
+    assert_eq!(fuse::check(&options).unwrap_err().kind, ErrorKind::Io);
 
     let _served =
         fixture.serve(Mount::new(volume(DiscardPolicy::Never, 512), &file_only(&fixture)).unwrap());

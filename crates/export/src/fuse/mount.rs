@@ -88,7 +88,7 @@ impl Stop {
 /// as warnings for the user.
 ///
 /// Errors: [`ErrorKind::Argument`], [`ErrorKind::Busy`],
-/// [`ErrorKind::Permission`].
+/// [`ErrorKind::Permission`], [`ErrorKind::Io`] (the device cannot be found).
 pub fn check(options: &Options) -> Result<Vec<String>, Error> {
     let dir = resolve(&options.dir)?;
     let device = absolute(&options.device)?;

@@ -239,7 +239,7 @@ fn wrong_key_length(spec: CipherSpec, given: usize) -> Error {
     Error::unsupported(format!(
         "cipher {spec} takes keys of {} bits, the header gives it {}",
         takes.join(" or "),
-        given as u64 * 8
+        given.saturating_mul(8)
     ))
 }
 
