@@ -123,13 +123,13 @@ impl Cipher {
     /// Encrypts a run in place.
     pub fn encrypt(&self, first: u64, data: &mut [u8]) {
         self.keys
-            .crypt::<true>(Sectors::in_place(self.rule, first, data));
+            .crypt::<true>(Sectors::in_place(&self.rule, first, data));
     }
 
     /// Decrypts a run in place.
     pub fn decrypt(&self, first: u64, data: &mut [u8]) {
         self.keys
-            .crypt::<false>(Sectors::in_place(self.rule, first, data));
+            .crypt::<false>(Sectors::in_place(&self.rule, first, data));
     }
 
     /// Encrypts a run from `source` to `dest`, of equal length.
@@ -140,27 +140,27 @@ impl Cipher {
     /// before, and nobody else may see `dest` until then.
     pub fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
         self.keys
-            .crypt::<true>(Sectors::between(self.rule, first, source, dest));
+            .crypt::<true>(Sectors::between(&self.rule, first, source, dest));
     }
 
     /// Decrypts a run from `source` to `dest`, of equal length: see
     /// [`Cipher::encrypt_to`].
     pub fn decrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
         self.keys
-            .crypt::<false>(Sectors::between(self.rule, first, source, dest));
+            .crypt::<false>(Sectors::between(&self.rule, first, source, dest));
     }
 
     /// Encrypts several runs together, in place: scattered single sectors fill
     /// the pipelines as one long run does.
     pub fn encrypt_segments(&self, segments: &mut [Segment<'_>]) {
         self.keys
-            .crypt::<true>(Sectors::segments(self.rule, segments));
+            .crypt::<true>(Sectors::segments(&self.rule, segments));
     }
 
     /// Decrypts several runs together, in place.
     pub fn decrypt_segments(&self, segments: &mut [Segment<'_>]) {
         self.keys
-            .crypt::<false>(Sectors::segments(self.rule, segments));
+            .crypt::<false>(Sectors::segments(&self.rule, segments));
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Batch<'a> {
     sectors: [Sector; BATCH],
     ivs: [u128; BATCH],
     len: usize,
+    /// What the IVs count, at the first sector, if they are left to the kernel.
+    count: Option<u64>,
     bytes: usize,
     _borrow: PhantomData<&'a mut [u8]>,
 }
@@ -71,6 +73,36 @@ impl Batch<'_> {
     #[inline(always)]
     pub(crate) fn ivs(&self) -> &[u128; BATCH] {
         &self.ivs
+    }
+
+    /// Sector `i`, whether [`Sectors::fill_places`] has filled the batch or
+    /// [`Sectors::fill`].
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn sector(&self, i: usize) -> Sector {
+        if self.count.is_none() {
+            return self.sectors()[i];
+        }
+        let Sector { src, dst } = self.sectors[0];
+        let offset = i * self.bytes;
+        Sector {
+            src: src.wrapping_add(offset),
+            dst: dst.wrapping_add(offset),
+        }
+    }
+
+    /// What the IV of the first sector counts, if the sectors are consecutive
+    /// and their IVs have not been made: see [`Sectors::fill_places`].
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.count
     }
 
     /// How many sectors there are.
@@ -122,6 +154,11 @@ pub(crate) struct IvRule {
     little: u64,
     /// The bits of the byte-swapped number in its last eight bytes.
     big: u64,
+    /// What the IV counts from a sector to those behind it.
+    steps: [u128; BATCH],
+    /// The bits of the count in the IV, and of the count with all sixteen bytes
+    /// reversed.
+    masks: [u128; 2],
     /// Any IV, for vectors whose IV is no sector number.
     #[cfg(test)]
     pub(crate) forced: Option<u128>,
@@ -139,7 +176,15 @@ impl IvRule {
             IvMode::Plain64 | IvMode::EssivSha256 => (u64::MAX, 0),
             IvMode::Plain64Be => (0, u64::MAX),
         };
+        let step = u128::from(units >> shift);
+        // Behind the last sector comes sector 0.
+        let counted = u64::MAX >> shift;
         Self {
+            steps: core::array::from_fn(|i| step * i as u128),
+            masks: [
+                u128::from(little & counted),
+                u128::from(big & counted.swap_bytes()) << 64,
+            ],
             size,
             log_bytes: size.bytes().trailing_zeros(),
             units,
@@ -174,18 +219,23 @@ pub(crate) struct Sectors<'a, 'b> {
     next: u64,
     rest: slice::IterMut<'a, Segment<'b>>,
     bytes: usize,
-    rule: IvRule,
+    rule: &'a IvRule,
 }
 
 impl<'a, 'b> Sectors<'a, 'b> {
     /// A run in place.
-    pub(crate) fn in_place(rule: IvRule, first: u64, data: &'a mut [u8]) -> Self {
+    pub(crate) fn in_place(rule: &'a IvRule, first: u64, data: &'a mut [u8]) -> Self {
         let dst = data.as_mut_ptr();
         Self::run(rule, first, dst, dst, data.len())
     }
 
     /// A run from `source` to `dest`.
-    pub(crate) fn between(rule: IvRule, first: u64, source: &'a [u8], dest: &'a mut [u8]) -> Self {
+    pub(crate) fn between(
+        rule: &'a IvRule,
+        first: u64,
+        source: &'a [u8],
+        dest: &'a mut [u8],
+    ) -> Self {
         assert_eq!(
             source.len(),
             dest.len(),
@@ -201,7 +251,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
     }
 
     /// Several runs in place.
-    pub(crate) fn segments(rule: IvRule, segments: &'a mut [Segment<'b>]) -> Self {
+    pub(crate) fn segments(rule: &'a IvRule, segments: &'a mut [Segment<'b>]) -> Self {
         // All are checked before the first byte is changed.
         for segment in segments.iter() {
             check(rule, segment.first, segment.data.len());
@@ -211,7 +261,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
         sectors
     }
 
-    fn run(rule: IvRule, first: u64, src: *const u8, dst: *mut u8, len: usize) -> Self {
+    fn run(rule: &'a IvRule, first: u64, src: *const u8, dst: *mut u8, len: usize) -> Self {
         check(rule, first, len);
         let bytes = rule.size.bytes();
         let left = len >> rule.log_bytes;
@@ -238,6 +288,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
             sectors: [Sector::NONE; BATCH],
             ivs: [0; BATCH],
             len: 0,
+            count: None,
             bytes: self.bytes,
             _borrow: PhantomData,
         }
@@ -247,13 +298,8 @@ impl<'a, 'b> Sectors<'a, 'b> {
     /// [`BATCH`]; none at the end.
     #[inline(never)]
     pub(crate) fn fill(&mut self, batch: &mut Batch<'a>) {
-        self.fill_inline(batch);
-    }
-
-    /// [`Self::fill`] for where a call would have to save many registers.
-    #[inline(always)]
-    pub(crate) fn fill_inline(&mut self, batch: &mut Batch<'a>) {
         batch.len = 0;
+        batch.count = None;
         while batch.len < BATCH {
             if self.left == 0 {
                 let Some(segment) = self.rest.next() else {
@@ -281,6 +327,60 @@ impl<'a, 'b> Sectors<'a, 'b> {
             self.left -= count;
         }
     }
+
+    /// [`Self::fill`], but leaves the IVs of consecutive sectors to the kernel:
+    /// it makes them as vectors. Numbers on their way from one kind of register
+    /// to the other take the place of AES rounds.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn fill_places(&mut self, batch: &mut Batch<'a>) {
+        let count = self.left.min(BATCH);
+        #[cfg(test)]
+        if self.rule.forced.is_some() {
+            return self.fill(batch);
+        }
+        if count < BATCH && self.rest.len() != 0 {
+            return self.fill(batch);
+        }
+        let (src, dst) = (alone(self.src), alone(self.dst.cast_const()).cast_mut());
+        batch.sectors[0] = Sector { src, dst };
+        self.src = src.wrapping_add(BATCH * self.bytes);
+        self.dst = dst.wrapping_add(BATCH * self.bytes);
+        batch.count = Some(self.next >> self.rule.shift);
+        self.next = self.next.wrapping_add(BATCH as u64 * self.rule.units);
+        batch.len = count;
+        self.left -= count;
+    }
+
+    /// What the IV counts from a sector to those behind it, and the bits of the
+    /// count in the IV: as it is, and with its sixteen bytes reversed.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn counting(&self) -> (&[u128; BATCH], &[u128; 2]) {
+        (&self.rule.steps, &self.rule.masks)
+    }
+}
+
+/// The same pointer, in a register of its own. Otherwise the compiler reads two
+/// pointers as one vector, which cannot be done before both have reached the
+/// cache: what comes would wait for all that is under way.
+#[inline(always)]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+))]
+fn alone(mut pointer: *const u8) -> *const u8 {
+    // SAFETY: an empty piece of assembly, that hands the pointer through.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+    }
+    pointer
 }
 
 /// Writes an IV, all of it at once: one that is written in two halves cannot be
@@ -302,7 +402,7 @@ fn put(place: &mut u128, iv: u128) {
 }
 
 /// The boundary check: after it `len` is whole sectors.
-fn check(rule: IvRule, first: u64, len: usize) {
+fn check(rule: &IvRule, first: u64, len: usize) {
     let bytes = rule.size.bytes();
     assert!(
         // A power of two: no division, which takes as long as some blocks do.
@@ -350,7 +450,7 @@ mod tests {
     fn numbers_wrap_at_two_to_the_64() {
         let mut data = [0; 4 * 512];
         let rule = rule(IvMode::Plain64, 512, SectorCount::Units512);
-        let mut sectors = Sectors::in_place(rule, u64::MAX - 1, &mut data);
+        let mut sectors = Sectors::in_place(&rule, u64::MAX - 1, &mut data);
         let mut batch = sectors.empty_batch();
         sectors.fill(&mut batch);
         assert_eq!(batch.len(), 4);
@@ -376,7 +476,7 @@ mod tests {
                 data: &mut c,
             },
         ];
-        let mut sectors = Sectors::segments(rule, &mut segments);
+        let mut sectors = Sectors::segments(&rule, &mut segments);
         let mut batch = sectors.empty_batch();
         sectors.fill(&mut batch);
         assert_eq!(batch.len(), 8);

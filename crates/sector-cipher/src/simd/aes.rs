@@ -16,6 +16,35 @@ impl RoundKeys {
     }
 }
 
+/// Round keys twice: as they are, and in every lane of the widest vector, because
+/// a load that has to fill the lanes takes the place of other operations.
+#[repr(C, align(64))]
+pub(crate) struct WideKeys {
+    pub(crate) narrow: RoundKeys,
+    wide: [[[u32; 4]; 4]; 15],
+}
+
+impl WideKeys {
+    pub(crate) const ZERO: Self = Self {
+        narrow: RoundKeys::ZERO,
+        wide: [[[0; 4]; 4]; 15],
+    };
+
+    /// Makes the copies of what is in `narrow`.
+    pub(crate) fn widen(&mut self) {
+        for (wide, key) in self.wide.iter_mut().zip(&self.narrow.0) {
+            *wide = [*key; 4];
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    /// Where the copies of round key `round` are: 64 bytes, aligned.
+    #[inline(always)]
+    pub(crate) fn at(&self, round: usize) -> *const u8 {
+        self.wide[round].as_ptr().cast()
+    }
+}
+
 /// The same value, of which the compiler does not know that it has loaded it
 /// before. Without this it loads all round keys ahead of a loop and, having too
 /// few registers, leaves copies of the key on the stack.

@@ -42,13 +42,13 @@ mod xts;
 
 use crate::Mode;
 use crate::run::Sectors;
-pub(crate) use aes::{AesKeys, RoundKeys, expand, fresh};
+pub(crate) use aes::{AesKeys, RoundKeys, WideKeys, expand, fresh};
 pub(crate) use vector::Vector;
 
 /// The key schedule of a mode, the same for every CPU.
 #[allow(clippy::large_enum_variant, reason = "in one place, never indirect")]
 pub(crate) enum Keys {
-    Xts(AesKeys),
+    Xts(xts::Keys),
     Cbc(AesKeys),
     FastBrw(fast_brw::Keys),
     FastHorner(fast_horner::Keys),
@@ -63,7 +63,7 @@ impl Keys {
     /// A schedule without a key, to be set in place.
     pub(crate) fn unset(mode: Mode) -> Self {
         match mode {
-            Mode::AesXts => Self::Xts(AesKeys::UNSET),
+            Mode::AesXts => Self::Xts(xts::Keys::UNSET),
             Mode::AesCbc => Self::Cbc(AesKeys::UNSET),
             Mode::FastBrw => Self::FastBrw(fast_brw::Keys::UNSET),
             Mode::FastHorner => Self::FastHorner(fast_horner::Keys::UNSET),
@@ -92,10 +92,7 @@ impl Keys {
             V::call(
                 #[inline(always)]
                 || match self {
-                    Self::Xts(keys) => {
-                        let (data, tweak) = key.split_at(key.len() / 2);
-                        keys.set::<V>(data, Some(tweak));
-                    }
+                    Self::Xts(keys) => keys.set::<V>(key),
                     Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
                     Self::FastBrw(keys) => keys.set::<V>(key),
                     Self::FastHorner(keys) => keys.set::<V>(key, bytes),

@@ -1,6 +1,18 @@
 //! What a CPU's vectors can do.
 
-use super::RoundKeys;
+use super::{RoundKeys, WideKeys};
+
+/// A vector times x^(`$i` `BLOCKS`), from itself and the same with its halves
+/// swapped.
+macro_rules! times_vectors {
+    ($first:expr, $swapped:expr, $i:literal) => {
+        match Self::BLOCKS {
+            1 => $first.times_x_with::<$i, { 64 - $i }>($swapped),
+            2 => $first.times_x_with::<{ 2 * $i }, { 64 - 2 * $i }>($swapped),
+            _ => $first.times_x_with::<{ 4 * $i }, { 64 - 4 * $i }>($swapped),
+        }
+    };
+}
 
 /// A vector of 128-bit blocks side by side ("lanes"), on a CPU that has the
 /// instructions. All operations work lane by lane unless they say otherwise.
@@ -179,6 +191,29 @@ pub(crate) trait Vector: Copy {
             _ => self.times_x::<32, 32>(),
         }
     }
+    /// Step `step` of `COUNT` of a sector's masks, eight or sixteen vectors: the
+    /// tweak times 1, x, x^2, ... They come in any order that leaves the even
+    /// ones before the odd ones: with number 2 `step` at first. `state` is kept
+    /// from step to step.
+    #[inline(always)]
+    fn mask<const COUNT: usize>(state: &mut [Self; 5], tweak: Self::One, step: usize) -> Self {
+        if step == 0 {
+            state[0] = Self::powers_of_x(tweak);
+            state[1] = state[0].swap_halves();
+        }
+        let [first, swapped, ..] = *state;
+        match 2 * step % COUNT + 2 * step / COUNT {
+            0 => first,
+            1 => times_vectors!(first, swapped, 1),
+            2 => times_vectors!(first, swapped, 2),
+            3 => times_vectors!(first, swapped, 3),
+            4 => times_vectors!(first, swapped, 4),
+            5 => times_vectors!(first, swapped, 5),
+            6 => times_vectors!(first, swapped, 6),
+            7 => times_vectors!(first, swapped, 7),
+            _ => unreachable!("there are eight"),
+        }
+    }
     /// Lane `i` is the block times x^i in that field.
     fn powers_of_x(block: Self::One) -> Self;
     /// Words 0 and 1 of both, alternately, from `self` first.
@@ -232,4 +267,30 @@ pub(crate) trait Vector: Copy {
         keys: &RoundKeys,
         masks: &[Self; N],
     );
+
+    /// How many vectors side by side keep the AES units busiest and leave
+    /// registers for other work: 8 or 16.
+    const ABREAST: usize = 8;
+    /// [`Self::aes_start_with`] from wide keys.
+    #[inline(always)]
+    fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
+        Self::aes_start_with(x, &keys.narrow, masks);
+    }
+    /// [`Self::aes_round`] from wide keys.
+    #[inline(always)]
+    fn wide_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+    ) {
+        Self::aes_round::<N, ENCRYPT, ROUND>(x, &keys.narrow);
+    }
+    /// [`Self::aes_finish`] from wide keys.
+    #[inline(always)]
+    fn wide_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        masks: &[Self; N],
+    ) {
+        Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, masks);
+    }
 }

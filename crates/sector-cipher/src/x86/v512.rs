@@ -2,7 +2,7 @@
 
 use super::schedule;
 use super::{V128, V256};
-use crate::simd::{RoundKeys, Vector};
+use crate::simd::{RoundKeys, Vector, WideKeys};
 use core::arch::x86_64::*;
 
 /// 512-bit vector.
@@ -65,6 +65,94 @@ fn round_of_eight<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V512; 8], ke
     }
 }
 
+/// One AES round on sixteen vectors side by side, from wide keys.
+macro_rules! round_of_sixteen {
+    ($instruction:literal, $x:expr, $keys:expr, $round:ident) => {{
+        let x = $x;
+        let _round_key: __m512i;
+        // SAFETY: computes on registers and reads one round key.
+        unsafe {
+            core::arch::asm!(
+                "vmovdqa64 {k}, zmmword ptr [{keys} + {offset}]",
+                concat!($instruction, " {x0}, {x0}, {k}"),
+                concat!($instruction, " {x1}, {x1}, {k}"),
+                concat!($instruction, " {x2}, {x2}, {k}"),
+                concat!($instruction, " {x3}, {x3}, {k}"),
+                concat!($instruction, " {x4}, {x4}, {k}"),
+                concat!($instruction, " {x5}, {x5}, {k}"),
+                concat!($instruction, " {x6}, {x6}, {k}"),
+                concat!($instruction, " {x7}, {x7}, {k}"),
+                concat!($instruction, " {x8}, {x8}, {k}"),
+                concat!($instruction, " {x9}, {x9}, {k}"),
+                concat!($instruction, " {x10}, {x10}, {k}"),
+                concat!($instruction, " {x11}, {x11}, {k}"),
+                concat!($instruction, " {x12}, {x12}, {k}"),
+                concat!($instruction, " {x13}, {x13}, {k}"),
+                concat!($instruction, " {x14}, {x14}, {k}"),
+                concat!($instruction, " {x15}, {x15}, {k}"),
+                x0 = inout(zmm_reg) x[0].0,
+                x1 = inout(zmm_reg) x[1].0,
+                x2 = inout(zmm_reg) x[2].0,
+                x3 = inout(zmm_reg) x[3].0,
+                x4 = inout(zmm_reg) x[4].0,
+                x5 = inout(zmm_reg) x[5].0,
+                x6 = inout(zmm_reg) x[6].0,
+                x7 = inout(zmm_reg) x[7].0,
+                x8 = inout(zmm_reg) x[8].0,
+                x9 = inout(zmm_reg) x[9].0,
+                x10 = inout(zmm_reg) x[10].0,
+                x11 = inout(zmm_reg) x[11].0,
+                x12 = inout(zmm_reg) x[12].0,
+                x13 = inout(zmm_reg) x[13].0,
+                x14 = inout(zmm_reg) x[14].0,
+                x15 = inout(zmm_reg) x[15].0,
+                k = out(zmm_reg) _round_key,
+                keys = in(reg) $keys.at(0),
+                offset = const 64 * $round,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+    }};
+}
+
+/// One AES round on one vector, from wide keys.
+macro_rules! round_of_one {
+    ($instruction:literal, $x:expr, $keys:expr, $round:ident) => {
+        // SAFETY: computes on registers and reads one round key.
+        unsafe {
+            core::arch::asm!(
+                concat!($instruction, " {x}, {x}, zmmword ptr [{keys} + {offset}]"),
+                x = inout(zmm_reg) $x.0,
+                keys = in(reg) $keys.at(0),
+                offset = const 64 * $round,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+    };
+}
+
+/// One round on one vector.
+#[target_feature(enable = "aes,avx512f,vaes")]
+#[inline]
+fn round_of_one<const ENCRYPT: bool, const ROUND: usize>(x: &mut V512, keys: &WideKeys) {
+    if ENCRYPT {
+        round_of_one!("vaesenc", x, keys, ROUND);
+    } else {
+        round_of_one!("vaesdec", x, keys, ROUND);
+    }
+}
+
+/// One round on sixteen vectors.
+#[target_feature(enable = "aes,avx512f,vaes")]
+#[inline]
+fn round_of_sixteen<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V512; 16], keys: &WideKeys) {
+    if ENCRYPT {
+        round_of_sixteen!("vaesenc", x, keys, ROUND);
+    } else {
+        round_of_sixteen!("vaesdec", x, keys, ROUND);
+    }
+}
+
 /// An empty piece of assembly between all of these.
 #[target_feature(enable = "avx512f")]
 #[inline]
@@ -98,6 +186,13 @@ fn tie(a: &mut V512, b: &mut V512) {
             options(pure, nomem, nostack, preserves_flags)
         );
     }
+}
+
+/// A round key, in all lanes.
+#[inline(always)]
+fn wide_key(keys: &WideKeys, round: usize) -> V512 {
+    // SAFETY: the CPU has the features; there are 64 bytes, aligned.
+    V512(unsafe { _mm512_load_si512(schedule::fresh(keys).at(round).cast()) })
 }
 
 #[inline(always)]
@@ -134,6 +229,35 @@ const fn times_polynomial(from: u32) -> i64 {
         bit += 1;
     }
     matrix.cast_signed()
+}
+
+/// The order, for `vpshufb`, that takes the last `count` bytes, up to seven, to
+/// bytes 1 and up, with zeros around.
+const fn last_bytes_from_one(count: usize) -> u128 {
+    let mut order = u128::MAX;
+    let mut i = 0;
+    while i < count {
+        let at = 8 * (i + 1);
+        order = order & !(0xff << at) | ((16 - count + i) as u128) << at;
+        i += 1;
+    }
+    order
+}
+
+/// Lane `i` times x^(`from` + i) in the field of XTS, `from` up to 60, from
+/// itself and the same with its halves swapped.
+#[inline(always)]
+fn times_powers_of_x(block: V512, swapped: V512, from: i64) -> V512 {
+    // SAFETY: the CPU has the features.
+    unsafe {
+        let lanes = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
+        let left = _mm512_add_epi64(lanes, _mm512_set1_epi64(from));
+        // A shift by 64 leaves zero.
+        let right = _mm512_sub_epi64(_mm512_set1_epi64(64), left);
+        let out = V512(_mm512_srlv_epi64(swapped.0, right));
+        let carry = out.clmul::<0x00>(V512::splat(0x86));
+        V512(_mm512_sllv_epi64(block.0, left)).xor3(out, carry)
+    }
 }
 
 /// Hands a vector through a piece of assembly, which keeps its place.
@@ -431,15 +555,53 @@ impl Vector for V512 {
         )))
     }
 
+    /// In two series, from x^0 and from x^4 on, in which each is x^8 times the
+    /// one before: whole bytes move, and those that move out come back as their
+    /// products with x^7 + x^2 + x + 1. A product without carries each would
+    /// take the place of more operations.
+    #[inline(always)]
+    fn mask<const COUNT: usize>(state: &mut [Self; 5], tweak: V128, step: usize) -> Self {
+        let [block, swapped, first, low, high] = state;
+        if step == 0 {
+            *block = Self::spread(tweak).pin();
+            *swapped = block.swap_halves().pin();
+        }
+        let by = step % (COUNT / 2);
+        if by == 0 {
+            let from = if step == 0 { 0 } else { 4 };
+            *first = times_powers_of_x(*block, *swapped, from);
+            *low = intrinsics!(_mm512_gf2p8affine_epi64_epi8::<0>(
+                first.0,
+                _mm512_set1_epi64(times_polynomial(0))
+            ));
+            *high = intrinsics!(_mm512_gf2p8affine_epi64_epi8::<0>(
+                first.0,
+                _mm512_set1_epi64(times_polynomial(8))
+            ));
+            return *first;
+        }
+        macro_rules! bytes_up {
+            ($by:literal) => {
+                intrinsics!(_mm512_alignr_epi8::<{ 16 - $by }>(first.0, low.0))
+            };
+        }
+        let moved = match by {
+            1 => bytes_up!(1),
+            2 => bytes_up!(2),
+            3 => bytes_up!(3),
+            4 => bytes_up!(4),
+            5 => bytes_up!(5),
+            6 => bytes_up!(6),
+            _ => bytes_up!(7),
+        };
+        let order = Self::splat(last_bytes_from_one(by));
+        moved.xor(intrinsics!(_mm512_shuffle_epi8(high.0, order.0)))
+    }
+
     #[inline(always)]
     fn powers_of_x(block: V128) -> Self {
         let block = Self::spread(block);
-        // A shift by 64 leaves zero.
-        let right = intrinsics!(_mm512_set_epi64(61, 61, 62, 62, 63, 63, 64, 64));
-        let left = intrinsics!(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0));
-        let out = intrinsics!(_mm512_srlv_epi64(block.swap_halves().0, right.0));
-        let carry = out.clmul::<0x00>(Self::splat(0x86));
-        intrinsics!(_mm512_sllv_epi64(block.0, left.0)).xor3(out, carry)
+        times_powers_of_x(block, block.swap_halves(), 0)
     }
 
     #[inline(always)]
@@ -525,6 +687,58 @@ impl Vector for V512 {
         masks: &[Self; N],
     ) {
         let last = key(schedule::fresh(keys), ROUNDS);
+        for (x, mask) in x.iter_mut().zip(masks) {
+            let last = last.xor(*mask);
+            *x = if ENCRYPT {
+                intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
+            } else {
+                intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
+            };
+        }
+    }
+
+    const ABREAST: usize = 16;
+
+    #[inline(always)]
+    fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
+        let first = wide_key(keys, 0);
+        for (x, mask) in x.iter_mut().zip(masks) {
+            *x = x.xor3(first, *mask);
+        }
+    }
+
+    #[inline(always)]
+    fn wide_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+    ) {
+        if let Ok(x) = <&mut [Self; 16]>::try_from(&mut x[..]) {
+            // SAFETY: the CPU has the features.
+            unsafe { round_of_sixteen::<ENCRYPT, ROUND>(x, keys) };
+            return;
+        }
+        if let [x] = &mut x[..] {
+            // SAFETY: as above.
+            unsafe { round_of_one::<ENCRYPT, ROUND>(x, keys) };
+            return;
+        }
+        let key = wide_key(keys, ROUND);
+        for x in x {
+            *x = if ENCRYPT {
+                intrinsics!(_mm512_aesenc_epi128(x.0, key.0))
+            } else {
+                intrinsics!(_mm512_aesdec_epi128(x.0, key.0))
+            };
+        }
+    }
+
+    #[inline(always)]
+    fn wide_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        masks: &[Self; N],
+    ) {
+        let last = wide_key(keys, ROUNDS);
         for (x, mask) in x.iter_mut().zip(masks) {
             let last = last.xor(*mask);
             *x = if ENCRYPT {
