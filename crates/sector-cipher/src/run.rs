@@ -345,7 +345,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
         if count < BATCH && self.rest.len() != 0 {
             return self.fill(batch);
         }
-        let (src, dst) = (alone(self.src), alone(self.dst.cast_const()).cast_mut());
+        let (src, dst) = (settled(self.src), settled(self.dst.cast_const()).cast_mut());
         batch.sectors[0] = Sector { src, dst };
         self.src = src.wrapping_add(BATCH * self.bytes);
         self.dst = dst.wrapping_add(BATCH * self.bytes);
@@ -367,18 +367,19 @@ impl<'a, 'b> Sectors<'a, 'b> {
     }
 }
 
-/// The same pointer, in a register of its own. Otherwise the compiler reads two
-/// pointers as one vector, which cannot be done before both have reached the
-/// cache: what comes would wait for all that is under way.
+/// The same pointer, in a register of its own, of which the compiler does not know
+/// how it has come about. Otherwise it reads two pointers as one vector, which
+/// cannot be done before both have reached the cache, or works one out again and
+/// again.
 #[inline(always)]
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little")
 ))]
-fn alone(mut pointer: *const u8) -> *const u8 {
+pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
     // SAFETY: an empty piece of assembly, that hands the pointer through.
     unsafe {
-        core::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+        core::arch::asm!("/* {} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags));
     }
     pointer
 }

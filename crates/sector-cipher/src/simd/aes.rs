@@ -37,8 +37,8 @@ impl WideKeys {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
     /// Where the copies of round key `round` are: 64 bytes, aligned.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn at(&self, round: usize) -> *const u8 {
         self.wide[round].as_ptr().cast()

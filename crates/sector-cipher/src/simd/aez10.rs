@@ -13,12 +13,13 @@ use super::{AesKeys, Vector, aes};
 use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
 
-/// Vectors of left or right blocks in flight.
+/// Vectors of left or right blocks in flight, a *group*. With twice as many,
+/// the blocks that wait for a later layer do not fit in registers.
 const LANES: usize = 8;
 
-/// Vectors of left or right blocks in half a group. Every sector is a multiple
-/// of as many.
-const HALF: usize = LANES / 2;
+/// Vectors of left or right blocks that go together, a *quartet* of each: half a
+/// group. Every sector is a multiple of as many.
+const QUARTET: usize = LANES / 2;
 
 /// Pairs of the largest sector.
 const PAIRS: usize = 4096 / (2 * BLOCK);
@@ -150,9 +151,9 @@ struct State<V> {
     last_left: Lanes,
 }
 
-/// Half a group.
+/// A quartet of a step.
 #[derive(Clone, Copy)]
-struct Half {
+struct Quartet {
     sector: usize,
     /// Where it begins in the sector.
     offset: usize,
@@ -161,23 +162,47 @@ struct Half {
     last: bool,
 }
 
-impl Half {
-    /// The two halves of a group; the same twice at the end of an odd number.
+impl Quartet {
+    /// Bytes of a quartet.
     #[inline(always)]
-    fn group<V: Vector>(index: usize, sectors: usize, bytes: usize) -> [Self; 2] {
-        let size = 2 * HALF * V::BYTES;
-        let log = (bytes / size).trailing_zeros();
-        let all = sectors << log;
-        [index, (index + 1).min(all - 1)].map(|i| {
-            let sector = i >> log;
-            let offset = (i - (sector << log)) * size;
-            Self {
-                sector,
-                offset,
-                first: offset == 0,
-                last: offset + size == bytes,
-            }
-        })
+    fn size<V: Vector>() -> usize {
+        2 * QUARTET * V::BYTES
+    }
+
+    /// How many a step has.
+    #[inline(always)]
+    fn count<V: Vector, S>(step: &Step<S>, bytes: usize) -> usize {
+        step.sectors().len() * bytes / Self::size::<V>()
+    }
+
+    /// Those of the group that begins with number `index`; the same twice at the
+    /// end of an odd number.
+    #[inline(always)]
+    fn group<V: Vector, S>(step: &Step<S>, index: usize, bytes: usize) -> [Self; 2] {
+        let log = (bytes / Self::size::<V>()).trailing_zeros();
+        let last = Self::count::<V, S>(step, bytes) - 1;
+        [index, (index + 1).min(last)].map(
+            #[inline(always)]
+            |index| {
+                let sector = index >> log;
+                let offset = (index - (sector << log)) * Self::size::<V>();
+                Self {
+                    sector,
+                    offset,
+                    first: offset == 0,
+                    last: offset + Self::size::<V>() == bytes,
+                }
+            },
+        )
+    }
+
+    /// Where each of a group is between the passes.
+    #[inline(always)]
+    fn between<S>(group: [Self; 2], step: &Step<S>, bytes: usize) -> [*mut u8; 2] {
+        group.map(
+            #[inline(always)]
+            |at| step.between().wrapping_add(at.sector * bytes + at.offset),
+        )
     }
 }
 
@@ -185,28 +210,53 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
     /// AES on a group, after adding `before`; then adds `after`.
     #[inline(always)]
     fn rounds(&self, x: &mut [V; LANES], before: &[V; LANES], after: &[V; LANES]) {
+        self.rounds_and(
+            x,
+            before,
+            after,
+            #[inline(always)]
+            |_| {},
+        );
+    }
+
+    /// The same, with something else beside each of rounds 1 to 8, from 0 on.
+    #[inline(always)]
+    fn rounds_and(
+        &self,
+        x: &mut [V; LANES],
+        before: &[V; LANES],
+        after: &[V; LANES],
+        beside: impl Fn(usize),
+    ) {
         let keys = &self.keys.aes.encrypt;
         V::aes_start_with(x, keys, before);
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::aes_round::<LANES, true, ROUND>(x, keys);
+            if ROUND <= 8 {
+                beside(ROUND - 1);
+            }
         });
         V::aes_finish::<LANES, true, ROUNDS>(x, keys, after);
     }
 
-    /// Row 1 of the masks for two halves; a sector's last vector from `last`.
+    /// Row 1 of the masks for a group; a sector's last vector from `last`.
     #[inline(always)]
-    fn masks(&self, halves: &[Half; 2], last: V) -> [V; LANES] {
+    fn masks(&self, group: &[Quartet; 2], last: V) -> [V; LANES] {
+        let at = group.map(
+            #[inline(always)]
+            |at| {
+                let masks = &self.keys.masks[at.offset / (2 * BLOCK)..][..QUARTET * V::BLOCKS];
+                masks.as_ptr().cast::<u8>()
+            },
+        );
         let mut x = [V::zero(); LANES];
-        for (half, x) in halves.iter().zip(x.chunks_exact_mut(HALF)) {
-            let masks = &self.keys.masks[half.offset / (2 * BLOCK)..][..HALF * V::BLOCKS];
-            for (x, masks) in x.iter_mut().zip(masks.chunks_exact(V::BLOCKS)) {
-                // SAFETY: as many bytes as a vector has.
-                *x = unsafe { V::load(masks.as_ptr().cast()) };
-            }
-            if half.last {
-                x[HALF - 1] = last;
-            }
-        }
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: as many as a quartet needs.
+            x[I] = unsafe { V::load(at[I / QUARTET].add(I % QUARTET * V::BYTES)) };
+        });
+        unroll!(Q in 0 1, if group[Q].last {
+            x[Q * QUARTET + QUARTET - 1] = last;
+        });
         x
     }
 
@@ -216,51 +266,51 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
         x.xor(x.xor(y).and(self.last_lane))
     }
 
-    /// The first pass over a group.
+    /// The first pass over the group that begins with quartet `index`.
     #[inline(always)]
-    fn first_pass(&self, step: &mut Step<State<V>>, halves: [Half; 2], bytes: usize) {
+    fn first_pass(&self, step: &mut Step<State<V>>, index: usize, bytes: usize) {
+        let group = Quartet::group::<V, _>(step, index, bytes);
+        let src = group.map(
+            #[inline(always)]
+            |at| step.sectors()[at.sector].src().wrapping_add(at.offset),
+        );
         let mut left = [V::zero(); LANES];
         let mut right = [V::zero(); LANES];
-        for (h, half) in halves.iter().enumerate() {
-            let src = step.sectors()[half.sector].src().wrapping_add(half.offset);
-            for i in 0..HALF {
-                // SAFETY: the half group is inside the sector.
-                let (a, b) = unsafe {
-                    let src = src.add(2 * i * V::BYTES);
-                    (V::load(src), V::load(src.add(V::BYTES)))
-                };
-                (left[h * HALF + i], right[h * HALF + i]) = V::unzip(a, b);
-            }
-        }
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the quartet is inside the sector.
+            let (a, b) = unsafe {
+                let src = src[I / QUARTET].add(2 * (I % QUARTET) * V::BYTES);
+                (V::load(src), V::load(src.add(V::BYTES)))
+            };
+            (left[I], right[I]) = V::unzip(a, b);
+        });
         let mut w = right;
-        self.rounds(&mut w, &self.masks(&halves, self.last_masks[0]), &left);
+        self.rounds(&mut w, &self.masks(&group, self.last_masks[0]), &left);
+        let between = Quartet::between(group, step, bytes);
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the step has a place for each byte of its sectors.
+            unsafe { w[I].store(between[I / QUARTET].add(2 * (I % QUARTET) * V::BYTES)) };
+        });
         let mut x = w;
-        for (half, x) in halves.iter().zip(x.chunks_exact_mut(HALF)) {
-            if half.last {
-                // The tweak's encryption.
-                let block = V::One::splat(self.keys.of_tweak ^ self.keys.constant)
-                    .xor(step.tweaks.one::<V>(half.sector));
-                x[HALF - 1] = self.replace_last(x[HALF - 1], V::spread(block));
-            }
-        }
+        unroll!(Q in 0 1, if group[Q].last {
+            // The tweak's encryption.
+            let block = V::One::splat(self.keys.of_tweak ^ self.keys.constant)
+                .xor(step.tweaks.one::<V>(group[Q].sector));
+            let i = Q * QUARTET + QUARTET - 1;
+            x[i] = self.replace_last(x[i], V::spread(block));
+        });
         self.rounds(&mut x, &[self.constant; LANES], &right);
-        for (h, half) in halves.iter().enumerate() {
-            let between = step
-                .between()
-                .wrapping_add(half.sector * bytes + half.offset);
-            for i in 0..HALF {
-                // SAFETY: the step has a place for each byte of its sectors.
-                unsafe {
-                    let between = between.add(2 * i * V::BYTES);
-                    w[h * HALF + i].store(between);
-                    x[h * HALF + i].store(between.add(V::BYTES));
-                }
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: as above.
+            unsafe { x[I].store(between[I / QUARTET].add((2 * (I % QUARTET) + 1) * V::BYTES)) };
+        });
+        unroll!(Q in 0 1, {
+            let at = group[Q];
+            add_up(&mut step.state.sums, &at, &x[Q * QUARTET..][..QUARTET]);
+            if at.last {
+                step.state.right[at.sector] = right[Q * QUARTET + QUARTET - 1];
             }
-            add_up(&mut step.state.sums, half, &x[h * HALF..]);
-            if half.last {
-                step.state.right[half.sector] = right[h * HALF + HALF - 1];
-            }
-        }
+        });
     }
 
     /// What is between the passes, for the sectors from `first` on that a
@@ -305,82 +355,101 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
         step.state.last_left.store(first, s_y.xor(delta));
     }
 
-    /// The second pass over a group.
+    /// The second pass over the group that begins with quartet `index`.
     #[inline(always)]
-    fn second_pass(&self, step: &mut Step<State<V>>, halves: [Half; 2], bytes: usize) {
+    fn second_pass(&self, step: &mut Step<State<V>>, index: usize, bytes: usize) {
+        let group = Quartet::group::<V, _>(step, index, bytes);
+        let between = Quartet::between(group, step, bytes);
+        let mut s = [V::zero(); LANES];
+        unroll!(Q in 0 1, {
+            let at = group[Q];
+            let all = V::spread(step.state.s.one::<V>(at.sector));
+            let i = Q * QUARTET;
+            (s[i], s[i + 1], s[i + 2], s[i + 3]) = (all, all, all, all);
+            if at.last {
+                // S_x takes S to S_y.
+                let s_x = V::spread(step.state.s_x.one::<V>(at.sector));
+                s[i + 3] = all.xor(s_x.and(self.last_lane));
+            }
+        });
+        let masks = self.masks(&group, self.last_masks[1]);
+        self.rounds(&mut s, &masks, &[V::zero(); LANES]);
         let mut y = [V::zero(); LANES];
         let mut z = [V::zero(); LANES];
-        let mut s = [V::zero(); LANES];
-        for (h, half) in halves.iter().enumerate() {
-            let between = step
-                .between()
-                .wrapping_add(half.sector * bytes + half.offset);
-            for i in 0..HALF {
-                // SAFETY: the first pass has written it.
-                unsafe {
-                    let between = between.add(2 * i * V::BYTES);
-                    y[h * HALF + i] = V::load(between);
-                    z[h * HALF + i] = V::load(between.add(V::BYTES));
-                }
-                s[h * HALF + i] = V::spread(step.state.s.one::<V>(half.sector));
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the first pass has written it.
+            unsafe {
+                let between = between[I / QUARTET].add(2 * (I % QUARTET) * V::BYTES);
+                y[I] = V::load(between).xor(s[I]);
+                z[I] = V::load(between.add(V::BYTES));
             }
-            if half.last {
-                // S_x takes S to S_y, and makes the result's last block.
-                let s_x = V::spread(step.state.s_x.one::<V>(half.sector));
-                let i = h * HALF + HALF - 1;
-                s[i] = s[i].xor(s_x.and(self.last_lane));
-                z[i] = self.replace_last(z[i], s_x.xor(V::splat(self.of_sums[1])));
-            }
-        }
-        let masks = self.masks(&halves, self.last_masks[1]);
-        self.rounds(&mut s, &masks, &[V::zero(); LANES]);
-        for i in 0..LANES {
-            y[i] = y[i].xor(s[i]);
-            z[i] = z[i].xor(s[i]);
-        }
+        });
+        unroll!(Q in 0 1, if group[Q].last {
+            // This makes the result's last block.
+            let s_x = V::spread(step.state.s_x.one::<V>(group[Q].sector));
+            let i = Q * QUARTET + QUARTET - 1;
+            z[i] = self.replace_last(z[i], s_x.xor(V::splat(self.of_sums[1])));
+        });
+        unroll!(I in 0 1 2 3 4 5 6 7, z[I] = z[I].xor(s[I]));
         let mut right = z;
-        self.rounds(&mut right, &[self.constant; LANES], &y);
+        self.rounds_and(
+            &mut right,
+            &[self.constant; LANES],
+            &y,
+            #[inline(always)]
+            |i| {
+                unroll!(Q in 0 1, {
+                    // SAFETY: read before.
+                    unsafe { V::zero().store(between[Q].add(i * V::BYTES)) };
+                });
+            },
+        );
         let mut left = right;
-        let masks = self.masks(&halves, self.last_masks[1]);
+        let masks = self.masks(&group, self.last_masks[1]);
         self.rounds(&mut left, &masks, &z);
-        for (h, half) in halves.iter().enumerate() {
-            add_up(&mut step.state.sums, half, &y[h * HALF..]);
-            if half.last {
-                let i = h * HALF + HALF - 1;
+        unroll!(Q in 0 1, {
+            let at = group[Q];
+            add_up(&mut step.state.sums, &at, &y[Q * QUARTET..][..QUARTET]);
+            if at.last {
+                let i = Q * QUARTET + QUARTET - 1;
                 // The sum has the last lane of Y in it, as `right` has.
-                let rest = step.state.sums[half.sector]
+                let rest = step.state.sums[at.sector]
                     .fold()
-                    .xor(step.state.last_left.one::<V>(half.sector));
+                    .xor(step.state.last_left.one::<V>(at.sector));
                 left[i] = self.replace_last(left[i], right[i].xor(V::spread(rest)));
                 right[i] = self.replace_last(right[i], z[i].xor(V::splat(self.of_sums[1])));
             }
-            let dst = step.sectors()[half.sector].dst().wrapping_add(half.offset);
-            for i in 0..HALF {
-                let (a, b) = V::zip(left[h * HALF + i], right[h * HALF + i]);
-                // SAFETY: the half group is inside the sector.
-                unsafe {
-                    let dst = dst.add(2 * i * V::BYTES);
-                    a.store(dst);
-                    b.store(dst.add(V::BYTES));
-                }
+        });
+        let dst = group.map(
+            #[inline(always)]
+            |at| step.sectors()[at.sector].dst().wrapping_add(at.offset),
+        );
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            let (a, b) = V::zip(left[I], right[I]);
+            // SAFETY: the quartet is inside the sector.
+            unsafe {
+                let dst = dst[I / QUARTET].add(2 * (I % QUARTET) * V::BYTES);
+                a.store(dst);
+                b.store(dst.add(V::BYTES));
             }
-        }
+        });
     }
 }
 
-/// Adds half a group to the sum of its sector.
+/// Adds a quartet to the sum of its sector.
 #[inline(always)]
-fn add_up<V: Vector>(sums: &mut [V; SECTORS], half: &Half, x: &[V]) {
+fn add_up<V: Vector>(sums: &mut [V; SECTORS], at: &Quartet, x: &[V]) {
     let sum = x[0].xor3(x[1], x[2].xor(x[3]));
-    let place = &mut sums[half.sector];
-    *place = if half.first { sum } else { place.xor(sum) };
+    let place = &mut sums[at.sector];
+    *place = if at.first { sum } else { place.xor(sum) };
 }
 
 impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
     type State = State<V>;
-    /// The next half group.
-    type Second = usize;
-    const PARTS: usize = 1;
+    type Carried = ();
+
+    #[inline(always)]
+    fn carried(&self) {}
 
     #[inline(always)]
     fn start(&self) -> State<V> {
@@ -394,41 +463,23 @@ impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
     }
 
     #[inline(always)]
-    fn first(&self, step: &mut Step<State<V>>, bytes: usize) {
-        let sectors = step.sectors().len();
-        let mut half = 0;
-        while half < sectors * bytes / (2 * HALF * V::BYTES) {
-            let halves = Half::group::<V>(half, sectors, bytes);
-            half += 2;
-            self.first_pass(step, halves, bytes);
-        }
-    }
-
-    #[inline(always)]
-    fn middle(&self, step: &mut Step<State<V>>, _part: usize, bytes: usize) {
+    fn stage(&self, [new, next, step]: [&mut Step<State<V>>; 3], _carried: &mut (), bytes: usize) {
         let mut first = 0;
-        while first < step.sectors().len() {
-            self.middle_of(step, first, bytes);
+        while first < next.sectors().len() {
+            self.middle_of(next, first, bytes);
             first += V::BLOCKS;
         }
-    }
-
-    #[inline(always)]
-    fn start_second(&self, _step: &Step<State<V>>, _bytes: usize) -> usize {
-        0
-    }
-
-    #[inline(always)]
-    fn second(&self, step: &mut Step<State<V>>, half: &mut usize, bytes: usize) -> bool {
-        let sectors = step.sectors().len();
-        let end = sectors * bytes / (2 * HALF * V::BYTES);
-        if *half < end {
-            let halves = Half::group::<V>(*half, sectors, bytes);
-            let size = 2 * HALF * V::BYTES;
-            step.prefetch::<V>(*half * size, 2 * size);
-            self.second_pass(step, halves, bytes);
-            *half += 2;
+        let end = Quartet::count::<V, _>(new, bytes);
+        let mut index = 0;
+        while index < end {
+            self.first_pass(new, index, bytes);
+            index += 2;
         }
-        *half < end
+        let end = Quartet::count::<V, _>(step, bytes);
+        let mut index = 0;
+        while index < end {
+            self.second_pass(step, index, bytes);
+            index += 2;
+        }
     }
 }

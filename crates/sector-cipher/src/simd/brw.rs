@@ -10,12 +10,20 @@
 //! a vector takes a subtree of 31 blocks, which are 512 bytes with the block
 //! behind them; subtrees of one sector are joined in the end. A sum of products
 //! is reduced only where it becomes a factor.
+//!
+//! FAST hashes a sector from its third block on. Lanes nevertheless take what
+//! is in 512 aligned bytes, since loads and stores across cache lines take
+//! twice as long: a subtree's last block, which is only added, and the block
+//! behind it are the first two of the next 512 bytes, and left to the joining.
 
 use super::Vector;
 
 /// Blocks from one subtree to the next: its 31, and the one that joins it with
 /// what follows.
 pub(super) const SUBTREE: usize = 32;
+
+/// Blocks of a lane before its subtree.
+pub(super) const HEAD: usize = 2;
 
 /// Powers of the key that sectors of up to 256 blocks need: 1, 2, 4, ... 128.
 const POWERS: usize = 8;
@@ -142,13 +150,6 @@ impl<V: Vector> Sum<V> {
     }
 }
 
-/// A subtree's hash, and the block that joins it with what follows.
-#[derive(Clone, Copy)]
-pub(super) struct Subtree<V> {
-    pub(super) hash: V,
-    pub(super) join: V,
-}
-
 /// A tree times the factor behind it, of level `log`.
 #[inline(always)]
 fn node<V: Vector>(key: &HashKey, tree: Sum<V>, block: V, log: usize) -> Sum<V> {
@@ -159,19 +160,27 @@ fn node<V: Vector>(key: &HashKey, tree: Sum<V>, block: V, log: usize) -> Sum<V> 
 /// products depend on each other, and each takes long, so that three quarters
 /// are in work at a time: leaves of one, what joins two leaves of the quarter
 /// before, and what joins that with the rest of the one before that. All that
-/// is divided into [`STEPS`] steps, that other work can go between.
+/// is divided into [`STEPS`] steps, that other work can go between; no step
+/// needs the one before it.
 pub(super) struct Tree<V> {
-    /// The blocks of both leaves, as they come out of transposing.
-    leaves: [[V; 4]; 2],
+    /// Four blocks of each lane, as they come out of transposing: two that
+    /// follow a leaf, and the halves of the next leaf's two. Twice that.
+    blocks: [[V; 4]; 2],
     left: Sum<V>,
+    /// The block behind the left leaf.
+    fourth: V,
     right: Sum<V>,
+    /// What the left leaf is as a factor.
+    three: V,
     /// Seven blocks, and the eighth.
     seven: Sum<V>,
     eighth: V,
-    factor: V,
+    /// All up to there as a factor.
+    most: V,
     sum: Sum<V>,
-    /// Two quarters after the last of a subtree.
-    pub(super) subtree: Subtree<V>,
+    /// Two quarters after the last of a subtree: its hash, but for the last
+    /// block.
+    pub(super) hash: V,
 }
 
 /// Steps of a quarter.
@@ -193,25 +202,25 @@ impl<V: Vector> Tree<V> {
             block: zero,
         };
         Self {
-            leaves: [[zero; 4]; 2],
+            blocks: [[zero; 4]; 2],
             left: none,
+            fourth: zero,
             right: none,
+            three: zero,
             seven: none,
             eighth: zero,
-            factor: zero,
+            most: zero,
             sum: none,
-            subtree: Subtree {
-                hash: zero,
-                join: zero,
-            },
+            hash: zero,
         }
     }
 
+    /// The product of the two blocks in `blocks`.
     #[inline(always)]
-    fn leaf(key: &HashKey, [low, high, third, _]: [V; 4]) -> Sum<V> {
+    fn leaf(key: &HashKey, [_, _, low, high]: [V; 4]) -> Sum<V> {
         let low = low.xor(key.leaf[0].load());
         let high = high.xor(key.leaf[1].load());
-        Sum::product_of_halves(low, high).plus_block(third)
+        Sum::product_of_halves(low, high)
     }
 
     /// Step `STEP` of quarter `K`, whose eight blocks for each lane are `x`:
@@ -221,38 +230,40 @@ impl<V: Vector> Tree<V> {
         match STEP {
             // The second quarter before this.
             0 => {
-                self.factor = match K {
+                self.most = match K {
                     0 | 2 => self.seven,
                     _ => self.sum.plus(self.seven),
                 }
                 .reduce();
             }
-            1 => {
+            // This one.
+            1 => self.blocks[0] = V::transpose_halves([x[0], x[1], x[2], x[3]]),
+            // The quarter before.
+            2 => self.three = self.left.reduce(),
+            3 => self.left = Self::leaf(key, self.blocks[0]),
+            4 => {
                 let level = if K == 3 { 4 } else { 3 };
-                let product = Sum::product(self.factor, self.eighth.xor(key.power(level)));
+                let product = Sum::product(self.most, self.eighth.xor(key.power(level)));
                 match K {
                     2 | 3 => self.sum = product,
                     0 => self.sum = self.sum.plus(product),
-                    _ => {
-                        self.subtree = Subtree {
-                            hash: self.factor,
-                            join: self.eighth,
-                        }
-                    }
+                    _ => self.hash = self.most,
                 }
             }
-            // The quarter before this.
-            2 => self.factor = self.left.reduce(),
-            3 => {
-                let fourth = self.leaves[0][3].xor(key.power(2));
-                self.seven = Sum::product(self.factor, fourth).plus(self.right);
-                self.eighth = self.leaves[1][3];
+            5 => self.blocks[1] = V::transpose_halves([x[4], x[5], x[6], x[7]]),
+            6 => {
+                let fourth = self.fourth.xor(key.power(2));
+                self.seven = Sum::product(self.three, fourth).plus(self.right);
+                if K != 0 {
+                    self.seven.block = self.blocks[0][0];
+                    self.eighth = self.blocks[0][1];
+                }
             }
-            // This.
-            4 => self.leaves[0] = V::transpose_halves([x[0], x[1], x[2], x[3]]),
-            5 => self.left = Self::leaf(key, self.leaves[0]),
-            6 => self.leaves[1] = V::transpose_halves([x[4], x[5], x[6], x[7]]),
-            _ => self.right = Self::leaf(key, self.leaves[1]),
+            _ => {
+                self.right = Self::leaf(key, self.blocks[1]);
+                self.left.block = self.blocks[1][0];
+                self.fourth = self.blocks[1][1];
+            }
         }
     }
 
@@ -261,12 +272,13 @@ impl<V: Vector> Tree<V> {
     #[inline(always)]
     pub(super) fn pin<const STEP: usize>(&mut self) {
         match STEP {
-            0 | 2 => self.factor = self.factor.pin(),
-            1 => self.sum = self.sum.pin(),
-            3 => self.seven = self.seven.pin(),
-            4 => self.leaves[0] = pin_all(self.leaves[0]),
-            5 => self.left = self.left.pin(),
-            6 => self.leaves[1] = pin_all(self.leaves[1]),
+            0 => self.most = self.most.pin(),
+            1 => self.blocks[0] = pin_all(self.blocks[0]),
+            2 => self.three = self.three.pin(),
+            3 => self.left = self.left.pin(),
+            4 => self.sum = self.sum.pin(),
+            5 => self.blocks[1] = pin_all(self.blocks[1]),
+            6 => self.seven = self.seven.pin(),
             _ => self.right = self.right.pin(),
         }
     }
@@ -274,28 +286,30 @@ impl<V: Vector> Tree<V> {
     /// Quarter `K` at once.
     #[inline(always)]
     pub(super) fn quarter<const K: usize>(&mut self, key: &HashKey, x: &[V; 8]) {
-        unroll!(STEP in 0 1 2 3 4 5 6 7, self.step::<K, STEP>(key, x));
+        unroll!(STEP in 0 1 2 3 4 5 6 7, {
+            self.step::<K, STEP>(key, x);
+            self.pin::<STEP>();
+        });
     }
 
     /// What is left to do after the last quarter of all.
     #[inline(always)]
     pub(super) fn finish(&mut self, key: &HashKey) {
-        unroll!(STEP in 0 1 2 3, self.step::<0, STEP>(key, &[V::zero(); 8]));
-        unroll!(STEP in 0 1, self.step::<1, STEP>(key, &[V::zero(); 8]));
+        unroll!(STEP in 0 2 4 6, self.step::<0, STEP>(key, &[V::zero(); 8]));
+        unroll!(STEP in 0 4, self.step::<1, STEP>(key, &[V::zero(); 8]));
     }
 }
 
-/// A sector's hash in each lane from those of its `count` subtrees: 1, 2, 4
-/// or 8. `at` gives them.
+/// A sector's hash in each lane from those of its `count` subtrees: 2, 4 or 8.
+/// `at` gives them.
 #[inline(always)]
 pub(super) fn join<V: Vector, T: Subtrees<V>>(key: &HashKey, count: usize, at: &T) -> V {
     match count {
-        1 => at.get(0).hash,
         2 => two(key, at, 0).reduce(),
         4 => four(key, at, 0).reduce(),
         _ => {
             let left = four(key, at, 0);
-            node(key, left, at.get(3).join, 7)
+            node(key, left, at.join(3), 7)
                 .plus(four(key, at, 4))
                 .reduce()
         }
@@ -304,17 +318,20 @@ pub(super) fn join<V: Vector, T: Subtrees<V>>(key: &HashKey, count: usize, at: &
 
 /// The subtrees of a sector in each lane.
 pub(super) trait Subtrees<V> {
-    fn get(&self, index: usize) -> Subtree<V>;
+    /// The whole hash of one.
+    fn hash(&self, index: usize) -> V;
+    /// The block that joins it with what follows.
+    fn join(&self, index: usize) -> V;
 }
 
 #[inline(always)]
 fn two<V: Vector, T: Subtrees<V>>(key: &HashKey, at: &T, first: usize) -> Sum<V> {
-    let left = at.get(first);
-    Sum::product(left.hash, left.join.xor(key.power(5))).plus_block(at.get(first + 1).hash)
+    let factor = at.join(first).xor(key.power(5));
+    Sum::product(at.hash(first), factor).plus_block(at.hash(first + 1))
 }
 
 #[inline(always)]
 fn four<V: Vector, T: Subtrees<V>>(key: &HashKey, at: &T, first: usize) -> Sum<V> {
     let left = two(key, at, first);
-    node(key, left, at.get(first + 1).join, 6).plus(two(key, at, first + 2))
+    node(key, left, at.join(first + 1), 6).plus(two(key, at, first + 2))
 }

@@ -12,8 +12,9 @@ use super::{AesKeys, RoundKeys, Vector, aes};
 use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
 
-/// Vectors in flight. Every sector is a multiple of as many.
-const LANES: usize = 8;
+/// Vectors that go together, an *octet*, and have their masks from the first of
+/// them. Every sector is a multiple of as many.
+const OCTET: usize = 8;
 
 /// Bytes that one mask serves.
 const MASKED_TOGETHER: usize = 128 * BLOCK;
@@ -81,104 +82,175 @@ struct Kernel<'k, const ROUNDS: usize, const ENCRYPT: bool> {
 
 /// What it keeps of a step's sectors.
 #[derive(Clone, Copy)]
-struct State {
+struct State<V> {
+    /// Sums of what the first pass leaves.
+    sums: [V; SECTORS],
     /// The standard's `T*`.
     hashes: Lanes,
-    /// Sums of what the first pass leaves.
-    sums: Lanes,
     /// The mask, and that from block 128 on, which is zero if there is none.
     masks: [Lanes; 2],
     /// What block 0 gets in addition.
     of_block_0: Lanes,
 }
 
-/// The group of vectors at `place`.
-///
-/// # Safety
-/// It is readable.
-#[inline(always)]
-unsafe fn load<V: Vector>(place: *const u8) -> [V; LANES] {
-    let mut x = [V::zero(); LANES];
-    unroll!(I in 0 1 2 3 4 5 6 7, {
-        // SAFETY: vector I of the group.
-        x[I] = unsafe { V::load(place.add(I * V::BYTES)) };
-    });
-    x
-}
-
-/// # Safety
-/// The group is writable.
-#[inline(always)]
-unsafe fn store<V: Vector>(x: [V; LANES], place: *mut u8) {
-    unroll!(I in 0 1 2 3 4 5 6 7, {
-        // SAFETY: vector I of the group.
-        unsafe { x[I].store(place.add(I * V::BYTES)) };
-    });
-}
-
-/// The first vector of masks of group `index`, the one behind that whose first
-/// vector is `before`.
-#[inline(always)]
-fn next_mask<V: Vector>(step: &Step<State>, before: V, index: usize, bytes: usize) -> V {
-    let group = Group::at::<V>(index, bytes);
-    if group.offset.is_multiple_of(MASKED_TOGETHER) {
-        // Behind the last sector, anything.
-        let sector = group.sector.min(SECTORS - 1);
-        let mask = &step.state.masks[group.offset / MASKED_TOGETHER];
-        V::powers_of_x(mask.one::<V>(sector))
-    } else {
-        before.times_x_of_group()
-    }
-}
-
-/// Vector `$i`, from 1 on, of a group's masks, from its vector 0.
-macro_rules! times_vectors {
-    ($first:expr, $i:expr) => {{
-        #[allow(clippy::cast_possible_truncation, reason = "below the lanes")]
-        const POWER: u32 = $i as u32;
-        match V::BLOCKS {
-            1 => $first.times_x::<{ POWER }, { 64 - POWER }>(),
-            2 => $first.times_x::<{ 2 * POWER }, { 64 - 2 * POWER }>(),
-            _ => $first.times_x::<{ 4 * POWER }, { 64 - 4 * POWER }>(),
-        }
-    }};
-}
-
-/// Where the second pass is.
-struct Second<V> {
-    /// The next group.
-    index: usize,
-    /// Its masks.
-    masks: [V; LANES],
-}
-
-/// A group of a step.
-#[derive(Clone, Copy)]
-struct Group {
+/// An octet of a step, and those behind it.
+struct Cursor {
     sector: usize,
     /// Where it begins in the sector.
     offset: usize,
+    /// Where it is in the source, or in the destination.
+    data: *mut u8,
+    /// Its place between the passes.
+    between: *mut u8,
 }
 
-impl Group {
-    /// Group `index` of the step.
+impl Cursor {
+    /// The first octet of a step, in its sources or its destinations.
     #[inline(always)]
-    fn at<V: Vector>(index: usize, bytes: usize) -> Self {
-        let size = LANES * V::BYTES;
-        let log = (bytes / size).trailing_zeros();
-        let sector = index >> log;
-        let offset = (index - (sector << log)) * size;
-        Self { sector, offset }
+    fn new<S, const SOURCE: bool>(step: &Step<S>) -> Self {
+        Self {
+            sector: 0,
+            offset: 0,
+            data: Self::data::<S, SOURCE>(step, 0),
+            between: step.between(),
+        }
+    }
+
+    #[inline(always)]
+    fn data<S, const SOURCE: bool>(step: &Step<S>, sector: usize) -> *mut u8 {
+        match step.sectors().get(sector) {
+            Some(sector) if SOURCE => sector.src().cast_mut(),
+            Some(sector) => sector.dst(),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// Goes on to the next octet; behind the last sector it is in none.
+    #[inline(always)]
+    fn advance<V: Vector, S, const SOURCE: bool>(&mut self, step: &Step<S>, bytes: usize) {
+        let size = OCTET * V::BYTES;
+        self.between = self.between.wrapping_add(size);
+        self.data = self.data.wrapping_add(size);
+        self.offset += size;
+        if self.offset == bytes {
+            self.offset = 0;
+            self.sector += 1;
+            self.data = Self::data::<S, SOURCE>(step, self.sector);
+        }
     }
 }
 
-impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
-    /// The group's masks of the data, which depend on the key only.
+/// The second pass's masks for the octet that comes next.
+struct Second<V> {
+    /// Vector 0 of them, but for what block 0 has in addition.
+    first: V,
+    /// The same, its halves swapped.
+    swapped: V,
+    masks: [V; OCTET],
+}
+
+impl<V: Vector> Second<V> {
+    /// For the first octet of a step.
     #[inline(always)]
-    fn masks<V: Vector>(&self, offset: usize) -> [V; LANES] {
-        let masks = &self.keys.masks[offset / BLOCK..][..LANES * V::BLOCKS];
-        // SAFETY: the bytes of a group.
-        unsafe { load(masks.as_ptr().cast()) }
+    fn new(step: &Step<State<V>>) -> Self {
+        let zero = V::zero();
+        let mut second = Self {
+            first: zero,
+            swapped: zero,
+            masks: [zero; OCTET],
+        };
+        let at = Cursor::new::<_, false>(step);
+        unroll!(I in 0 1 2 3 4 5 6 7, second.beside::<I, 1>(&mut [zero], [step; 2], &at));
+        second
+    }
+
+    /// Works out mask `I` of the octet `at`, after those before, beside the
+    /// rounds of `x`, to which it is tied to stay there.
+    #[inline(always)]
+    fn beside<const I: usize, const N: usize>(
+        &mut self,
+        x: &mut [V; N],
+        steps: [&Step<State<V>>; 2],
+        at: &Cursor,
+    ) {
+        if I == 0 {
+            let [mut first, more] = first_mask(steps, self.first, at);
+            x[0].tie(&mut first);
+            self.first = first;
+            self.swapped = first.swap_halves();
+            self.masks[0] = first.xor(more);
+        } else {
+            x[0].tie(&mut self.swapped);
+            self.masks[I] = spread::<V, I>(self.first, self.swapped);
+        }
+        if I > 1 {
+            x[N / 2].tie(&mut self.masks[I - 1]);
+        }
+    }
+}
+
+/// Which vector's mask is worked out beside a round, for rounds 1 to 8; zero
+/// behind them.
+const I_OF: [usize; 14] = [0, 0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0];
+
+/// Vector `i` of an octet's masks, from its vector 0 and the same with its
+/// halves swapped.
+#[inline(always)]
+fn spread<V: Vector, const I: usize>(first: V, swapped: V) -> V {
+    macro_rules! times {
+        ($i:literal) => {
+            match V::BLOCKS {
+                1 => first.times_x_with::<$i, { 64 - $i }>(swapped),
+                2 => first.times_x_with::<{ 2 * $i }, { 64 - 2 * $i }>(swapped),
+                _ => first.times_x_with::<{ 4 * $i }, { 64 - 4 * $i }>(swapped),
+            }
+        };
+    }
+    match I {
+        1 => times!(1),
+        2 => times!(2),
+        3 => times!(3),
+        4 => times!(4),
+        5 => times!(5),
+        6 => times!(6),
+        _ => times!(7),
+    }
+}
+
+/// Vector 0 of the masks of an octet of the first step, or of the first one of
+/// the second step, from vector 0 of the octet before; and what block 0 has in
+/// addition.
+#[inline(always)]
+fn first_mask<V: Vector>([step, next]: [&Step<State<V>>; 2], before: V, at: &Cursor) -> [V; 2] {
+    if !at.offset.is_multiple_of(MASKED_TOGETHER) {
+        return [before.times_x_of_group(), V::zero()];
+    }
+    let (state, sector) = if at.sector < step.sectors().len() {
+        (&step.state, at.sector % SECTORS)
+    } else {
+        (&next.state, 0)
+    };
+    if at.offset == 0 {
+        let more = V::alone(state.of_block_0.one::<V>(sector));
+        [V::powers_of_x(state.masks[0].one::<V>(sector)), more]
+    } else {
+        [V::powers_of_x(state.masks[1].one::<V>(sector)), V::zero()]
+    }
+}
+
+/// The sum of an octet, and `more`.
+#[inline(always)]
+fn sum<V: Vector>(x: &[V], more: V) -> V {
+    let sum = x[0].xor3(x[1], x[2]).xor3(x[3], x[4]);
+    sum.xor3(x[5], x[6]).xor3(x[7], more)
+}
+
+impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
+    /// The masks of the data of an octet, which depend on the key only.
+    #[inline(always)]
+    fn masks<V: Vector>(&self, at: &Cursor) -> *const u8 {
+        let masks = &self.keys.masks[at.offset / BLOCK..][..OCTET * V::BLOCKS];
+        masks.as_ptr().cast()
     }
 
     /// AES in the direction of the data.
@@ -202,96 +274,157 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         x[0].xor(mask)
     }
 
-    /// The first pass over group `index`.
+    /// The first pass over an octet.
     #[inline(always)]
-    fn first_pass<V: Vector>(
-        &self,
-        step: &Step<State>,
-        sums: &mut [V; SECTORS],
-        index: usize,
-        bytes: usize,
-    ) {
-        let group = Group::at::<V>(index, bytes);
-        let src = step.sectors()[group.sector].src();
-        // SAFETY: the group is inside the sector.
-        let mut x = unsafe { load::<V>(src.add(group.offset)) };
-        V::aes_start_with(&mut x, self.data, &self.masks(group.offset));
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
+    fn first_pass<V: Vector>(&self, new: &mut Step<State<V>>, at: &mut Cursor, bytes: usize) {
+        let key_masks = self.masks::<V>(at);
+        let mut x = [V::zero(); OCTET];
+        let mut before = x;
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the octet is inside the sector, and there are masks for one.
+            unsafe {
+                x[I] = V::load(at.data.add(I * V::BYTES));
+                before[I] = V::load(key_masks.add(I * V::BYTES));
+            }
         });
-        V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); LANES]);
-        let dst = step.between().wrapping_add(group.sector * bytes);
-        // SAFETY: the step has a place for each byte of its sectors.
-        unsafe { store(x, dst.add(group.offset)) };
-        let sum = x[0].xor3(x[1], x[2]).xor3(x[3], x[4]);
-        let sum = sum.xor3(x[5], x[6]).xor(x[7]);
-        let place = &mut sums[group.sector];
-        *place = if group.offset == 0 {
-            sum
-        } else {
-            place.xor(sum)
-        };
+        V::aes_start_with(&mut x, self.data, &before);
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            V::aes_round::<OCTET, ENCRYPT, ROUND>(&mut x, self.data);
+        });
+        V::aes_finish::<OCTET, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); OCTET]);
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the step has a place for each byte of its sectors.
+            unsafe { x[I].store(at.between.add(I * V::BYTES)) };
+        });
+        let sums = &mut new.state.sums[at.sector];
+        *sums = sum(&x, if at.offset == 0 { V::zero() } else { *sums });
+        at.advance::<V, _, true>(new, bytes);
     }
 
-    /// The second pass over group `index`, with its masks; they become those of
-    /// the next.
+    /// The second pass over an octet, with its masks; they become those of the
+    /// next one.
     #[inline(always)]
     fn second_pass<V: Vector>(
         &self,
-        step: &Step<State>,
-        masks: &mut [V; LANES],
-        index: usize,
+        steps: [&Step<State<V>>; 2],
+        second: &mut Second<V>,
+        at: &mut Cursor,
         bytes: usize,
     ) {
-        let group = Group::at::<V>(index, bytes);
-        step.prefetch::<V>(index * LANES * V::BYTES, LANES * V::BYTES);
-        let src = step.between().wrapping_add(group.sector * bytes);
-        // SAFETY: the first pass has written it.
-        let mut x = unsafe { load::<V>(src.add(group.offset)) };
-        if group.offset == 0 {
-            let more = step.state.of_block_0.one::<V>(group.sector);
-            x[0] = x[0].xor(V::alone(more));
-        }
-        V::aes_start_with(&mut x, self.data, masks);
-        let first = next_mask(step, masks[0], index + 1, bytes);
-        masks[0] = first;
+        let key_masks = self.masks::<V>(at);
+        let (dst, between) = (at.data, at.between);
+        at.advance::<V, _, false>(steps[0], bytes);
+        let mut x = [V::zero(); OCTET];
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the first pass has written it.
+            x[I] = unsafe { V::load(between.add(I * V::BYTES)) };
+        });
+        V::aes_start_with(&mut x, self.data, &second.masks);
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-            V::aes_round::<LANES, ENCRYPT, ROUND>(&mut x, self.data);
-            // Beside the rounds, the masks of the next group.
-            if ROUND < LANES {
-                const COUNT: usize = if ROUND < LANES { ROUND } else { 1 };
-                masks[COUNT] = times_vectors!(first, COUNT);
+            V::aes_round::<OCTET, ENCRYPT, ROUND>(&mut x, self.data);
+            if ROUND <= OCTET {
+                second.beside::<{ I_OF[ROUND] }, OCTET>(&mut x, steps, at);
+                // SAFETY: read before.
+                unsafe { V::zero().store(between.add(I_OF[ROUND] * V::BYTES)) };
             }
         });
-        let after = self.masks(group.offset);
-        V::aes_finish::<LANES, ENCRYPT, ROUNDS>(&mut x, self.data, &after);
-        let dst = step.sectors()[group.sector].dst();
-        // SAFETY: the group is inside the sector, which may be written.
-        unsafe { store(x, dst.add(group.offset)) };
+        V::aes_finish::<OCTET, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); OCTET]);
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: there are masks for an octet, which is inside the sector,
+            // and that may be written.
+            unsafe {
+                // Added here, not with the last round: with few registers the
+                // compiler leaves these masks, which are keys, on the stack.
+                let mask = V::load(key_masks.add(I * V::BYTES));
+                x[I].xor(mask).store(dst.add(I * V::BYTES));
+            }
+        });
+    }
+
+    /// The first pass over an octet of step 0, and the second over one of step
+    /// 2, side by side: the second has masks to work out, for which the first
+    /// leaves the CPU time. For CPUs with 32 registers.
+    #[inline(always)]
+    fn both_passes<V: Vector>(
+        &self,
+        [new, next, step]: [&mut Step<State<V>>; 3],
+        second: &mut Second<V>,
+        [first_at, at]: [&mut Cursor; 2],
+        bytes: usize,
+    ) {
+        let key_masks = [self.masks::<V>(first_at), self.masks::<V>(at)];
+        let (dst, between) = (at.data, at.between);
+        at.advance::<V, _, false>(step, bytes);
+        let mut x = [V::zero(); 2 * OCTET];
+        let mut before = x;
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the octet is inside the sector, the first pass over the
+            // step has written it, and there are masks for an octet.
+            unsafe {
+                x[I] = V::load(first_at.data.add(I * V::BYTES));
+                before[I] = V::load(key_masks[0].add(I * V::BYTES));
+                x[OCTET + I] = V::load(between.add(I * V::BYTES));
+            }
+            before[OCTET + I] = second.masks[I];
+        });
+        V::aes_start_with(&mut x, self.data, &before);
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            V::aes_round::<16, ENCRYPT, ROUND>(&mut x, self.data);
+            if ROUND <= OCTET {
+                second.beside::<{ I_OF[ROUND] }, 16>(&mut x, [step, next], at);
+                // SAFETY: read before.
+                unsafe { V::zero().store(between.add(I_OF[ROUND] * V::BYTES)) };
+            }
+        });
+        let mut after = [V::zero(); 2 * OCTET];
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: there are masks for an octet.
+            after[OCTET + I] = unsafe { V::load(key_masks[1].add(I * V::BYTES)) };
+        });
+        V::aes_finish::<16, ENCRYPT, ROUNDS>(&mut x, self.data, &after);
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: the step has a place for each byte of its sectors, and the
+            // destination may be written.
+            unsafe {
+                x[I].store(first_at.between.add(I * V::BYTES));
+                x[OCTET + I].store(dst.add(I * V::BYTES));
+            }
+        });
+        let sums = &mut new.state.sums[first_at.sector];
+        *sums = sum(
+            &x,
+            if first_at.offset == 0 {
+                V::zero()
+            } else {
+                *sums
+            },
+        );
+        first_at.advance::<V, _, true>(new, bytes);
     }
 
     /// A part of what is between the passes, for the sectors from `first` on
-    /// that a vector has lanes for.
+    /// that a vector has lanes for. Each part waits for AES once.
     #[inline(always)]
     fn middle_of<V: Vector>(
         &self,
-        step: &mut Step<State>,
+        step: &mut Step<State<V>>,
         part: usize,
         first: usize,
         bytes: usize,
     ) {
         let last = step.sectors().len() - 1;
-        let sector = |i: usize| (first + i).min(last);
+        let sector = |i: usize| (first + i) % SECTORS;
         if part == 0 {
             // The standard's `MP` and `M1`.
-            let sums = step.state.sums.gather::<V>(first, last);
+            let sums = &step.state.sums;
+            let sums = V::fold_each([0, 1, 2, 3].map(|i| sums[sector(i)]));
             let before = sums.xor(step.state.hashes.load(first));
             let mask = before.xor(self.one(before));
             step.state.masks[0].store(first, mask);
         } else if part == 1 && bytes > MASKED_TOGETHER {
             let block = |i: usize| {
                 step.between()
-                    .wrapping_add(sector(i) * bytes + MASKED_TOGETHER)
+                    .wrapping_add(sector(i).min(last) * bytes + MASKED_TOGETHER)
                     .cast_const()
             };
             // SAFETY: block 128 of a sector.
@@ -308,69 +441,82 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
             step.state.of_block_0.store(first, product.xor(mask));
         }
     }
-}
 
-impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
-    for Kernel<'_, ROUNDS, ENCRYPT>
-{
-    type State = State;
-    type Second = Second<V>;
-    const PARTS: usize = 3;
-
+    /// A part of what is between the passes.
     #[inline(always)]
-    fn start(&self) -> State {
-        State {
-            hashes: Lanes::ZERO,
-            sums: Lanes::ZERO,
-            masks: [Lanes::ZERO; 2],
-            of_block_0: Lanes::ZERO,
-        }
-    }
-
-    #[inline(always)]
-    fn first(&self, step: &mut Step<State>, bytes: usize) {
-        let mut first = 0;
-        let last = step.sectors().len() - 1;
-        while first <= last {
-            let hashes = self.hash::<V>(step.tweaks.gather(first, last));
-            step.state.hashes.store(first, hashes);
-            first += V::BLOCKS;
-        }
-        let end = step.sectors().len() * bytes / (LANES * V::BYTES);
-        let mut sums = [V::zero(); SECTORS];
-        for index in 0..end {
-            self.first_pass::<V>(step, &mut sums, index, bytes);
-        }
-        for (i, sum) in sums.iter().enumerate() {
-            step.state.sums.store(i, sum.fold());
-        }
-    }
-
-    #[inline(always)]
-    fn middle(&self, step: &mut Step<State>, part: usize, bytes: usize) {
+    fn middle<V: Vector>(&self, step: &mut Step<State<V>>, part: usize, bytes: usize) {
         let mut first = 0;
         while first < step.sectors().len() {
             self.middle_of::<V>(step, part, first, bytes);
             first += V::BLOCKS;
         }
     }
+}
+
+impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
+    for Kernel<'_, ROUNDS, ENCRYPT>
+{
+    type State = State<V>;
+    type Carried = Option<Second<V>>;
 
     #[inline(always)]
-    fn start_second(&self, step: &Step<State>, bytes: usize) -> Second<V> {
-        let first = next_mask(step, V::zero(), 0, bytes);
-        let mut masks = [first; LANES];
-        unroll!(I in 1 2 3 4 5 6 7, masks[I] = times_vectors!(first, I));
-        Second { index: 0, masks }
+    fn start(&self) -> State<V> {
+        State {
+            sums: [V::zero(); SECTORS],
+            hashes: Lanes::ZERO,
+            masks: [Lanes::ZERO; 2],
+            of_block_0: Lanes::ZERO,
+        }
     }
 
     #[inline(always)]
-    fn second(&self, step: &mut Step<State>, second: &mut Second<V>, bytes: usize) -> bool {
-        let end = step.sectors().len() * bytes / (LANES * V::BYTES);
-        let Second { index, masks } = second;
-        if *index < end {
-            self.second_pass::<V>(step, masks, *index, bytes);
-            *index += 1;
+    fn carried(&self) -> Option<Second<V>> {
+        None
+    }
+
+    #[inline(always)]
+    fn stage(
+        &self,
+        [new, next, step]: [&mut Step<State<V>>; 3],
+        carried: &mut Option<Second<V>>,
+        bytes: usize,
+    ) {
+        let mut first = 0;
+        while first < new.sectors().len() {
+            let tweaks = new.tweaks.gather(first, new.sectors().len() - 1);
+            new.state.hashes.store(first, self.hash::<V>(tweaks));
+            first += V::BLOCKS;
         }
-        *index < end
+        if carried.is_none() && !step.sectors().is_empty() {
+            *carried = Some(Second::new(step));
+        }
+        let mut part = 0;
+        let mut first_at = Cursor::new::<_, true>(new);
+        let mut second_at = Cursor::new::<_, false>(step);
+        if V::ABREAST == 16
+            && let Some(carried) = carried
+        {
+            let sectors = new.sectors().len().min(step.sectors().len());
+            while first_at.sector < sectors {
+                if part < 3 {
+                    self.middle::<V>(next, part, bytes);
+                    part += 1;
+                }
+                let steps = [&mut *new, &mut *next, &mut *step];
+                self.both_passes(steps, carried, [&mut first_at, &mut second_at], bytes);
+            }
+        }
+        while part < 3 {
+            self.middle::<V>(next, part, bytes);
+            part += 1;
+        }
+        while first_at.sector < new.sectors().len() {
+            self.first_pass::<V>(new, &mut first_at, bytes);
+        }
+        if let Some(carried) = carried {
+            while second_at.sector < step.sectors().len() {
+                self.second_pass::<V>([step, next], carried, &mut second_at, bytes);
+            }
+        }
     }
 }

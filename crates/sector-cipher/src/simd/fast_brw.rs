@@ -8,430 +8,434 @@
 //! blocks, and the two hashes, in exchanged roles.
 //!
 //! Lanes hash subtrees, of one sector or of several (see [`brw`]); everything
-//! that comes once in a sector is done for the sectors of a batch side by side.
+//! that comes once in a sector is done for several sectors side by side. Counter
+//! mode runs over the first two blocks too, which are written in the end.
 
-use super::brw::{self, HashKey, STEPS, SUBTREE, Subtree, Subtrees, Sum, Tree};
-use super::{AesKeys, Vector, aes, wipe};
-use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
+use super::brw::{self, HEAD, HashKey, STEPS, SUBTREE, Subtrees, Sum, Tree};
+use super::{Vector, WideKeys, aes, counter, wipe};
+use crate::run::{BATCH, BLOCK, Sector, Sectors, settled};
+use core::mem::MaybeUninit;
 use core::ptr;
 
 /// Its keys.
 #[repr(C)]
 pub(crate) struct Keys {
-    aes: AesKeys,
+    aes: WideKeys,
+    rounds: usize,
     hash: HashKey,
 }
 
 impl Keys {
     pub(super) const UNSET: Self = Self {
-        aes: AesKeys::UNSET,
+        aes: WideKeys::ZERO,
+        rounds: 0,
         hash: HashKey::UNSET,
     };
 
     /// Rounds of AES.
     pub(super) fn rounds(&self) -> usize {
-        self.aes.rounds()
+        self.rounds
     }
 
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
-        self.aes.set::<V>(key, None);
+        self.rounds = V::expand(key, &mut self.aes.narrow);
+        self.aes.widen();
         let mut tau = [V::zero()];
-        match self.rounds() {
-            10 => aes::encrypt::<V, 1, 10>(&mut tau, &self.aes.encrypt),
-            _ => aes::encrypt::<V, 1, 14>(&mut tau, &self.aes.encrypt),
+        match self.rounds {
+            10 => aes::encrypt::<V, 1, 10>(&mut tau, &self.aes.narrow),
+            _ => aes::encrypt::<V, 1, 14>(&mut tau, &self.aes.narrow),
         }
         self.hash.set(tau[0]);
     }
 }
 
-/// Blocks ahead of what is hashed.
-const HEAD: usize = 2;
-
-/// Bytes from one subtree to the next.
+/// Bytes that a lane takes.
 const STRIDE: usize = SUBTREE * BLOCK;
 
-/// Subtrees that go through the phases together: those of a batch of the
-/// largest sectors. Of smaller ones there are more batches, because what comes
-/// once in a sector takes long and wants company. They stay in the first-level
-/// cache, since each is read twice.
-const SUBTREES: usize = BATCH * 4096 / STRIDE;
+/// Subtrees that go through the phases together, and so the most sectors: as
+/// many as stay in the first-level cache, since each is read twice.
+const SUBTREES: usize = 64;
 
-/// Batches that go through the phases together, at most.
-const BATCHES: usize = SUBTREES / BATCH;
+/// Lanes of the widest vector.
+const LANES: usize = 4;
 
-/// The counters 1 to 256 as blocks.
+/// Subtrees of the largest sector.
+const MOST: usize = 4096 / STRIDE;
+
+/// A block for each subtree, or for each sector. They are written in whole
+/// vectors before they are read.
 #[repr(C, align(64))]
-struct Counters([u128; 256]);
+struct Blocks(MaybeUninit<[u128; SUBTREES]>);
 
-static COUNTERS: Counters = {
-    let mut counters = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        counters[i] = i as u128 + 1;
-        i += 1;
-    }
-    Counters(counters)
-};
+impl Blocks {
+    const NONE: Self = Self(MaybeUninit::uninit());
 
-/// What stands between the phases.
-#[repr(C, align(64))]
-struct Work {
-    hashes: [u128; SUBTREES],
-    joins: [u128; SUBTREES],
-    /// Behind a sector's last two blocks its hash has the tweak, and there is
-    /// nothing that joins.
-    ends: [Four; SUBTREES],
-    /// The seed of counter mode.
-    seeds: [u128; SUBTREES],
-    /// What the second hash will be added to.
-    rests: [u128; SUBTREES],
-}
-
-impl Work {
-    const EMPTY: Self = Self {
-        hashes: [0; SUBTREES],
-        joins: [0; SUBTREES],
-        ends: [Four([0; 4]); SUBTREES],
-        seeds: [0; SUBTREES],
-        rests: [0; SUBTREES],
-    };
-
-    /// Overwrites what `len` sectors with `subtrees` subtrees have left there,
-    /// but for their tweaks: a hash of data that somebody knows tells them the
-    /// hash's key.
+    /// Where block `index` is.
     #[inline(always)]
-    fn wipe<V: Vector>(&mut self, len: usize, subtrees: usize) {
-        // Lanes behind the last one have been written to as well.
-        let sectors = if len <= BATCH { BATCH } else { SUBTREES };
-        let subtrees = subtrees.next_multiple_of(V::BLOCKS);
-        for (place, blocks) in [
-            (&mut self.hashes, subtrees),
-            (&mut self.joins, subtrees),
-            (&mut self.seeds, sectors),
-            (&mut self.rests, sectors),
-        ] {
-            let place = &mut place[..blocks];
-            // SAFETY: whole vectors of blocks.
-            unsafe { wipe::<V>(place.as_mut_ptr().cast(), blocks * BLOCK) };
-        }
+    fn at(&self, index: usize) -> *const u8 {
+        debug_assert!(index < SUBTREES);
+        self.0.as_ptr().cast::<u128>().wrapping_add(index).cast()
     }
-}
 
-/// Puts what there is of the subtrees from `first` on in its place. Not a
-/// method of all the work, into which lanes have pointers.
-#[inline(always)]
-fn put<V: Vector>(
-    hashes: &mut [u128; SUBTREES],
-    joins: &mut [u128; SUBTREES],
-    first: usize,
-    subtree: &Subtree<V>,
-) {
-    let hashes = hashes[first..first + V::BLOCKS].as_mut_ptr();
-    let joins = joins[first..first + V::BLOCKS].as_mut_ptr();
-    // SAFETY: as many blocks as the vector has.
-    unsafe {
-        subtree.hash.store(hashes.cast());
-        subtree.join.store(joins.cast());
-    }
-}
-
-/// Four blocks, as long as any vector.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Four([u128; 4]);
-
-/// A subtree in a lane.
-#[derive(Clone, Copy)]
-struct Lane {
-    src: *const u8,
-    dst: *mut u8,
-    /// Where its last four blocks come from and go to.
-    end_src: *const u8,
-    end_dst: *mut u8,
-    /// What the hash takes of those blocks, and what it adds to them.
-    keep: *const u8,
-    add: *const u8,
-    /// Its first block's counter.
-    counters: *const u8,
-    seed: *const u8,
-}
-
-/// All four blocks of the end inside a sector, and two of its last subtree's.
-static KEEP: [Four; 2] = [Four([u128::MAX; 4]), Four([u128::MAX, u128::MAX, 0, 0])];
-
-/// What is added inside a sector.
-static NOTHING: Four = Four([0; 4]);
-
-/// Where the ends of sectors stand while they are worked on, so that all
-/// subtrees look alike to the loops over them.
-struct Ends([Four; 4]);
-
-impl Ends {
-    const EMPTY: Self = Self([Four([0; 4]); 4]);
-}
-
-/// Where a subtree's last four blocks start.
-const END: usize = STRIDE - 4 * BLOCK;
-
-/// The subtrees from `first` on. Lanes behind the last subtree repeat it: they
-/// read and write the same bytes.
-#[inline(always)]
-fn lanes<V: Vector>(pass: &Pass<'_, '_>, ends: &mut Ends, first: usize) -> [Lane; 4] {
-    let mut lanes = [Lane {
-        src: ptr::null(),
-        dst: ptr::null_mut(),
-        end_src: ptr::null(),
-        end_dst: ptr::null_mut(),
-        keep: ptr::null(),
-        add: ptr::null(),
-        counters: ptr::null(),
-        seed: ptr::null(),
-    }; 4];
-    let ends: *mut Ends = ends;
-    for (i, lane) in lanes.iter_mut().enumerate().take(V::BLOCKS) {
-        let subtree = (first + i).min(pass.subtrees() - 1);
-        let (sector, index) = (subtree >> pass.log, subtree & ((1 << pass.log) - 1));
-        let offset = HEAD * BLOCK + index * STRIDE;
-        let place = pass.sector(sector);
-        let (src, dst) = (
-            place.src().wrapping_add(offset),
-            place.dst().wrapping_add(offset),
-        );
-        let mut new = Lane {
-            src,
-            dst,
-            end_src: src.wrapping_add(END),
-            end_dst: dst.wrapping_add(END),
-            keep: (&raw const KEEP[0]).cast(),
-            add: (&raw const NOTHING).cast(),
-            counters: COUNTERS.0[index * SUBTREE..].as_ptr().cast(),
-            seed: (&raw const pass.work.seeds[sector]).cast(),
-        };
-        if index + 1 == 1 << pass.log {
-            // SAFETY: the lane's place.
-            let text = unsafe { (&raw mut (*ends).0[i]).cast::<u8>() };
-            // In whole vectors, because a load gets nothing from several
-            // stores before it without waiting for them.
-            for part in (0..HEAD * BLOCK).step_by(V::BYTES) {
-                // SAFETY: the last two blocks of a sector, and their place.
-                unsafe {
-                    V::load_front(new.end_src.wrapping_add(part)).store(text.wrapping_add(part));
-                }
-            }
-            new.end_src = text;
-            new.end_dst = text;
-            new.keep = (&raw const KEEP[1]).cast();
-            new.add = (&raw const pass.work.ends[sector]).cast();
-        }
-        *lane = new;
-    }
-    lanes
-}
-
-/// Writes the ends of sectors where they belong.
-#[inline(always)]
-fn put_ends<V: Vector>(lanes: &[Lane; 4]) {
-    for lane in lanes.iter().take(V::BLOCKS) {
-        let end = lane.dst.wrapping_add(END);
-        if lane.end_dst != end {
-            // SAFETY: the last two blocks of a sector.
-            unsafe { ptr::copy_nonoverlapping(lane.end_dst, end, HEAD * BLOCK) };
-        }
-    }
-}
-
-/// Which lane vector `i` of quarter `k` belongs to, at which byte of the
-/// subtree it starts, and at which of the lane's four blocks.
-#[inline(always)]
-const fn place<V: Vector>(k: usize, i: usize) -> (usize, usize, usize) {
-    let (quad, i) = (2 * k + i / 4, i % 4);
-    let part = i % (4 / V::BLOCKS) * V::BYTES;
-    (i / (4 / V::BLOCKS), 4 * BLOCK * quad + part, part)
-}
-
-/// Whether vector `i` of quarter `k` is at the end of a subtree.
-const fn is_end(k: usize, i: usize) -> bool {
-    k == 3 && i >= 4
-}
-
-/// Vector `I` of quarter `K` of the text.
-///
-/// # Safety
-/// The sectors are readable.
-#[inline(always)]
-unsafe fn load<V: Vector, const K: usize, const I: usize>(lanes: &[Lane; 4]) -> V {
-    let (lane, offset, part) = place::<V>(K, I);
-    // SAFETY: the caller's promise.
-    unsafe {
-        if is_end(K, I) {
-            V::load(lanes[lane].end_src.wrapping_add(part))
-        } else {
-            V::load(lanes[lane].src.wrapping_add(offset))
-        }
-    }
-}
-
-/// The same as the hash sees it.
-#[inline(always)]
-fn hashed<V: Vector, const K: usize, const I: usize>(lanes: &[Lane; 4], x: V) -> V {
-    let (lane, _, part) = place::<V>(K, I);
-    if !is_end(K, I) {
-        return x;
-    }
-    // SAFETY: as long as any vector, from any part of it on.
-    unsafe {
-        let keep = lanes[lane].keep.wrapping_add(part);
-        let add = lanes[lane].add.wrapping_add(part);
-        x.and(V::load(keep)).xor(V::load(add))
-    }
-}
-
-/// Quarter `K` of the text as the hash sees it.
-#[inline(always)]
-fn plain<V: Vector, const K: usize>(lanes: &[Lane; 4]) -> [V; 8] {
-    let mut x = [V::zero(); 8];
-    unroll!(I in 0 1 2 3 4 5 6 7, {
-        // SAFETY: inside the sector.
-        x[I] = hashed::<V, K, I>(lanes, unsafe { load::<V, K, I>(lanes) });
-    });
-    x
-}
-
-/// Eight vectors through counter mode, from block 8 `K` of the subtrees on;
-/// between the rounds the hash of the eight before them, `x`, which these
-/// replace. `BEFORE` is their place.
-#[inline(always)]
-fn counter<V: Vector, const K: usize, const BEFORE: usize, const ROUNDS: usize>(
-    keys: &Keys,
-    lanes: &[Lane; 4],
-    tree: &mut Tree<V>,
-    x: &mut [V; 8],
-) {
-    let aes = &keys.aes.encrypt;
-    let mut y = [V::zero(); 8];
-    let mut seeds = [V::zero(); 8];
-    unroll!(I in 0 1 2 3 4 5 6 7, {
-        let (lane, offset, _) = place::<V>(K, I);
-        let lane = &lanes[lane];
-        // SAFETY: the counters of a subtree's 32 blocks, and a seed.
-        unsafe {
-            y[I] = V::load(lane.counters.wrapping_add(offset));
-            seeds[I] = V::splat(lane.seed.cast::<u128>().read());
-        }
-    });
-    V::aes_start_with(&mut y, aes, &seeds);
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
-        V::aes_round::<8, true, ROUND>(&mut y, aes);
-        if ROUND <= STEPS {
-            tree.step::<BEFORE, { ROUND - 1 }>(&keys.hash, x);
-            tree.pin::<{ ROUND - 1 }>();
-        }
-    });
-    let mut text = [V::zero(); 8];
-    // SAFETY: inside the sectors.
-    unroll!(I in 0 1 2 3 4 5 6 7, text[I] = unsafe { load::<V, K, I>(lanes) });
-    V::aes_finish::<8, true, ROUNDS>(&mut y, aes, &text);
-    unroll!(I in 0 1 2 3 4 5 6 7, {
-        let (lane, offset, part) = place::<V>(K, I);
-        let lane = &lanes[lane];
-        // SAFETY: inside the sector.
-        unsafe {
-            y[I].store(if is_end(K, I) {
-                lane.end_dst.wrapping_add(part)
-            } else {
-                lane.dst.wrapping_add(offset)
-            });
-        }
-        x[I] = hashed::<V, K, I>(lanes, y[I]);
-    });
-}
-
-/// The subtrees of consecutive sectors, side by side.
-struct SideBySide<'a> {
-    work: &'a Work,
-    /// Their first subtrees.
-    first: [usize; 4],
-}
-
-impl<V: Vector> Subtrees<V> for SideBySide<'_> {
+    /// Those from `index` on, a multiple of the vector's lanes.
+    ///
+    /// # Safety
+    /// They have been written.
     #[inline(always)]
-    fn get(&self, index: usize) -> Subtree<V> {
-        let mut hashes = [ptr::null(); 4];
-        let mut joins = [ptr::null(); 4];
-        for (i, first) in self.first.into_iter().enumerate().take(V::BLOCKS) {
-            hashes[i] = (&raw const self.work.hashes[first + index]).cast();
-            joins[i] = (&raw const self.work.joins[first + index]).cast();
+    unsafe fn get<V: Vector>(&self, index: usize) -> V {
+        // SAFETY: whole vectors of blocks, and the caller's promise.
+        unsafe { V::load(self.at(index)) }
+    }
+
+    /// Replaces those from `index` on, a multiple of the vector's lanes.
+    #[inline(always)]
+    fn set<V: Vector>(&mut self, index: usize, blocks: V) {
+        debug_assert!(index < SUBTREES);
+        let place = self.0.as_mut_ptr().cast::<u128>().wrapping_add(index);
+        // SAFETY: whole vectors of blocks.
+        unsafe { blocks.store(place.cast()) };
+    }
+
+    /// Replaces some, from `index` on; behind the last stands the same, up to
+    /// a vector's end.
+    #[inline(always)]
+    fn set_all(&mut self, index: usize, blocks: &[u128]) {
+        let end = (index + blocks.len()).next_multiple_of(LANES);
+        debug_assert!(end <= SUBTREES);
+        for i in index..end {
+            let block = blocks[(i - index).min(blocks.len() - 1)];
+            // SAFETY: inside the place.
+            unsafe { self.0.as_mut_ptr().cast::<u128>().add(i).write(block) };
         }
-        // SAFETY: blocks.
-        unsafe {
-            Subtree {
-                hash: V::gather(hashes),
-                join: V::gather(joins),
-            }
-        }
+    }
+
+    /// Overwrites the vectors of the first `count`.
+    #[inline(always)]
+    fn wipe<V: Vector>(&mut self, count: usize) {
+        let bytes = count.next_multiple_of(V::BLOCKS) * BLOCK;
+        // SAFETY: whole vectors of blocks.
+        unsafe { wipe::<V>(self.0.as_mut_ptr().cast(), bytes) };
     }
 }
 
 /// Some sectors on their way through all phases.
-struct Pass<'k, 'b> {
+struct Pass<'k> {
     keys: &'k Keys,
-    /// All but the last one are full.
-    batches: [Batch<'b>; BATCHES],
-    /// Sectors in all batches.
+    /// Behind the last stands the same, up to a vector's end.
+    sectors: [Sector; SUBTREES],
     len: usize,
-    work: Work,
     /// Of the subtrees in a sector.
     log: u32,
+    tweaks: Blocks,
+    /// Of the subtrees, but for their last blocks.
+    hashes: Blocks,
+    /// The seeds of counter mode.
+    seeds: Blocks,
+    /// The first two blocks, when only the second hash is missing.
+    heads: [Blocks; HEAD],
 }
 
-impl Pass<'_, '_> {
+/// What all lanes take.
+struct Lanes<V> {
+    src: [*const u8; 4],
+    dst: [*mut u8; 4],
+    /// The numbers of their first blocks in their sectors.
+    first: [usize; 4],
+    /// What their counters start with, up to AES's first round: the seed, and
+    /// the number of the first block that is counted.
+    starts: [V; 4],
+}
+
+/// Which lane vector `i` of quarter `k` belongs to, and at which of its blocks
+/// it starts.
+#[inline(always)]
+const fn place<V: Vector>(k: usize, i: usize) -> (usize, usize) {
+    let (quad, i) = (2 * k + i / 4, i % 4);
+    let part = i % (4 / V::BLOCKS) * V::BLOCKS;
+    (i / (4 / V::BLOCKS), 4 * quad + part)
+}
+
+impl<V: Vector> Lanes<V> {
+    /// Quarter `K` of the text.
+    ///
+    /// # Safety
+    /// The sectors are there.
+    #[inline(always)]
+    unsafe fn load<const K: usize>(&self) -> [V; 8] {
+        let mut x = [V::zero(); 8];
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            let (lane, block) = place::<V>(K, I);
+            // SAFETY: inside the lane.
+            x[I] = unsafe { V::load(self.src[lane].wrapping_add(block * BLOCK)) };
+        });
+        x
+    }
+
+    /// Quarter `K` through counter mode; between the rounds the hash of the
+    /// quarter before, `BEFORE`, whose text is `x`: this one's takes its place.
+    ///
+    /// # Safety
+    /// The sectors and the seeds are there.
+    #[inline(always)]
+    unsafe fn count<const K: usize, const BEFORE: usize, const ROUNDS: usize>(
+        &self,
+        keys: &Keys,
+        tree: &mut Tree<V>,
+        x: &mut [V; 8],
+    ) {
+        let aes = &keys.aes;
+        let mut y = [V::zero(); 8];
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            let (lane, block) = place::<V>(K, I);
+            let start = self.starts[lane];
+            y[I] = if block == 0 {
+                // The number before a lane's is no sum of the two parts.
+                let first = self.first[lane];
+                let number = V::splat(counter::FROM_THIRD.one(first + 1));
+                start.xor3(number, counter::FROM_THIRD.from(first))
+            } else {
+                start.xor(counter::FROM_THIRD.from(block))
+            };
+        });
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            V::wide_round::<8, true, ROUND>(&mut y, aes);
+            // The steps go evenly between the rounds.
+            unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 1 + STEP * (ROUNDS - 2) / (STEPS - 1) {
+                tree.step::<BEFORE, STEP>(&keys.hash, x);
+                tree.pin::<STEP>();
+            });
+        });
+        let mut text = [ptr::null(); 8];
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            let (lane, block) = place::<V>(K, I);
+            text[I] = self.src[lane].wrapping_add(block * BLOCK);
+        });
+        // SAFETY: inside the lanes.
+        unsafe { V::wide_finish_loading::<8, true, ROUNDS>(&mut y, aes, &text) };
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            let (lane, block) = place::<V>(K, I);
+            // SAFETY: inside the lane.
+            unsafe { y[I].store(self.dst[lane].wrapping_add(block * BLOCK)) };
+        });
+        *x = y;
+    }
+}
+
+/// The subtrees of some sectors side by side.
+struct SideBySide<V> {
+    /// Each sector's hashes, but for the subtrees' last blocks.
+    hashes: [*const u8; 4],
+    /// Its text.
+    text: [*const u8; 4],
+    tweaks: V,
+    /// Of each sector's subtrees.
+    count: usize,
+}
+
+impl<V: Vector> SideBySide<V> {
+    #[inline(always)]
+    fn gather(places: &[*const u8; 4], offset: usize) -> V {
+        // SAFETY: all of them are there, as `Pass::hash` has made it.
+        unsafe {
+            V::gather(places.map(
+                #[inline(always)]
+                |place| place.wrapping_add(offset),
+            ))
+        }
+    }
+}
+
+impl<V: Vector> Subtrees<V> for SideBySide<V> {
+    #[inline(always)]
+    fn hash(&self, index: usize) -> V {
+        let last = if index + 1 == self.count {
+            self.tweaks
+        } else {
+            Self::gather(&self.text, (index + 1) * STRIDE)
+        };
+        Self::gather(&self.hashes, index * BLOCK).xor(last)
+    }
+
+    #[inline(always)]
+    fn join(&self, index: usize) -> V {
+        Self::gather(&self.text, (index + 1) * STRIDE + BLOCK)
+    }
+}
+
+impl Pass<'_> {
+    /// Takes the next sectors, `false` if there are none.
+    #[inline(always)]
+    fn fill(&mut self, sectors: &mut Sectors<'_, '_>) -> bool {
+        let mut batch = sectors.empty_batch();
+        self.len = 0;
+        loop {
+            sectors.fill(&mut batch);
+            let end = self.len + batch.len();
+            self.sectors[self.len..end].copy_from_slice(batch.sectors());
+            if batch.len() != 0 {
+                self.tweaks.set_all(self.len, &batch.ivs()[..batch.len()]);
+            }
+            self.len = end;
+            if batch.len() < BATCH || self.len << self.log == SUBTREES {
+                break;
+            }
+        }
+        if self.len == 0 {
+            return false;
+        }
+        for i in self.len..self.len.next_multiple_of(LANES) {
+            self.sectors[i] = self.sectors[self.len - 1];
+        }
+        true
+    }
+
+    /// Of the subtrees in all sectors.
     #[inline(always)]
     fn subtrees(&self) -> usize {
         self.len << self.log
     }
 
+    /// The subtrees from `first` on. Lanes behind the last sector repeat it: they
+    /// read and write the same bytes.
     #[inline(always)]
-    fn sector(&self, index: usize) -> &Sector {
-        &self.batches[index / BATCH].sectors()[index % BATCH]
-    }
-
-    /// The hash of each sector of vector `i`, from its subtrees'.
-    #[inline(always)]
-    fn hash<V: Vector>(&self, i: usize) -> V {
-        let mut first = [0; 4];
-        for (lane, first) in first.iter_mut().enumerate() {
-            *first = (i * V::BLOCKS + lane).min(self.len - 1) << self.log;
-        }
-        let subtrees = SideBySide {
-            work: &self.work,
-            first,
+    fn lanes<V: Vector, const COUNT: bool>(&self, first: usize) -> Lanes<V> {
+        let mut lanes = Lanes {
+            src: [ptr::null(); 4],
+            dst: [ptr::null_mut(); 4],
+            first: [0; 4],
+            starts: [V::zero(); 4],
         };
-        brw::join(&self.keys.hash, 1 << self.log, &subtrees)
+        for i in 0..V::BLOCKS {
+            let subtree = first + i;
+            let sector = (subtree >> self.log) % SUBTREES;
+            let index = subtree % (1 << self.log) % MOST;
+            let place = &self.sectors[sector];
+            lanes.src[i] = settled(place.src().wrapping_add(index * STRIDE));
+            if COUNT {
+                lanes.dst[i] =
+                    settled(place.dst().wrapping_add(index * STRIDE).cast_const()).cast_mut();
+                lanes.first[i] = index * SUBTREE;
+                // SAFETY: a block that the phase before has written.
+                let seed = unsafe { self.seeds.at(sector).cast::<u128>().read() };
+                let number = counter::FROM_THIRD.one(index * SUBTREE + 1);
+                lanes.starts[i] = V::splat(seed).xor(V::splat(number));
+            }
+        }
+        if COUNT {
+            V::wide_start_with(&mut lanes.starts, &self.keys.aes, &[V::zero(); 4]);
+        }
+        lanes
     }
 
-    /// Block `block` of each sector of vector `i`.
+    /// The hashes of all subtrees.
     #[inline(always)]
-    fn load<V: Vector>(&self, block: usize, i: usize) -> V {
+    fn first_hash<V: Vector>(&mut self) {
+        let key = &self.keys.hash;
+        let mut tree = Tree::new();
+        let mut before = 0;
+        for first in (0..self.subtrees()).step_by(V::BLOCKS) {
+            let lanes = self.lanes::<V, false>(first);
+            // SAFETY: the sectors are there.
+            unsafe {
+                tree.quarter::<0>(key, &lanes.load::<0>());
+                tree.quarter::<1>(key, &lanes.load::<1>());
+                // Of the subtrees before; the first time, of nothing.
+                self.hashes.set(before, tree.hash);
+                tree.quarter::<2>(key, &lanes.load::<2>());
+                tree.quarter::<3>(key, &lanes.load::<3>());
+            }
+            before = first;
+        }
+        tree.finish(key);
+        self.hashes.set(before, tree.hash);
+    }
+
+    /// Counter mode, and the hashes of what comes out.
+    #[inline(always)]
+    fn counter_and_second_hash<V: Vector, const ROUNDS: usize>(&mut self) {
+        let keys = self.keys;
+        let mut tree = Tree::new();
+        let mut x = [V::zero(); 8];
+        let mut before = 0;
+        for first in (0..self.subtrees()).step_by(V::BLOCKS) {
+            let lanes = self.lanes::<V, true>(first);
+            // SAFETY: the sectors are there.
+            unsafe {
+                lanes.count::<0, 3, ROUNDS>(keys, &mut tree, &mut x);
+                lanes.count::<1, 0, ROUNDS>(keys, &mut tree, &mut x);
+                lanes.count::<2, 1, ROUNDS>(keys, &mut tree, &mut x);
+                // Of the subtrees before; the first time, of nothing.
+                self.hashes.set(before, tree.hash);
+                lanes.count::<3, 2, ROUNDS>(keys, &mut tree, &mut x);
+            }
+            before = first;
+        }
+        tree.quarter::<3>(&keys.hash, &x);
+        tree.finish(&keys.hash);
+        self.hashes.set(before, tree.hash);
+    }
+
+    /// The sectors from `first` on, as many as there are lanes: where block
+    /// `block` is. Lanes behind the last sector repeat it.
+    #[inline(always)]
+    fn blocks<V: Vector>(&self, first: usize, block: usize) -> ([*const u8; 4], [*mut u8; 4]) {
         let mut src = [ptr::null(); 4];
-        for (lane, src) in src.iter_mut().enumerate().take(V::BLOCKS) {
-            let sector = (i * V::BLOCKS + lane).min(self.len - 1);
-            *src = self.sector(sector).src().wrapping_add(block * BLOCK);
+        let mut dst = [ptr::null_mut(); 4];
+        for i in 0..V::BLOCKS {
+            let sector = &self.sectors[(first + i) % SUBTREES];
+            src[i] = sector.src().wrapping_add(block * BLOCK);
+            dst[i] = sector.dst().wrapping_add(block * BLOCK);
         }
-        // SAFETY: inside the sectors.
-        unsafe { V::gather(src) }
+        (src, dst)
     }
 
-    /// Writes it; lanes behind the last sector repeat that one.
+    /// Replaces the subtrees' hashes by those of the sectors: of the source's, or
+    /// of the destination's if `SECOND`.
     #[inline(always)]
-    fn store<V: Vector>(&mut self, block: usize, i: usize, x: V) {
-        let mut dst = [ptr::null_mut(); 4];
-        for (lane, dst) in dst.iter_mut().enumerate().take(V::BLOCKS) {
-            let sector = (i * V::BLOCKS + lane).min(self.len - 1);
-            *dst = self.sector(sector).dst().wrapping_add(block * BLOCK);
+    fn join<V: Vector, const SECOND: bool>(&mut self) {
+        for first in (0..self.len).step_by(V::BLOCKS) {
+            // SAFETY: they have been written, in whole vectors.
+            let tweaks = unsafe { self.tweaks.get::<V>(first) };
+            let hash = if self.log == 0 {
+                // SAFETY: as above.
+                unsafe { self.hashes.get::<V>(first) }.xor(tweaks)
+            } else {
+                let (src, dst) = self.blocks::<V>(first, 0);
+                let mut subtrees = SideBySide {
+                    hashes: [ptr::null(); 4],
+                    text: src,
+                    tweaks,
+                    count: 1 << self.log,
+                };
+                for (i, hashes) in subtrees.hashes.iter_mut().take(V::BLOCKS).enumerate() {
+                    let sector = (first + i).min(self.len - 1);
+                    *hashes = self.hashes.at(sector << self.log);
+                }
+                if SECOND {
+                    subtrees.text = dst.map(<*mut u8>::cast_const);
+                }
+                brw::join(&self.keys.hash, 1 << self.log, &subtrees)
+            };
+            // No sector that follows has its subtrees' hashes there.
+            self.hashes.set(first, hash);
         }
-        // SAFETY: inside the sectors.
-        unsafe { x.scatter(dst) };
+    }
+
+    /// The first two blocks of the sectors from `first` on.
+    #[inline(always)]
+    fn heads<V: Vector>(&self, first: usize) -> [V; HEAD] {
+        let (src, _) = self.blocks::<V>(first, 0);
+        let mut x = [V::zero(); 4];
+        for i in 0..V::BLOCKS {
+            for part in 0..HEAD.div_ceil(V::BLOCKS) {
+                let place = src[i].wrapping_add(part * V::BYTES);
+                // SAFETY: inside the sector.
+                x[i * (4 / V::BLOCKS) + part] = unsafe { V::load_front(place) };
+            }
+        }
+        let [first, second, ..] = V::transpose(x);
+        [first, second]
     }
 
     /// The products with the key to the power of 2^`log`.
@@ -440,100 +444,71 @@ impl Pass<'_, '_> {
         Sum::product(x, self.keys.hash.power(log)).reduce()
     }
 
-    /// The hashes of all subtrees.
-    #[inline(always)]
-    fn first_hash<V: Vector>(&mut self) {
-        let key = &self.keys.hash;
-        let mut ends = Ends::EMPTY;
-        let mut tree = Tree::new();
-        let mut before = 0;
-        for first in (0..self.subtrees()).step_by(V::BLOCKS) {
-            let lanes = lanes::<V>(self, &mut ends, first);
-            tree.quarter::<0>(key, &plain::<V, 0>(&lanes));
-            tree.quarter::<1>(key, &plain::<V, 1>(&lanes));
-            // Of the subtrees before; the first time, of nothing.
-            let Work { hashes, joins, .. } = &mut self.work;
-            put(hashes, joins, before, &tree.subtree);
-            tree.quarter::<2>(key, &plain::<V, 2>(&lanes));
-            tree.quarter::<3>(key, &plain::<V, 3>(&lanes));
-            before = first;
-        }
-        tree.finish(key);
-        let Work { hashes, joins, .. } = &mut self.work;
-        put(hashes, joins, before, &tree.subtree);
-    }
-
-    /// Counter mode, and the hashes of what comes out.
-    #[inline(always)]
-    fn counter_and_second_hash<V: Vector, const ROUNDS: usize>(&mut self) {
-        let keys = self.keys;
-        let mut ends = Ends::EMPTY;
-        let mut tree = Tree::new();
-        let mut x = [V::zero(); 8];
-        let mut before = 0;
-        for first in (0..self.subtrees()).step_by(V::BLOCKS) {
-            let lanes = lanes::<V>(self, &mut ends, first);
-            counter::<V, 0, 3, ROUNDS>(keys, &lanes, &mut tree, &mut x);
-            counter::<V, 1, 0, ROUNDS>(keys, &lanes, &mut tree, &mut x);
-            counter::<V, 2, 1, ROUNDS>(keys, &lanes, &mut tree, &mut x);
-            // Of the subtrees before; the first time, of nothing.
-            let Work { hashes, joins, .. } = &mut self.work;
-            put(hashes, joins, before, &tree.subtree);
-            counter::<V, 3, 2, ROUNDS>(keys, &lanes, &mut tree, &mut x);
-            put_ends::<V>(&lanes);
-            before = first;
-        }
-        tree.quarter::<3>(&keys.hash, &x);
-        tree.finish(&keys.hash);
-        let Work { hashes, joins, .. } = &mut self.work;
-        put(hashes, joins, before, &tree.subtree);
-    }
-
     /// Everything between the two hashes, `N` vectors of sectors at a time.
     #[inline(always)]
     fn middle<V: Vector, const N: usize, const ROUNDS: usize, const ENCRYPT: bool>(&mut self) {
         // The block that the first hash masks, and the other.
         let (first, second) = if ENCRYPT { (0, 1) } else { (1, 0) };
-        let aes = &self.keys.aes.encrypt;
-        for start in (0..self.len.div_ceil(V::BLOCKS)).step_by(N) {
+        self.join::<V, false>();
+        let aes = &self.keys.aes.narrow;
+        for start in (0..self.len).step_by(N * V::BLOCKS) {
+            // What is behind the last vector repeats it.
+            let last = (self.len - 1) / V::BLOCKS * V::BLOCKS;
+            let sectors: [usize; N] = core::array::from_fn(
+                #[inline(always)]
+                |i| (start + i * V::BLOCKS).min(last),
+            );
             let mut a = [V::zero(); N];
             let mut f = [V::zero(); N];
-            for i in 0..N {
-                let hash = self.hash(start + i);
-                a[i] = self
-                    .load::<V>(first, start + i)
-                    .xor(self.times(hash, first));
-                f[i] = self.load::<V>(second, start + i).xor(self.times(a[i], 0));
-            }
+            unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
+                // SAFETY: they have been written, in whole vectors.
+                let hash = unsafe { self.hashes.get::<V>(sectors[I]) };
+                let heads = self.heads::<V>(sectors[I]);
+                a[I] = heads[first].xor(self.times(hash, first));
+                f[I] = heads[second].xor(self.times(a[I], 0));
+            });
             let mut g = f;
             aes::encrypt::<V, N, ROUNDS>(&mut g, aes);
-            for i in 0..N {
-                g[i] = g[i].xor(a[i]);
-                let seeds = self.work.seeds[(start + i) * V::BLOCKS..][..V::BLOCKS].as_mut_ptr();
-                // SAFETY: a vector's blocks.
-                unsafe { f[i].xor(g[i]).store(seeds.cast()) };
-            }
+            unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
+                g[I] = g[I].xor(a[I]);
+                self.seeds.set(sectors[I], f[I].xor(g[I]));
+            });
             let mut b = g;
             aes::encrypt::<V, N, ROUNDS>(&mut b, aes);
-            for i in 0..N {
-                b[i] = b[i].xor(f[i]);
-                let rests = self.work.rests[(start + i) * V::BLOCKS..][..V::BLOCKS].as_mut_ptr();
-                // SAFETY: a vector's blocks.
-                unsafe { b[i].store(rests.cast()) };
-                self.store(first, start + i, g[i].xor(self.times(b[i], 0)));
+            unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
+                b[I] = b[I].xor(f[I]);
+                self.heads[first].set(sectors[I], g[I].xor(self.times(b[I], 0)));
+                self.heads[second].set(sectors[I], b[I]);
+            });
+        }
+    }
+
+    /// Masks a block with the second hash, and writes both.
+    #[inline(always)]
+    fn finish<V: Vector, const ENCRYPT: bool>(&mut self) {
+        self.join::<V, true>();
+        let second = usize::from(ENCRYPT);
+        for first in (0..self.len).step_by(V::BLOCKS) {
+            // SAFETY: they have been written, in whole vectors, and the sectors
+            // are there.
+            unsafe {
+                let mask = self.times(self.hashes.get::<V>(first), second);
+                let other = self.heads[1 - second].get::<V>(first);
+                other.scatter(self.blocks::<V>(first, 1 - second).1);
+                let masked = self.heads[second].get::<V>(first).xor(mask);
+                masked.scatter(self.blocks::<V>(first, second).1);
             }
         }
     }
 
-    /// The block that the second hash masks.
+    /// Overwrites what `len` sectors have left, but for their tweaks: a hash of
+    /// data that somebody knows tells them the hash's key.
     #[inline(always)]
-    fn finish<V: Vector, const ENCRYPT: bool>(&mut self) {
-        let second = usize::from(ENCRYPT);
-        for i in 0..self.len.div_ceil(V::BLOCKS) {
-            let hash = self.hash(i);
-            // SAFETY: whole vectors are as many blocks as a batch has sectors.
-            let rest = unsafe { V::load(self.work.rests[i * V::BLOCKS..].as_ptr().cast()) };
-            self.store(second, i, rest.xor(self.times(hash, second)));
+    fn wipe<V: Vector>(&mut self, len: usize) {
+        self.hashes.wipe::<V>(len << self.log);
+        self.seeds.wipe::<V>(len);
+        for blocks in &mut self.heads {
+            blocks.wipe::<V>(len);
         }
     }
 }
@@ -543,33 +518,19 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &Keys,
     mut sectors: Sectors<'_, '_>,
 ) {
-    let log = (sectors.bytes() / STRIDE).trailing_zeros();
     let mut pass = Pass {
         keys,
-        batches: core::array::from_fn(|_| sectors.empty_batch()),
+        sectors: [Sector::NONE; SUBTREES],
         len: 0,
-        work: Work::EMPTY,
-        log,
+        log: (sectors.bytes() / STRIDE).trailing_zeros(),
+        tweaks: Blocks::NONE,
+        hashes: Blocks::NONE,
+        seeds: Blocks::NONE,
+        heads: [Blocks::NONE; HEAD],
     };
     // Sectors of the largest pass.
     let mut most = 0;
-    loop {
-        pass.len = 0;
-        for batch in &mut pass.batches[..BATCHES >> log] {
-            sectors.fill(batch);
-            let ends = &mut pass.work.ends[pass.len..];
-            for (end, iv) in ends.iter_mut().zip(&batch.ivs()[..batch.len()]) {
-                end.0[HEAD] = *iv;
-            }
-            pass.len += batch.len();
-            if batch.len() < BATCH {
-                break;
-            }
-        }
-        if pass.len == 0 {
-            pass.work.wipe::<V>(most, most << log);
-            return;
-        }
+    while pass.fill(&mut sectors) {
         most = most.max(pass.len);
         pass.first_hash::<V>();
         match V::BLOCKS {
@@ -580,4 +541,5 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         pass.counter_and_second_hash::<V, ROUNDS>();
         pass.finish::<V, ENCRYPT>();
     }
+    pass.wipe::<V>(most);
 }

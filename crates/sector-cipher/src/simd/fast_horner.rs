@@ -11,12 +11,10 @@ use crate::run::{BLOCK, Sectors};
 pub(crate) struct Keys {
     aes: AesKeys,
     powers: Powers,
-    /// The hash's key and its square.
+    /// The hash's key.
     tau: u128,
-    tau_squared: u128,
-    /// What the leading ones of both hashes come to.
+    /// What the leading one of the first hash comes to.
     leading: u128,
-    leading_second: u128,
 }
 
 impl Keys {
@@ -24,9 +22,7 @@ impl Keys {
         aes: AesKeys::UNSET,
         powers: Powers::ZERO,
         tau: 0,
-        tau_squared: 0,
         leading: 0,
-        leading_second: 0,
     };
 
     /// Rounds of AES.
@@ -46,24 +42,25 @@ impl Keys {
         let [tau] = x;
         let times_tau = |x| times(x, tau);
         let blocks = bytes / BLOCK;
-        let leading = self.powers.set(blocks, 2..blocks, tau, times_tau);
+        // The tweak is behind the last block.
+        let power = times_tau(tau);
+        let leading = self.powers.set(blocks, 2..blocks, power, times_tau);
         self.tau = tau.blocks()[0];
-        self.tau_squared = times_tau(tau).blocks()[0];
         self.leading = leading.blocks()[0];
-        self.leading_second = times_tau(leading).blocks()[0];
     }
 
-    /// The first hash, which is over plaintext, or the second, over ciphertext.
-    /// The table's powers leave out the factor that both have in all
-    /// coefficients but the leading one, and that the tweak has too.
+    /// The first hash, which is over plaintext, or the second, over ciphertext:
+    /// that one is the first hash times its key.
     #[inline(always)]
     fn hash<V: Vector, const SECOND: bool>(&self, sector: Products<V>, tweak: V) -> V {
-        let (factor, leading) = if SECOND {
-            (self.tau_squared, self.leading_second)
+        let tau = Factor::new(V::splat(self.tau));
+        let hash = sector.plus(Products::new(tweak, tau)).reduce();
+        let hash = hash.xor(V::splat(self.leading));
+        if SECOND {
+            Products::new(hash, tau).reduce()
         } else {
-            (self.tau, self.leading)
-        };
-        times(sector.reduce().xor(tweak), V::splat(factor)).xor(V::splat(leading))
+            hash
+        }
     }
 
     #[inline(always)]
@@ -107,74 +104,77 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
-        counter::xctr(self.counter_keys(), start, numbers)
+    fn start<V: Vector>(&self, start: V) -> V {
+        counter::xctr_start(self.counter_keys(), start)
     }
 
-    /// Up to the first of two AES calls.
+    #[inline(always)]
+    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
+        counter::xctr(start, numbers)
+    }
+
     #[inline(always)]
     fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
+        part: usize,
         group: &mut Group,
+        hash: impl Fn() -> Products<V>,
         lane: usize,
     ) {
+        // Between the parts `kept` has the AES call's input, and what its
+        // output is added to.
         let tau = V::splat(self.tau);
-        let first = group.load::<V>(lane, 0);
-        let second = group.load::<V>(lane, BLOCK);
-        let (sector, tweak) = (group.before.get(lane), group.tweaks.get(lane));
-        if ENCRYPT {
-            let a1 = first.xor(self.hash::<V, false>(sector, tweak));
-            let f1 = second.xor(times(a1, tau));
-            let f2 = a1.xor(self.encrypt::<V, ROUNDS>(f1));
-            group.kept[0].set(lane, f2);
-            group.kept[1].set(lane, f1);
-        } else {
-            let b2 = second.xor(self.hash::<V, true>(sector, tweak));
-            let f2 = first.xor(times(b2, tau));
-            let f1 = b2.xor(self.encrypt::<V, ROUNDS>(f2));
-            group.kept[0].set(lane, f2);
-            group.kept[1].set(lane, f1);
-        }
-    }
-
-    #[inline(always)]
-    fn middle_second<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
-        &self,
-        group: &mut Group,
-        lane: usize,
-    ) {
-        let tau = V::splat(self.tau);
-        let f2 = group.kept[0].get::<V>(lane);
-        let f1 = group.kept[1].get::<V>(lane);
-        group.start.set(lane, f1.xor(f2));
-        if ENCRYPT {
-            let b2 = f1.xor(self.encrypt::<V, ROUNDS>(f2));
-            group.kept[0].set(lane, f2.xor(times(b2, tau)));
-            group.kept[1].set(lane, b2);
-        } else {
-            let a1 = f2.xor(self.encrypt::<V, ROUNDS>(f1));
-            group.kept[0].set(lane, a1);
-            group.kept[1].set(lane, f1.xor(times(a1, tau)));
+        let (input, other) = (group.kept[0].get::<V>(lane), group.kept[1].get::<V>(lane));
+        match part {
+            0 => {
+                let first = group.load::<V>(lane, 0);
+                let second = group.load::<V>(lane, BLOCK);
+                let (hash, tweak) = (hash(), group.tweaks.get(lane));
+                let (other, input) = if ENCRYPT {
+                    let a1 = first.xor(self.hash::<V, false>(hash, tweak));
+                    (a1, second.xor(times(a1, tau)))
+                } else {
+                    let b2 = second.xor(self.hash::<V, true>(hash, tweak));
+                    (b2, first.xor(times(b2, tau)))
+                };
+                group.kept[0].set(lane, input);
+                group.kept[1].set(lane, other);
+            }
+            1 => {
+                let f = other.xor(self.encrypt::<V, ROUNDS>(input));
+                group.start.set(lane, input.xor(f));
+                group.kept[0].set(lane, f);
+                group.kept[1].set(lane, input);
+            }
+            2 => {
+                let f = other.xor(self.encrypt::<V, ROUNDS>(input));
+                group.kept[1].set(lane, f);
+            }
+            _ => {
+                group.kept[0].set(lane, input.xor(times(other, tau)));
+            }
         }
     }
 
     #[inline(always)]
     fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
-        group: &mut Group,
+        group: &Group,
+        hash: Products<V>,
         lane: usize,
     ) {
-        let (sector, tweak) = (group.after.get(lane), group.tweaks.get(lane));
-        let first = group.kept[0].get::<V>(lane);
-        let second = group.kept[1].get::<V>(lane);
+        // The blocks that the hashes are added to are the same in both
+        // directions.
+        let tweak = group.tweaks.get(lane);
+        let (one, other) = (group.kept[0].get::<V>(lane), group.kept[1].get::<V>(lane));
         if ENCRYPT {
-            group.store(lane, 0, first);
-            let hash = self.hash::<V, true>(sector, tweak);
-            group.store(lane, BLOCK, second.xor(hash));
+            let hash = self.hash::<V, true>(hash, tweak);
+            group.store(lane, 0, one);
+            group.store(lane, BLOCK, other.xor(hash));
         } else {
-            let hash = self.hash::<V, false>(sector, tweak);
-            group.store(lane, 0, first.xor(hash));
-            group.store(lane, BLOCK, second);
+            let hash = self.hash::<V, false>(hash, tweak);
+            group.store(lane, 0, other.xor(hash));
+            group.store(lane, BLOCK, one);
         }
     }
 }

@@ -22,12 +22,12 @@ impl<V: Vector> Factor<V> {
     }
 }
 
-impl<V: Vector> Factor<V> {
-    /// From a table: the value, and the sum of its halves in the low half.
-    #[inline(always)]
-    pub(super) fn with_sum(value: V, sum: V) -> Self {
-        Self { value, sum }
-    }
+/// Factors for two vectors, from a table.
+#[derive(Clone, Copy)]
+pub(super) struct Pair<V> {
+    pub(super) values: [V; 2],
+    /// The sums of their halves: the first one's low, the second one's high.
+    pub(super) sums: V,
 }
 
 /// A sum of products, not reduced: 255 bits a lane in three overlapping parts.
@@ -61,32 +61,48 @@ impl<V: Vector> Products<V> {
         }
     }
 
-    /// Adds two products.
+    /// Adds the products of two vectors.
     #[inline(always)]
-    pub(super) fn add_two(&mut self, a: V, b: Factor<V>, c: V, d: Factor<V>) {
-        let (p, q) = (Self::new(a, b), Self::new(c, d));
-        self.low = self.low.xor3(p.low, q.low);
-        self.middle = self.middle.xor3(p.middle, q.middle);
-        self.high = self.high.xor3(p.high, q.high);
+    pub(super) fn add_two(&mut self, x: [V; 2], y: Pair<V>) {
+        let mut parts = self.into_parts();
+        V::add_products(&mut parts, x, y.values, y.sums);
+        *self = Self::from_parts(parts);
     }
 
-    /// The sum of all lanes.
+    /// Lane `i` is the sum of all lanes of `sums[i]`; there are as many as a
+    /// vector has lanes.
     #[inline(always)]
-    pub(super) fn fold(self) -> Products<V::One> {
-        Products {
-            low: self.low.fold(),
-            middle: self.middle.fold(),
-            high: self.high.fold(),
+    pub(super) fn fold_each(sums: &[Self]) -> Self {
+        let part = |part: fn(&Self) -> V| {
+            let add = |a, b| {
+                let (even, odd) = V::unzip(a, b);
+                even.xor(odd)
+            };
+            match V::BLOCKS {
+                1 => part(&sums[0]),
+                2 => add(part(&sums[0]), part(&sums[1])),
+                _ => add(
+                    add(part(&sums[0]), part(&sums[1])),
+                    add(part(&sums[2]), part(&sums[3])),
+                ),
+            }
+        };
+        Self {
+            low: part(|sum| sum.low),
+            middle: part(|sum| sum.middle),
+            high: part(|sum| sum.high),
         }
     }
 
     /// Holds the compiler to the order written: what was added before is added
     /// before what is done with `x` from here on.
     #[inline(always)]
-    pub(super) fn order(&mut self, x: &mut [V; 4]) {
-        let mut parts = self.into_parts();
-        V::order(x, &mut parts);
-        *self = Self::from_parts(parts);
+    pub(super) fn order<const N: usize>(&mut self, x: &mut [V; N]) {
+        if let Some(x) = x.first_chunk_mut() {
+            let mut parts = self.into_parts();
+            V::order(x, &mut parts);
+            *self = Self::from_parts(parts);
+        }
     }
 
     /// The three parts.

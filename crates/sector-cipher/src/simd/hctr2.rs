@@ -86,40 +86,59 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
+    fn start<V: Vector>(&self, start: V) -> V {
+        counter::xctr_start(self.counter_keys(), start)
+    }
+
+    #[inline(always)]
     fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
-        counter::xctr(self.counter_keys(), start, numbers)
+        counter::xctr(start, numbers)
     }
 
     #[inline(always)]
     fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
+        part: usize,
         group: &mut Group,
+        hash: impl Fn() -> Products<V>,
         lane: usize,
     ) {
-        let tweak = Products::new(group.tweaks.get(lane), Factor::new(V::splat(self.tweak)));
-        let tweak = tweak.reduce_polyval().xor(V::splat(self.constant));
-        let hash = group.before.get::<V>(lane).reduce_polyval();
-        let before = group.load::<V>(lane, 0).xor3(hash, tweak);
-        let mut x = [before];
-        if ENCRYPT {
-            encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
-        } else {
-            decrypt::<V, 1, ROUNDS>(&mut x, &self.aes.decrypt);
+        match part {
+            0 => {
+                let tweak = group.tweaks.get(lane);
+                let tweak = Products::new(tweak, Factor::new(V::splat(self.tweak)));
+                let tweak = tweak.reduce_polyval().xor(V::splat(self.constant));
+                let hash = hash().reduce_polyval();
+                let before = group.load::<V>(lane, 0).xor3(hash, tweak);
+                group.start.set(lane, before);
+                group.kept[0].set(lane, tweak);
+            }
+            1 => {
+                let before = group.start.get::<V>(lane);
+                let mut x = [before];
+                if ENCRYPT {
+                    encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+                } else {
+                    decrypt::<V, 1, ROUNDS>(&mut x, &self.aes.decrypt);
+                }
+                let [after] = x;
+                let start = before.xor3(after, V::splat(self.l));
+                group.start.set(lane, start);
+                let tweak = group.kept[0].get::<V>(lane);
+                group.kept[0].set(lane, after.xor(tweak));
+            }
+            _ => {}
         }
-        let [after] = x;
-        let start = before.xor3(after, V::splat(self.l));
-        group.start.set(lane, start);
-        group.kept[0].set(lane, after.xor(tweak));
     }
 
     #[inline(always)]
     fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
-        group: &mut Group,
+        group: &Group,
+        hash: Products<V>,
         lane: usize,
     ) {
-        let hash = group.after.get::<V>(lane).reduce_polyval();
-        let block = group.kept[0].get::<V>(lane).xor(hash);
+        let block = group.kept[0].get::<V>(lane).xor(hash.reduce_polyval());
         group.store(lane, 0, block);
     }
 }

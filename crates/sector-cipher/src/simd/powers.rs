@@ -2,7 +2,7 @@
 //! all of them at hand there is one reduction for a whole sector.
 
 use super::Vector;
-use super::field::Factor;
+use super::field::Pair;
 use core::ops::Range;
 
 /// Blocks of the largest sector.
@@ -13,19 +13,21 @@ const BLOCKS: usize = 256;
 #[repr(C, align(64))]
 pub(super) struct Powers {
     values: [u128; BLOCKS],
-    /// The sums of their halves, in the low half.
-    sums: [u128; BLOCKS],
+    /// The sums of their halves, two in each element, for pairs of vectors one
+    /// behind the other: of one block, 2, and 4.
+    sums: [[u128; BLOCKS / 2]; 3],
 }
 
 impl Powers {
     pub(super) const ZERO: Self = Self {
         values: [0; BLOCKS],
-        sums: [0; BLOCKS],
+        sums: [[0; BLOCKS / 2]; 3],
     };
 
     /// Sets the powers of `hashed`, which are blocks of a sector of `blocks`.
     /// The last block's is `power`, whether it is hashed or not, and the others
-    /// follow by `times_key`. Returns the first block's.
+    /// follow by `times_key`. Returns the one that follows the first hashed
+    /// block's.
     #[inline(always)]
     pub(super) fn set<V: Vector>(
         &mut self,
@@ -34,14 +36,18 @@ impl Powers {
         mut power: V,
         times_key: impl Fn(V) -> V,
     ) -> V {
-        for block in (0..blocks).rev() {
+        for block in (hashed.start..blocks).rev() {
             if hashed.contains(&block) {
                 self.values[block] = power.blocks()[0];
-                self.sums[block] = power.xor(power.swap_halves()).blocks()[0];
+                let sum = power.xor(power.swap_halves()).blocks()[0];
+                for (i, sums) in self.sums.iter_mut().enumerate() {
+                    let lanes = 1 << i;
+                    let (pair, second) = (block / (2 * lanes), block / lanes % 2);
+                    let half = u128::from(u64::MAX) << (64 * second);
+                    sums[pair * lanes + block % lanes] |= sum & half;
+                }
             }
-            if block != 0 {
-                power = times_key(power);
-            }
+            power = times_key(power);
         }
         power
     }
@@ -49,16 +55,21 @@ impl Powers {
     /// The factors of the blocks at `offset`, in bytes, in a sector.
     ///
     /// # Safety
-    /// The offset is a multiple of the vector's size, and in a sector.
+    /// The offset is a multiple of two vectors' size, and in a sector.
     #[inline(always)]
-    pub(super) unsafe fn at<V: Vector>(&self, offset: usize) -> Factor<V> {
-        debug_assert!(offset + V::BYTES <= size_of_val(&self.values));
+    pub(super) unsafe fn at<V: Vector>(&self, offset: usize) -> Pair<V> {
+        debug_assert!(offset + 2 * V::BYTES <= size_of_val(&self.values));
+        let values = (&raw const self.values).cast::<u8>();
+        let sums = (&raw const self.sums[V::BLOCKS.trailing_zeros() as usize]).cast::<u8>();
         // SAFETY: a sector has no more blocks than the table.
         unsafe {
-            Factor::with_sum(
-                V::load(self.values.as_ptr().cast::<u8>().add(offset)),
-                V::load(self.sums.as_ptr().cast::<u8>().add(offset)),
-            )
+            Pair {
+                values: [
+                    V::load(values.add(offset)),
+                    V::load(values.add(offset + V::BYTES)),
+                ],
+                sums: V::load(sums.add(offset / 2)),
+            }
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The stream of sectors for modes that go over a sector twice, with a serial
 //! piece of work between the passes that takes AES's latency several times.
 //!
-//! A few sectors go together, a *step*: the first pass over each, then the work
-//! between for all of them in the lanes of vectors. The second pass follows
-//! behind the next step's first one, so that the CPU finds independent rounds
-//! while it waits for the work between.
+//! A few sectors go together, a *step*, through three *stages*: the first pass,
+//! the work between for all of them in the lanes of vectors, and the second
+//! pass. Three steps are on their way, one in each stage, so that the CPU finds
+//! independent rounds while it waits for the work between.
 
-use super::{Vector, wipe};
+use super::Vector;
 use crate::run::{Sector, Sectors};
 use core::mem::MaybeUninit;
 
 /// Sectors of a step, at most.
-pub(super) const SECTORS: usize = 8;
+pub(super) const SECTORS: usize = 4;
 
 /// Bytes of a step, at most.
 const BYTES: usize = 8192;
@@ -65,8 +65,6 @@ pub(super) struct Step<S> {
     len: usize,
     pub(super) tweaks: Lanes,
     between: *mut u8,
-    /// Where a source to come probably is, to be fetched beside the second pass.
-    ahead: *const u8,
     /// What the mode keeps of it besides.
     pub(super) state: S,
 }
@@ -79,7 +77,6 @@ impl<S> Step<S> {
             len: 0,
             tweaks: Lanes::ZERO,
             between: between.cast(),
-            ahead: core::ptr::null(),
             state,
         }
     }
@@ -87,12 +84,6 @@ impl<S> Step<S> {
     #[inline(always)]
     pub(super) fn sectors(&self) -> &[Sector] {
         &self.sectors[..self.len]
-    }
-
-    /// Fetches some bytes of a source to come, those as far in as `offset`.
-    #[inline(always)]
-    pub(super) fn prefetch<V: Vector>(&self, offset: usize, bytes: usize) {
-        V::prefetch(self.ahead.wrapping_add(offset), bytes);
     }
 
     /// The place for what the first pass leaves of sector 0; the others follow.
@@ -108,20 +99,15 @@ pub(super) trait TwoPass<V: Vector> {
     type State: Copy;
     /// That, before the first pass.
     fn start(&self) -> Self::State;
-    /// The first pass, which reads all of the source and leaves as many bytes
-    /// in `between`.
-    fn first(&self, step: &mut Step<Self::State>, bytes: usize);
-    /// The parts of the work between the passes: each waits for AES once.
-    const PARTS: usize;
-    /// One of them.
-    fn middle(&self, step: &mut Step<Self::State>, part: usize, bytes: usize);
-    /// Where the second pass is, which goes from `between` to the destination.
-    type Second;
-    /// Before the first group.
-    fn start_second(&self, step: &Step<Self::State>, bytes: usize) -> Self::Second;
-    /// One group or a few; `false` when none was left.
-    fn second(&self, step: &mut Step<Self::State>, second: &mut Self::Second, bytes: usize)
-    -> bool;
+    /// What a stage hands on to the next one.
+    type Carried;
+    /// That, before any.
+    fn carried(&self) -> Self::Carried;
+    /// The first pass over step 0, from the source to `between`, the work
+    /// between the passes for step 1, and the second pass over step 2, from
+    /// `between`, where it leaves zeros, to the destination. Each of them may
+    /// have no sectors.
+    fn stage(&self, steps: [&mut Step<Self::State>; 3], carried: &mut Self::Carried, bytes: usize);
 }
 
 /// Runs it over the stream.
@@ -130,58 +116,42 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
     let bytes = sectors.bytes();
     let together = (BYTES >> bytes.trailing_zeros()).min(SECTORS);
     // Left as it is: zeros would cost more than a small sector.
-    let mut between = MaybeUninit::<[Between; 2]>::uninit();
+    let mut between = MaybeUninit::<[Between; 3]>::uninit();
     let between: *mut Between = between.as_mut_ptr().cast();
-    let mut steps = [
-        Step::new(mode.start(), between),
-        Step::new(mode.start(), between.wrapping_add(1)),
-    ];
+    let mut steps = [0, 1, 2].map(
+        #[inline(always)]
+        |i| Step::new(mode.start(), between.wrapping_add(i)),
+    );
+    let mut carried = mode.carried();
     let mut batch = sectors.empty_batch();
     let mut taken = 0;
-    let mut used = [0; 2];
     let mut current = 0;
     loop {
         if taken == batch.len() {
             sectors.fill(&mut batch);
             taken = 0;
         }
-        let [a, b] = &mut steps;
-        let (step, before) = if current == 0 { (a, b) } else { (b, a) };
+        let [a, b, c] = &mut steps;
+        let steps = match current {
+            0 => [a, c, b],
+            1 => [b, a, c],
+            _ => [c, b, a],
+        };
+        let step = &mut *steps[0];
         step.len = together.min(batch.len() - taken);
-        if step.len != 0 {
-            for i in 0..step.len {
-                step.sectors[i] = batch.sectors()[taken + i];
-                step.tweaks.0[i] = batch.ivs()[taken + i];
-            }
-            taken += step.len;
-            used[current] = used[current].max(step.len * bytes);
-            before.ahead = match batch.sectors().get(taken) {
-                Some(sector) => sector.src(),
-                None => step.sectors[step.len - 1].src().wrapping_add(bytes),
-            };
-            mode.first(step, bytes);
+        for i in 0..step.len {
+            step.sectors[i] = batch.sectors()[taken + i];
+            step.tweaks.0[i] = batch.ivs()[taken + i];
         }
-        let more = step.len != 0;
-        // The second pass of the step before, and between its groups the work
-        // that waits.
-        let mut second = mode.start_second(before, bytes);
-        let mut part = if more { 0 } else { M::PARTS };
-        loop {
-            if part < M::PARTS {
-                mode.middle(step, part, bytes);
-                part += 1;
-            }
-            if !mode.second(before, &mut second, bytes) && part == M::PARTS {
-                break;
-            }
-        }
-        if !more {
+        taken += step.len;
+        if steps.iter().all(|step| step.len == 0) {
             break;
         }
-        current ^= 1;
+        mode.stage(steps, &mut carried, bytes);
+        current = (current + 1) % 3;
     }
-    for (step, used) in steps.iter().zip(used) {
-        // SAFETY: as many bytes of that place have been written.
-        unsafe { wipe::<V>(step.between, used) };
+    // SAFETY: an empty piece of assembly, that might read the zeros.
+    unsafe {
+        core::arch::asm!("/* {} */", in(reg) between, options(nostack, preserves_flags));
     }
 }

@@ -52,10 +52,6 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// They are writable.
     unsafe fn store(self, dst: *mut u8);
-    /// Brings `bytes` bytes closer, where the CPU has an instruction for it;
-    /// nothing is read, so that any address will do.
-    #[inline(always)]
-    fn prefetch(_place: *const u8, _bytes: usize) {}
     /// Lane `i` is the block at `src[i]`; pointers behind the last lane are not used.
     ///
     /// # Safety
@@ -83,6 +79,18 @@ pub(crate) trait Vector: Copy {
     fn zip(even: Self, odd: Self) -> (Self, Self);
     /// The sum (exclusive or) of all lanes.
     fn fold(self) -> Self::One;
+    /// Lane `i` is the sum of all lanes of `x[i]`; those behind the last lane
+    /// are not used.
+    #[inline(always)]
+    fn fold_each(x: [Self; 4]) -> Self {
+        let sums = x.map(
+            #[inline(always)]
+            |x| x.fold(),
+        );
+        let sum = |i: usize| (&raw const sums[i]).cast();
+        // SAFETY: blocks.
+        unsafe { Self::gather([sum(0), sum(1), sum(2), sum(3)]) }
+    }
 
     /// Reads the first two blocks, zeros behind them; of a vector with fewer
     /// lanes all of it.
@@ -98,16 +106,16 @@ pub(crate) trait Vector: Copy {
     /// Four consecutive blocks for each lane, lane by lane in `x`, become
     /// vectors of the first blocks, the second, the third and the fourth ones.
     fn transpose(x: [Self; 4]) -> [Self; 4];
-    /// As [`Self::transpose`], but of the first and second blocks first both
+    /// As [`Self::transpose`], but of the third and fourth blocks first both
     /// low halves, then both high ones.
     #[inline(always)]
     fn transpose_halves(x: [Self; 4]) -> [Self; 4] {
         let [first, second, third, fourth] = Self::transpose(x);
         [
-            first.low_halves(second),
-            first.high_halves(second),
-            third,
-            fourth,
+            first,
+            second,
+            third.low_halves(fourth),
+            third.high_halves(fourth),
         ]
     }
     /// The low halves of both, that of `self` below that of `b`.
@@ -130,6 +138,20 @@ pub(crate) trait Vector: Copy {
     /// The carry-less product of 64-bit halves: bit 0 of `HALVES` selects the
     /// high one of `self`, bit 4 that of `b` (as `pclmulqdq`).
     fn clmul<const HALVES: i32>(self, b: Self) -> Self;
+    /// Adds to `sum`, which is the low, the middle and the high parts of
+    /// carry-less products, those of `x[0]` and `y[0]` and of `x[1]` and `y[1]`.
+    /// The middle parts are of sums of halves (Karatsuba): those of `y[0]` are
+    /// in the low halves of `halves`, those of `y[1]` in the high ones.
+    #[inline(always)]
+    fn add_products(sum: &mut [Self; 3], x: [Self; 2], y: [Self; 2], halves: Self) {
+        let [p, q] = x.map(
+            #[inline(always)]
+            |x| x.xor(x.swap_halves()),
+        );
+        sum[0] = sum[0].xor3(x[0].clmul::<0x00>(y[0]), x[1].clmul::<0x00>(y[1]));
+        sum[1] = sum[1].xor3(p.clmul::<0x00>(halves), q.clmul::<0x11>(halves));
+        sum[2] = sum[2].xor3(x[0].clmul::<0x11>(y[0]), x[1].clmul::<0x11>(y[1]));
+    }
     /// `low` + x^64 `middle` + x^128 `high` reduced in the layout of XTS and
     /// FAST (bit i is x^i, x^128 is x^7 + x^2 + x + 1), plus `block`.
     #[inline(always)]
@@ -292,5 +314,46 @@ pub(crate) trait Vector: Copy {
         masks: &[Self; N],
     ) {
         Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, masks);
+    }
+    /// [`Self::aes_finish`] from wide keys, the masks from memory.
+    ///
+    /// # Safety
+    /// They are readable.
+    #[inline(always)]
+    unsafe fn wide_finish_loading<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        masks: &[*const u8; N],
+    ) {
+        // SAFETY: the caller's promise.
+        let masks = masks.map(
+            #[inline(always)]
+            |mask| unsafe { Self::load(mask) },
+        );
+        Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, &masks);
+    }
+    /// [`Self::aes_finish`] with masks that are at `src`, one behind the other.
+    /// Writes what it gives to `dst`, which is the same or apart, and returns it.
+    ///
+    /// # Safety
+    /// `N` vectors are readable at `src` and writable at `dst`.
+    #[inline(always)]
+    unsafe fn aes_finish_between<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        mut x: [Self; N],
+        keys: &RoundKeys,
+        src: *const u8,
+        dst: *mut u8,
+    ) -> [Self; N] {
+        let mut masks = x;
+        for (i, mask) in masks.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *mask = unsafe { Self::load(src.add(i * Self::BYTES)) };
+        }
+        Self::aes_finish::<N, ENCRYPT, ROUNDS>(&mut x, keys, &masks);
+        for (i, x) in x.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { x.store(dst.add(i * Self::BYTES)) };
+        }
+        x
     }
 }

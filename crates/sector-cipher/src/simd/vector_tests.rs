@@ -1,7 +1,7 @@
 //! Every vector against plain integers. Called for each vector of a CPU.
 
 use super::aes::{decrypt, encrypt};
-use super::{AesKeys, Vector};
+use super::{AesKeys, Vector, WideKeys};
 use crate::portable;
 use core::array::from_fn;
 
@@ -93,6 +93,9 @@ fn operations<V: Vector>() {
         is(V::spread(V::One::splat(a[1])), &|_| a[1], "spread");
         let sum = a[..V::BLOCKS].iter().fold(0, |sum, block| sum ^ block);
         assert_eq!(x.fold().blocks()[0], sum, "fold");
+        let four = [x, y, z, x.xor(y)];
+        let sums = four.map(|x| x.fold().blocks()[0]);
+        is(V::fold_each(four), &|i| sums[i], "fold_each");
         is(x.xor(y), &|i| a[i] ^ b[i], "xor");
         is(x.xor3(y, z), &|i| a[i] ^ b[i] ^ c[i], "xor3");
         is(x.and(y), &|i| a[i] & b[i], "and");
@@ -215,13 +218,13 @@ fn operations<V: Vector>() {
             is(v, &|lane| blocks[4 * lane + i], "transpose");
         }
         for (i, v) in halves.into_iter().enumerate() {
-            let high = i == 1;
+            let high = i == 3;
             let model = |lane: usize| match i {
-                0 | 1 => of_halves(
-                    half(blocks[4 * lane], high),
-                    half(blocks[4 * lane + 1], high),
+                0 | 1 => blocks[4 * lane + i],
+                _ => of_halves(
+                    half(blocks[4 * lane + 2], high),
+                    half(blocks[4 * lane + 3], high),
                 ),
-                _ => blocks[4 * lane + i],
             };
             is(v, &model, "transpose_halves");
         }
@@ -327,6 +330,9 @@ fn rounds<V: Vector>() {
         let expected = expected.swap_bytes();
         let mut keys = AesKeys::UNSET;
         keys.set::<V>(&key[..len], None);
+        let mut wide = WideKeys::ZERO;
+        V::expand(&key[..len], &mut wide.narrow);
+        wide.widen();
         macro_rules! on {
             ($n:literal, $rounds:literal) => {{
                 let mut x = [V::splat(plain); $n];
@@ -346,6 +352,18 @@ fn rounds<V: Vector>() {
                     V::aes_round::<$n, true, ROUND>(&mut x, &keys.encrypt);
                 });
                 V::aes_finish::<$n, true, $rounds>(&mut x, &keys.encrypt, &masks);
+                for (x, mask) in x.into_iter().zip(masks) {
+                    assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
+                }
+                // From wide keys, the masks from memory.
+                let mut x: [V; $n] = from_fn(|i| V::splat(plain).xor(masks[i]));
+                V::wide_start_with(&mut x, &wide, &masks);
+                unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < $rounds {
+                    V::wide_round::<$n, true, ROUND>(&mut x, &wide);
+                });
+                let places: [*const u8; $n] = from_fn(|i| (&raw const masks[i]).cast());
+                // SAFETY: vectors.
+                unsafe { V::wide_finish_loading::<$n, true, $rounds>(&mut x, &wide, &places) };
                 for (x, mask) in x.into_iter().zip(masks) {
                     assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
                 }

@@ -90,10 +90,10 @@ impl Keys {
         let blocks = bytes / BLOCK;
         // Behind the sector's part of the input come two more blocks.
         let square = times_h(h);
-        let first = self.powers.set(blocks, 0..blocks - 1, square, times_h);
+        let before = self.powers.set(blocks, 0..blocks - 1, square, times_h);
         let inner = V::splat(lengths(2 * BLOCK, bytes - BLOCK));
         let outer = V::splat(lengths(2 * BLOCK, bytes));
-        let [before, far] = [times_h(first), times_h(times_h(first))];
+        let far = times_h(before);
         self.over_plain = Ends {
             tweak: before.blocks()[0],
             lengths: times_h(outer).blocks()[0],
@@ -144,8 +144,13 @@ impl Scheme for Keys {
         &self.counter.encrypt
     }
 
-    /// The start has its bytes reversed, so that its last word, which counts
-    /// big endian and wraps, is the first.
+    /// Its bytes are reversed, so that its last word, which counts big endian
+    /// and wraps, is the first.
+    #[inline(always)]
+    fn start<V: Vector>(&self, start: V) -> V {
+        start.reverse_bytes()
+    }
+
     #[inline(always)]
     fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
         let mut x = numbers;
@@ -159,29 +164,40 @@ impl Scheme for Keys {
     #[inline(always)]
     fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
+        part: usize,
         group: &mut Group,
+        hash: impl Fn() -> Products<V>,
         lane: usize,
     ) {
-        let keys = if ENCRYPT { &self.into } else { &self.out };
-        let mut x = [group.load::<V>(lane, group.bytes - BLOCK)];
-        encrypt::<V, 1, ROUNDS>(&mut x, &keys.encrypt);
-        let (sector, tweak) = (group.before.get(lane), group.tweaks.get(lane));
-        let middle = x[0].xor(self.hash::<V, ENCRYPT>(sector, tweak));
-        group.start.set(lane, middle.reverse_bytes());
-        group.kept[0].set(lane, middle);
+        match part {
+            0 => {
+                let hash = self.hash::<V, ENCRYPT>(hash(), group.tweaks.get(lane));
+                group.kept[0].set(lane, hash);
+            }
+            1 => {
+                let keys = if ENCRYPT { &self.into } else { &self.out };
+                let mut x = [group.load::<V>(lane, group.bytes - BLOCK)];
+                encrypt::<V, 1, ROUNDS>(&mut x, &keys.encrypt);
+                let middle = x[0].xor(group.kept[0].get(lane));
+                group.start.set(lane, middle);
+                group.kept[0].set(lane, middle);
+            }
+            _ => {}
+        }
     }
 
     #[inline(always)]
     fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         &self,
-        group: &mut Group,
+        group: &Group,
+        hash: Products<V>,
         lane: usize,
     ) {
-        let (sector, tweak) = (group.after.get(lane), group.tweaks.get(lane));
+        let tweak = group.tweaks.get(lane);
         let hash = if ENCRYPT {
-            self.hash::<V, false>(sector, tweak)
+            self.hash::<V, false>(hash, tweak)
         } else {
-            self.hash::<V, true>(sector, tweak)
+            self.hash::<V, true>(hash, tweak)
         };
         let keys = if ENCRYPT { &self.out } else { &self.into };
         let mut x = [group.kept[0].get::<V>(lane).xor(hash)];

@@ -20,17 +20,6 @@ pub(super) fn vector(block: u128) -> __m128i {
     unsafe { core::mem::transmute::<u128, __m128i>(block) }
 }
 
-/// Brings the lines of some bytes into the first-level cache.
-#[inline(always)]
-pub(super) fn prefetch(place: *const u8, bytes: usize) {
-    let mut offset = 0;
-    while offset < bytes {
-        // SAFETY: a hint, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(offset).cast()) };
-        offset += 64;
-    }
-}
-
 /// Expands a key and returns the number of rounds.
 #[target_feature(enable = "aes,avx")]
 pub(super) fn expand(key: &[u8], round_keys: &mut RoundKeys) -> usize {

@@ -163,11 +163,6 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn prefetch(place: *const u8, bytes: usize) {
-        schedule::prefetch(place, bytes);
-    }
-
-    #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm_loadu_si128(src[0].cast()) })

@@ -164,11 +164,6 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn prefetch(place: *const u8, bytes: usize) {
-        schedule::prefetch(place, bytes);
-    }
-
-    #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
         // SAFETY: as above.
         Self(unsafe {
@@ -220,6 +215,12 @@ impl Vector for V256 {
                 _mm256_extracti128_si256::<1>(self.0),
             ))
         }
+    }
+
+    #[inline(always)]
+    fn fold_each([a, b, ..]: [Self; 4]) -> Self {
+        let (even, odd) = Self::unzip(a, b);
+        even.xor(odd)
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! 512-bit vectors: VAES and VPCLMULQDQ with AVX-512.
 
 use super::schedule;
+use super::v512_rounds::*;
 use super::{V128, V256};
 use crate::simd::{RoundKeys, Vector, WideKeys};
 use core::arch::x86_64::*;
@@ -16,141 +17,6 @@ macro_rules! intrinsics {
         // SAFETY: the CPU has the features of every operation of this vector.
         Self(unsafe { $value })
     };
-}
-
-/// One AES round on eight vectors side by side, the round key loaded once.
-/// Assembly, because the compiler, seeing eight independent chains, may put
-/// them one behind the other again.
-macro_rules! round_of_eight {
-    ($instruction:literal, $x:expr, $keys:expr, $round:ident) => {{
-        let x = $x;
-        let _round_key: __m512i;
-        // SAFETY: computes on registers and reads one round key.
-        unsafe {
-            core::arch::asm!(
-                "vbroadcasti32x4 {k}, xmmword ptr [{keys} + {offset}]",
-                concat!($instruction, " {x0}, {x0}, {k}"),
-                concat!($instruction, " {x1}, {x1}, {k}"),
-                concat!($instruction, " {x2}, {x2}, {k}"),
-                concat!($instruction, " {x3}, {x3}, {k}"),
-                concat!($instruction, " {x4}, {x4}, {k}"),
-                concat!($instruction, " {x5}, {x5}, {k}"),
-                concat!($instruction, " {x6}, {x6}, {k}"),
-                concat!($instruction, " {x7}, {x7}, {k}"),
-                x0 = inout(zmm_reg) x[0].0,
-                x1 = inout(zmm_reg) x[1].0,
-                x2 = inout(zmm_reg) x[2].0,
-                x3 = inout(zmm_reg) x[3].0,
-                x4 = inout(zmm_reg) x[4].0,
-                x5 = inout(zmm_reg) x[5].0,
-                x6 = inout(zmm_reg) x[6].0,
-                x7 = inout(zmm_reg) x[7].0,
-                k = out(zmm_reg) _round_key,
-                keys = in(reg) $keys.at(0),
-                offset = const 16 * $round,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-    }};
-}
-
-/// One round on eight vectors.
-#[target_feature(enable = "aes,avx512f,vaes")]
-#[inline]
-fn round_of_eight<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V512; 8], keys: &RoundKeys) {
-    if ENCRYPT {
-        round_of_eight!("vaesenc", x, keys, ROUND);
-    } else {
-        round_of_eight!("vaesdec", x, keys, ROUND);
-    }
-}
-
-/// One AES round on sixteen vectors side by side, from wide keys.
-macro_rules! round_of_sixteen {
-    ($instruction:literal, $x:expr, $keys:expr, $round:ident) => {{
-        let x = $x;
-        let _round_key: __m512i;
-        // SAFETY: computes on registers and reads one round key.
-        unsafe {
-            core::arch::asm!(
-                "vmovdqa64 {k}, zmmword ptr [{keys} + {offset}]",
-                concat!($instruction, " {x0}, {x0}, {k}"),
-                concat!($instruction, " {x1}, {x1}, {k}"),
-                concat!($instruction, " {x2}, {x2}, {k}"),
-                concat!($instruction, " {x3}, {x3}, {k}"),
-                concat!($instruction, " {x4}, {x4}, {k}"),
-                concat!($instruction, " {x5}, {x5}, {k}"),
-                concat!($instruction, " {x6}, {x6}, {k}"),
-                concat!($instruction, " {x7}, {x7}, {k}"),
-                concat!($instruction, " {x8}, {x8}, {k}"),
-                concat!($instruction, " {x9}, {x9}, {k}"),
-                concat!($instruction, " {x10}, {x10}, {k}"),
-                concat!($instruction, " {x11}, {x11}, {k}"),
-                concat!($instruction, " {x12}, {x12}, {k}"),
-                concat!($instruction, " {x13}, {x13}, {k}"),
-                concat!($instruction, " {x14}, {x14}, {k}"),
-                concat!($instruction, " {x15}, {x15}, {k}"),
-                x0 = inout(zmm_reg) x[0].0,
-                x1 = inout(zmm_reg) x[1].0,
-                x2 = inout(zmm_reg) x[2].0,
-                x3 = inout(zmm_reg) x[3].0,
-                x4 = inout(zmm_reg) x[4].0,
-                x5 = inout(zmm_reg) x[5].0,
-                x6 = inout(zmm_reg) x[6].0,
-                x7 = inout(zmm_reg) x[7].0,
-                x8 = inout(zmm_reg) x[8].0,
-                x9 = inout(zmm_reg) x[9].0,
-                x10 = inout(zmm_reg) x[10].0,
-                x11 = inout(zmm_reg) x[11].0,
-                x12 = inout(zmm_reg) x[12].0,
-                x13 = inout(zmm_reg) x[13].0,
-                x14 = inout(zmm_reg) x[14].0,
-                x15 = inout(zmm_reg) x[15].0,
-                k = out(zmm_reg) _round_key,
-                keys = in(reg) $keys.at(0),
-                offset = const 64 * $round,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-    }};
-}
-
-/// One AES round on one vector, from wide keys.
-macro_rules! round_of_one {
-    ($instruction:literal, $x:expr, $keys:expr, $round:ident) => {
-        // SAFETY: computes on registers and reads one round key.
-        unsafe {
-            core::arch::asm!(
-                concat!($instruction, " {x}, {x}, zmmword ptr [{keys} + {offset}]"),
-                x = inout(zmm_reg) $x.0,
-                keys = in(reg) $keys.at(0),
-                offset = const 64 * $round,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-    };
-}
-
-/// One round on one vector.
-#[target_feature(enable = "aes,avx512f,vaes")]
-#[inline]
-fn round_of_one<const ENCRYPT: bool, const ROUND: usize>(x: &mut V512, keys: &WideKeys) {
-    if ENCRYPT {
-        round_of_one!("vaesenc", x, keys, ROUND);
-    } else {
-        round_of_one!("vaesdec", x, keys, ROUND);
-    }
-}
-
-/// One round on sixteen vectors.
-#[target_feature(enable = "aes,avx512f,vaes")]
-#[inline]
-fn round_of_sixteen<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V512; 16], keys: &WideKeys) {
-    if ENCRYPT {
-        round_of_sixteen!("vaesenc", x, keys, ROUND);
-    } else {
-        round_of_sixteen!("vaesdec", x, keys, ROUND);
-    }
 }
 
 /// An empty piece of assembly between all of these.
@@ -201,13 +67,13 @@ fn key(keys: &RoundKeys, round: usize) -> V512 {
     V512(unsafe { _mm512_broadcast_i32x4(_mm_load_si128(keys.at(round).cast())) })
 }
 
-/// The third and the fourth blocks of four vectors.
+/// The first and the second blocks of four vectors.
 #[inline(always)]
-fn upper_blocks([a, b, c, d]: [V512; 4]) -> [V512; 2] {
+fn lower_blocks([a, b, c, d]: [V512; 4]) -> [V512; 2] {
     // SAFETY: the CPU has the features.
     unsafe {
-        let ab = _mm512_shuffle_i64x2::<0xee>(a.0, b.0);
-        let cd = _mm512_shuffle_i64x2::<0xee>(c.0, d.0);
+        let ab = _mm512_shuffle_i64x2::<0x44>(a.0, b.0);
+        let cd = _mm512_shuffle_i64x2::<0x44>(c.0, d.0);
         [
             V512(_mm512_shuffle_i64x2::<0x88>(ab, cd)),
             V512(_mm512_shuffle_i64x2::<0xdd>(ab, cd)),
@@ -273,6 +139,7 @@ fn pin(mut x: __m512i) -> __m512i {
 
 impl Vector for V512 {
     const BLOCKS: usize = 4;
+    const ABREAST: usize = 16;
     type One = V128;
 
     #[target_feature(
@@ -317,11 +184,6 @@ impl Vector for V512 {
     unsafe fn store(self, dst: *mut u8) {
         // SAFETY: as above.
         unsafe { _mm512_storeu_si512(dst.cast(), self.0) }
-    }
-
-    #[inline(always)]
-    fn prefetch(place: *const u8, bytes: usize) {
-        schedule::prefetch(place, bytes);
     }
 
     #[inline(always)]
@@ -388,6 +250,18 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
+    fn fold_each([a, b, c, d]: [Self; 4]) -> Self {
+        // Half of the lanes of two, one below the other.
+        let half = |a: Self, b: Self| {
+            let low = intrinsics!(_mm512_shuffle_i64x2::<0x44>(a.0, b.0));
+            low.xor(intrinsics!(_mm512_shuffle_i64x2::<0xee>(a.0, b.0)))
+        };
+        let (ab, cd) = (half(a, b), half(c, d));
+        let even = intrinsics!(_mm512_shuffle_i64x2::<0x88>(ab.0, cd.0));
+        even.xor(intrinsics!(_mm512_shuffle_i64x2::<0xdd>(ab.0, cd.0)))
+    }
+
+    #[inline(always)]
     unsafe fn load_front(src: *const u8) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_zextsi256_si512(_mm256_loadu_si256(src.cast())) })
@@ -397,14 +271,14 @@ impl Vector for V512 {
     fn transpose([a, b, c, d]: [Self; 4]) -> [Self; 4] {
         // SAFETY: the CPU has the features.
         unsafe {
-            let ab = _mm512_shuffle_i64x2::<0x44>(a.0, b.0);
-            let cd = _mm512_shuffle_i64x2::<0x44>(c.0, d.0);
-            let [third, fourth] = upper_blocks([a, b, c, d]);
+            let ab = _mm512_shuffle_i64x2::<0xee>(a.0, b.0);
+            let cd = _mm512_shuffle_i64x2::<0xee>(c.0, d.0);
+            let [first, second] = lower_blocks([a, b, c, d]);
             [
+                first,
+                second,
                 Self(_mm512_shuffle_i64x2::<0x88>(ab, cd)),
                 Self(_mm512_shuffle_i64x2::<0xdd>(ab, cd)),
-                third,
-                fourth,
             ]
         }
     }
@@ -413,16 +287,16 @@ impl Vector for V512 {
     fn transpose_halves([a, b, c, d]: [Self; 4]) -> [Self; 4] {
         // SAFETY: the CPU has the features.
         unsafe {
-            // Low halves of both vectors' first two blocks, then high ones.
-            let order = _mm512_set_epi64(11, 9, 3, 1, 10, 8, 2, 0);
+            // Low halves of both vectors' last two blocks, then high ones.
+            let order = _mm512_set_epi64(15, 13, 7, 5, 14, 12, 6, 4);
             let ab = _mm512_permutex2var_epi64(a.0, order, b.0);
             let cd = _mm512_permutex2var_epi64(c.0, order, d.0);
-            let [third, fourth] = upper_blocks([a, b, c, d]);
+            let [first, second] = lower_blocks([a, b, c, d]);
             [
+                first,
+                second,
                 Self(_mm512_shuffle_i64x2::<0x44>(ab, cd)),
                 Self(_mm512_shuffle_i64x2::<0xee>(ab, cd)),
-                third,
-                fourth,
             ]
         }
     }
@@ -481,6 +355,12 @@ impl Vector for V512 {
     #[inline(always)]
     fn clmul<const HALVES: i32>(self, b: Self) -> Self {
         intrinsics!(_mm512_clmulepi64_epi128::<HALVES>(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn add_products(sum: &mut [Self; 3], x: [Self; 2], y: [Self; 2], halves: Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { add_products(sum, x, y, halves) };
     }
 
     #[inline(always)]
@@ -670,6 +550,11 @@ impl Vector for V512 {
             unsafe { round_of_eight::<ENCRYPT, ROUND>(x, keys) };
             return;
         }
+        if let Ok(x) = <&mut [Self; 16]>::try_from(&mut x[..]) {
+            // SAFETY: as above.
+            unsafe { round_of_sixteen::<ENCRYPT, ROUND>(x, keys) };
+            return;
+        }
         let key = key(schedule::fresh(keys), ROUND);
         for x in x {
             *x = if ENCRYPT {
@@ -697,8 +582,6 @@ impl Vector for V512 {
         }
     }
 
-    const ABREAST: usize = 16;
-
     #[inline(always)]
     fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
         let first = wide_key(keys, 0);
@@ -714,12 +597,17 @@ impl Vector for V512 {
     ) {
         if let Ok(x) = <&mut [Self; 16]>::try_from(&mut x[..]) {
             // SAFETY: the CPU has the features.
-            unsafe { round_of_sixteen::<ENCRYPT, ROUND>(x, keys) };
+            unsafe { wide_round_of_sixteen::<ENCRYPT, ROUND>(x, keys) };
+            return;
+        }
+        if let Ok(x) = <&mut [Self; 8]>::try_from(&mut x[..]) {
+            // SAFETY: as above.
+            unsafe { wide_round_of_eight::<ENCRYPT, ROUND>(x, keys) };
             return;
         }
         if let [x] = &mut x[..] {
             // SAFETY: as above.
-            unsafe { round_of_one::<ENCRYPT, ROUND>(x, keys) };
+            unsafe { wide_round_of_one::<ENCRYPT, ROUND>(x, keys) };
             return;
         }
         let key = wide_key(keys, ROUND);
@@ -747,5 +635,49 @@ impl Vector for V512 {
                 intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
             };
         }
+    }
+
+    #[inline(always)]
+    unsafe fn wide_finish_loading<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        masks: &[*const u8; N],
+    ) {
+        // The key first, so that masks need no loads of their own.
+        let last = wide_key(keys, ROUNDS);
+        for (x, mask) in x.iter_mut().zip(masks) {
+            // SAFETY: the caller's promise.
+            let last = last.xor(unsafe { Self::load(*mask) });
+            *x = if ENCRYPT {
+                intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
+            } else {
+                intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
+            };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn aes_finish_between<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        mut x: [Self; N],
+        keys: &RoundKeys,
+        src: *const u8,
+        dst: *mut u8,
+    ) -> [Self; N] {
+        if ENCRYPT && let Ok(eight) = <&mut [Self; 8]>::try_from(&mut x[..]) {
+            // SAFETY: the caller's promise, and the CPU has the features.
+            *eight = unsafe { finish_eight::<ROUNDS>(eight, keys, src, dst) };
+            return x;
+        }
+        let mut masks = x;
+        for (i, mask) in masks.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *mask = unsafe { Self::load(src.add(i * Self::BYTES)) };
+        }
+        Self::aes_finish::<N, ENCRYPT, ROUNDS>(&mut x, keys, &masks);
+        for (i, x) in x.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { x.store(dst.add(i * Self::BYTES)) };
+        }
+        x
     }
 }

@@ -1,0 +1,147 @@
+//! A group of sectors on its way through a hash-counter-hash mode.
+
+use crate::run::{BLOCK, Batch, Sector, Sectors};
+use crate::simd::Vector;
+use crate::simd::field::Products;
+use core::ptr;
+
+/// Sectors in a group, at most.
+pub(super) const GROUP: usize = 4;
+
+/// A block of each sector of a group.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(in crate::simd) struct Lanes([u128; GROUP]);
+
+impl Lanes {
+    const ZERO: Self = Self([0; GROUP]);
+
+    /// Those from `lane` on, a multiple of the vector's lanes.
+    #[inline(always)]
+    pub(in crate::simd) fn get<V: Vector>(&self, lane: usize) -> V {
+        let lanes = &self.0[lane..][..V::BLOCKS];
+        // SAFETY: as many blocks as the vector has.
+        unsafe { V::load(lanes.as_ptr().cast()) }
+    }
+
+    /// Replaces those from `lane` on.
+    #[inline(always)]
+    pub(in crate::simd) fn set<V: Vector>(&mut self, lane: usize, blocks: V) {
+        let lanes = &mut self.0[lane..][..V::BLOCKS];
+        // SAFETY: as many blocks as the vector has.
+        unsafe { blocks.store(lanes.as_mut_ptr().cast()) };
+    }
+
+    /// That of one sector, in all lanes.
+    #[inline(always)]
+    pub(super) fn splat<V: Vector>(&self, lane: usize) -> V {
+        V::splat(self.0[lane])
+    }
+}
+
+/// The hash of each sector of a group, without tweak and reduction: what has
+/// been added up in each lane of the vectors that went through the sector.
+pub(super) struct Sums<V>(pub(super) [Products<V>; GROUP]);
+
+impl<V: Vector> Sums<V> {
+    #[inline(always)]
+    pub(super) fn zero() -> Self {
+        Self([Products::zero(); GROUP])
+    }
+
+    /// The hashes of the sectors from `lane` on, a multiple of the vector's
+    /// lanes, each in a lane.
+    #[inline(always)]
+    pub(super) fn get(&self, lane: usize) -> Products<V> {
+        Products::fold_each(&self.0[lane..][..V::BLOCKS])
+    }
+}
+
+/// A group of sectors.
+#[derive(Clone, Copy)]
+pub(in crate::simd) struct Group {
+    pub(super) sectors: [Sector; GROUP],
+    pub(super) len: usize,
+    /// Bytes of a sector.
+    pub(in crate::simd) bytes: usize,
+    /// Tweaks; behind the last sector's stands anything.
+    pub(in crate::simd) tweaks: Lanes,
+    /// Where counter mode starts.
+    pub(in crate::simd) start: Lanes,
+    /// What the middle leaves to the end.
+    pub(in crate::simd) kept: [Lanes; 2],
+}
+
+impl Group {
+    /// One without sectors, for sectors of `bytes` bytes.
+    pub(super) fn none(bytes: usize) -> Self {
+        Self {
+            sectors: [Sector::NONE; GROUP],
+            len: 0,
+            bytes,
+            tweaks: Lanes::ZERO,
+            start: Lanes::ZERO,
+            kept: [Lanes::ZERO; 2],
+        }
+    }
+
+    /// The next sectors of the stream, `len` at most. `taken` are those of the
+    /// batch that groups have had.
+    #[inline(always)]
+    pub(super) fn fill<'a>(
+        &mut self,
+        sectors: &mut Sectors<'a, '_>,
+        batch: &mut Batch<'a>,
+        taken: &mut usize,
+        len: usize,
+    ) {
+        if *taken == batch.len() {
+            sectors.fill(batch);
+            *taken = 0;
+        }
+        self.len = len.min(batch.len() - *taken);
+        if self.len != 0 {
+            for lane in 0..GROUP {
+                // Lanes without a sector have one that is there, for reading.
+                let from = *taken + lane.min(self.len - 1);
+                self.sectors[lane] = batch.sectors()[from];
+                self.tweaks.0[lane] = batch.ivs()[from];
+            }
+        }
+        *taken += self.len;
+    }
+
+    /// Of the sectors from `lane` on, the source's block at `offset`, in bytes.
+    #[inline(always)]
+    pub(in crate::simd) fn load<V: Vector>(&self, lane: usize, offset: usize) -> V {
+        assert!(offset <= self.bytes - BLOCK);
+        let at = core::array::from_fn(|i| {
+            let lane = (lane + i).min(GROUP - 1);
+            self.sectors[lane].src().wrapping_add(offset)
+        });
+        // SAFETY: blocks of sectors.
+        unsafe { V::gather(at) }
+    }
+
+    /// Replaces the destination's block at `offset`.
+    #[inline(always)]
+    pub(in crate::simd) fn store<V: Vector>(&self, lane: usize, offset: usize, blocks: V) {
+        assert!(offset <= self.bytes - BLOCK);
+        if lane + V::BLOCKS <= self.len {
+            let at = core::array::from_fn(|i| {
+                let lane = (lane + i).min(GROUP - 1);
+                self.sectors[lane].dst().wrapping_add(offset)
+            });
+            // SAFETY: blocks of sectors.
+            unsafe { blocks.scatter(at) };
+            return;
+        }
+        let blocks = blocks.blocks();
+        let sectors = self.sectors[..self.len].iter().skip(lane);
+        for (sector, block) in sectors.zip(&blocks[..V::BLOCKS]) {
+            let dst = sector.dst().wrapping_add(offset);
+            // SAFETY: a block of a sector.
+            unsafe { ptr::copy_nonoverlapping(ptr::from_ref(block).cast(), dst, BLOCK) };
+        }
+    }
+}

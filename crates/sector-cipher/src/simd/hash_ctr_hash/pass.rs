@@ -1,0 +1,146 @@
+//! What a hash-counter-hash mode does with all of a sector: counter mode and
+//! both hashes.
+
+use super::Scheme;
+use crate::run::Sector;
+use crate::simd::field::Products;
+use crate::simd::{Vector, counter};
+
+/// Where it is, `N` vectors at a time.
+pub(super) struct Pass<'k, S, V, const N: usize> {
+    scheme: &'k S,
+    /// Where counter mode is.
+    start: V,
+    next: V,
+    /// What counter mode has written and the hash not yet taken in.
+    blocks: [V; N],
+    /// Whether there is any.
+    written: bool,
+    /// The hash of what came before it.
+    after: Products<V>,
+    /// The hash of a sector that counter mode has not come to.
+    before: Products<V>,
+}
+
+impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
+    /// Bytes taken at a time.
+    pub(super) const STEP: usize = N * V::BYTES;
+
+    #[inline(always)]
+    pub(super) fn new(scheme: &'k S) -> Self {
+        Self {
+            scheme,
+            start: V::zero(),
+            next: V::zero(),
+            blocks: [V::zero(); N],
+            written: false,
+            after: Products::zero(),
+            before: Products::zero(),
+        }
+    }
+
+    /// Before a sector's first step.
+    #[inline(always)]
+    pub(super) fn start(&mut self, start: V) {
+        self.start = self.scheme.start(start);
+        self.next = counter::numbers::<V>(S::FIRST);
+    }
+
+    /// The first hash, after a sector's last step.
+    #[inline(always)]
+    pub(super) fn take_before(&mut self) -> Products<V> {
+        core::mem::replace(&mut self.before, Products::zero())
+    }
+
+    /// The second hash of a sector, after the next one's first step.
+    #[inline(always)]
+    pub(super) fn take_after(&mut self) -> Products<V> {
+        core::mem::replace(&mut self.after, Products::zero())
+    }
+
+    /// The same where no sector follows.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, bytes: usize) -> Products<V> {
+        if self.written {
+            for i in (0..N).step_by(2) {
+                // SAFETY: inside the table.
+                unsafe {
+                    let powers = self.scheme.powers().at(bytes - Self::STEP + i * V::BYTES);
+                    self.after
+                        .add_two([self.blocks[i], self.blocks[i + 1]], powers);
+                }
+            }
+            self.written = false;
+        }
+        self.take_after()
+    }
+
+    /// One step of counter mode, and of the hashes: of what the step before has
+    /// written and, if `HASH`, of the sector ahead. Both are at the offset
+    /// `behind`, so that they need the same powers; the sector ahead starts with
+    /// its last step.
+    ///
+    /// # Safety
+    /// The sectors are there, and the offsets are inside.
+    #[inline(always)]
+    pub(super) unsafe fn step<const ROUNDS: usize, const HASH: bool>(
+        &mut self,
+        sector: Sector,
+        ahead: *const u8,
+        offset: usize,
+        behind: usize,
+    ) {
+        let keys = self.scheme.counter_keys();
+        let numbers = counter::following::<V, N>(&mut self.next);
+        let mut x = self.scheme.counters(self.start, numbers);
+        // Pairs of vectors to be hashed.
+        let pairs = if HASH { N } else { N / 2 };
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut powers = self.scheme.powers().at(behind);
+            unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+                V::aes_round::<N, true, ROUND>(&mut x, keys);
+                // They go evenly between the rounds.
+                let due = |round: usize| (round * pairs).div_ceil(ROUNDS - 1);
+                for i in due(ROUND - 1)..due(ROUND) {
+                    let second = HASH && i % 2 == 1;
+                    let i = if HASH { i & !1 } else { 2 * i };
+                    if second {
+                        let data = ahead.add(behind + i * V::BYTES);
+                        let data = [V::load(data), V::load(data.add(V::BYTES))];
+                        self.before.add_two([S::element(data[0]), S::element(data[1])], powers);
+                        self.before.order(&mut x);
+                    } else {
+                        powers = self.scheme.powers().at(behind + i * V::BYTES);
+                        self.after.add_two([self.blocks[i], self.blocks[i + 1]], powers);
+                        self.after.order(&mut x);
+                    }
+                }
+            });
+            let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
+            let x = V::aes_finish_between::<N, true, ROUNDS>(x, keys, src, dst);
+            for (x, block) in x.iter().zip(&mut self.blocks) {
+                *block = S::element(*x);
+            }
+            self.written = true;
+        }
+    }
+
+    /// One step of the first hash alone.
+    ///
+    /// # Safety
+    /// As for [`Self::step`].
+    #[inline(always)]
+    pub(super) unsafe fn hash(&mut self, ahead: *const u8, behind: usize) {
+        for i in (0..N).step_by(2) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let data = ahead.add(behind + i * V::BYTES);
+                let data = [V::load(data), V::load(data.add(V::BYTES))];
+                let powers = self.scheme.powers().at(behind + i * V::BYTES);
+                self.before
+                    .add_two([S::element(data[0]), S::element(data[1])], powers);
+            }
+        }
+    }
+}
