@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test rtl-test test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
+.PHONY: help build demo test kernel-test rtl-test test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: ## make, serve, use and cross-check an encrypted volume
 test: ## all tests, against real peers as well
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+kernel-test: ## build dm-xtent for User Mode Linux and test it against dm-crypt
+	@scripts/setup.sh kernel
+	@kernel/test/run.sh
 
 rtl-test: ## lint and simulate the hardware cores
 	@scripts/setup.sh rtl

@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl
+# usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -18,6 +18,7 @@ test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c+
 uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 aarch64="debootstrap:debootstrap"
+kernel="$demo flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make"
 rtl="verilator:verilator c++:g++ make:make"
 
 case ${1:-} in
@@ -28,8 +29,9 @@ bench) wanted=$bench ;;
 static) wanted=$static ;;
 aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
+kernel) wanted=$kernel ;;
 *)
-    echo "usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl" >&2
+    echo "usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel" >&2
     exit 2
     ;;
 esac

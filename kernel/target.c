@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The device-mapper target "xtent".
+ *
+ * <cipher> <key> <iv_offset> <device> <start> [<#options> <options>]
+ */
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "xtent.h"
+
+static void xtent_dtr(struct dm_target *ti)
+{
+	struct xt_target *xt = ti->private;
+
+	if (xt->write_queue)
+		destroy_workqueue(xt->write_queue);
+	if (xt->read_queue)
+		destroy_workqueue(xt->read_queue);
+	xt_exit_write(xt);
+	free_percpu(xt->done);
+	free_percpu(xt->counters);
+	xt_skcipher_destroy(xt);
+	kfree_sensitive(xt->xts);
+	if (xt->dev)
+		dm_put_device(ti, xt->dev);
+	kfree(xt->key_name);
+	kfree(xt->cipher);
+	kfree(xt);
+}
+
+static int create_cipher(struct dm_target *ti, struct xt_target *xt, const char *string)
+{
+	const struct xt_xts_backend *backend = xt_xts_choose();
+	char api[CRYPTO_MAX_ALG_NAME];
+	int r;
+
+	xt->cipher = kstrdup(string, GFP_KERNEL);
+	if (!xt->cipher)
+		return -ENOMEM;
+	r = xt_parse_cipher(ti, xt, string, api, sizeof(api));
+	if (r)
+		return r;
+	if (strcmp(api, "xts(aes)") || !backend)
+		return xt_skcipher_create(ti, xt, api);
+	xt->xts = kzalloc(sizeof(*xt->xts), GFP_KERNEL);
+	if (!xt->xts)
+		return -ENOMEM;
+	xt->xts->backend = backend;
+	xt->iv_size = AES_BLOCK_SIZE;
+	return 0;
+}
+
+static int create_queues(struct xt_target *xt, const char *name)
+{
+	/* Reads that wait for each other are decrypted on the CPU that got them. */
+	unsigned int bound = xt->options.same_cpu_crypt ? 0 : WQ_UNBOUND;
+	int cpu;
+
+	xt->read_queue = alloc_workqueue("xtent_read/%s", WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
+					 bound ? num_online_cpus() : 1, name);
+	xt->write_queue = alloc_workqueue("xtent_write/%s",
+					  WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
+					  bound ? num_online_cpus() : 1, name);
+	xt->done = alloc_percpu(struct xt_done);
+	xt->counters = alloc_percpu(struct xt_counters);
+	if (!xt->read_queue || !xt->write_queue || !xt->done || !xt->counters)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		struct xt_done *done = per_cpu_ptr(xt->done, cpu);
+
+		done->xt = xt;
+		init_llist_head(&done->reads);
+		INIT_WORK(&done->work, xt_read_done_work);
+	}
+	return 0;
+}
+
+static int parse_sector(const char *string, unsigned int shift, u64 *sector)
+{
+	if (kstrtou64(string, 10, sector) || *sector & ((1 << shift) - 1))
+		return -EINVAL;
+	return 0;
+}
+
+static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc, char **argv)
+{
+	u64 start;
+	int r;
+
+	r = xt_parse_options(ti, &xt->options, argc - 5, argv + 5);
+	if (r)
+		return r;
+	xt->sector_shift = __ffs(xt->options.sector_size) - SECTOR_SHIFT;
+	if (parse_sector(argv[2], xt->sector_shift, &xt->iv_offset)) {
+		ti->error = "The IV offset is no multiple of the sector size, in 512-byte units";
+		return -EINVAL;
+	}
+	if (kstrtou64(argv[4], 10, &start) || start != (sector_t)start) {
+		ti->error = "The start is no sector number";
+		return -EINVAL;
+	}
+	xt->start = start;
+
+	r = xt_init_write(xt);
+	if (!r)
+		r = create_queues(xt, dm_table_device_name(ti->table));
+	if (r) {
+		ti->error = "Out of memory";
+		return r;
+	}
+	r = create_cipher(ti, xt, argv[0]);
+	if (r)
+		return r;
+	r = xt_set_key(xt, argv[1]);
+	if (r) {
+		ti->error = "The key is malformed, of a wrong size, or not in the keyring";
+		return r;
+	}
+	r = dm_get_device(ti, argv[3], dm_table_get_mode(ti->table), &xt->dev);
+	if (r)
+		ti->error = "There is no such device";
+	return r;
+}
+
+static int xtent_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct xt_target *xt;
+	int size, r;
+
+	if (argc < 5) {
+		ti->error = "Wanted: <cipher> <key> <iv_offset> <device> <start> [<#opts> <opts>]";
+		return -EINVAL;
+	}
+	size = xt_key_size(argv[1]);
+	xt = size < 0 ? NULL : kzalloc(sizeof(*xt), GFP_KERNEL);
+	if (!xt) {
+		memset(argv[1], '0', strlen(argv[1]));
+		ti->error = size < 0 ? "The key is malformed" : "Out of memory";
+		return size < 0 ? size : -ENOMEM;
+	}
+	xt->key_size = size;
+	ti->private = xt;
+	r = create(ti, xt, argc, argv);
+	/* Where it came no further than the options. */
+	memset(argv[1], '0', strlen(argv[1]));
+	if (r) {
+		xtent_dtr(ti);
+		return r;
+	}
+	ti->per_io_data_size = sizeof(struct xt_io);
+	ti->num_flush_bios = 1;
+	ti->num_discard_bios = xt->options.allow_discards;
+	ti->limit_swap_bios = true;
+	ti->accounts_remapped_io = true;
+	ti->error = NULL;
+	return 0;
+}
+
+static int xtent_map(struct dm_target *ti, struct bio *bio)
+{
+	struct xt_target *xt = ti->private;
+	const unsigned int mask = (1 << xt->sector_shift) - 1;
+	struct xt_io *io;
+
+	bio_set_dev(bio, xt->dev->bdev);
+	if (bio->bi_opf & REQ_PREFLUSH || bio_op(bio) == REQ_OP_DISCARD) {
+		if (bio_sectors(bio))
+			bio->bi_iter.bi_sector = xt->start +
+				dm_target_offset(ti, bio->bi_iter.bi_sector);
+		return DM_MAPIO_REMAPPED;
+	}
+	/* A write's copy is one bio of single pages at worst. */
+	if (bio_data_dir(bio) == WRITE && bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT)
+		dm_accept_partial_bio(bio, BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
+
+	io = dm_per_bio_data(bio, sizeof(struct xt_io));
+	io->xt = xt;
+	io->bio = bio;
+	io->offset = dm_target_offset(ti, bio->bi_iter.bi_sector);
+	io->sector = io->offset + xt->iv_offset;
+	if ((io->offset | bio_sectors(bio)) & mask)
+		return DM_MAPIO_KILL;
+	bio->bi_iter.bi_sector = xt->start + io->offset;
+	io->iter = bio->bi_iter;
+	return bio_data_dir(bio) == READ ? xt_map_read(xt, io) : xt_map_write(xt, io);
+}
+
+static void xtent_status(struct dm_target *ti, status_type_t type, unsigned int status_flags,
+			 char *result, unsigned int maxlen)
+{
+	struct xt_target *xt = ti->private;
+	unsigned int sz = 0;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		xt_emit_status(xt, result, maxlen, &sz);
+		break;
+	case STATUSTYPE_TABLE:
+		xt_emit_table(ti, xt, result, maxlen, &sz);
+		break;
+	case STATUSTYPE_IMA:
+		DMEMIT_TARGET_NAME_VERSION(ti->type);
+		DMEMIT(",cipher_string=%s,key_size=%u,sector_size=%u", xt->cipher, xt->key_size,
+		       xt->options.sector_size);
+		DMEMIT(",allow_discards=%c,iv_large_sectors=%c;",
+		       xt->options.allow_discards ? 'y' : 'n',
+		       xt->options.iv_large_sectors ? 'y' : 'n');
+		break;
+	}
+}
+
+static void xtent_postsuspend(struct dm_target *ti)
+{
+	struct xt_target *xt = ti->private;
+
+	set_bit(XT_SUSPENDED, &xt->flags);
+}
+
+static int xtent_preresume(struct dm_target *ti)
+{
+	struct xt_target *xt = ti->private;
+
+	if (!test_bit(XT_KEY_VALID, &xt->flags)) {
+		DMERR("not resumed: there is no key; set one by message");
+		return -EAGAIN;
+	}
+	return 0;
+}
+
+static void xtent_resume(struct dm_target *ti)
+{
+	struct xt_target *xt = ti->private;
+
+	clear_bit(XT_SUSPENDED, &xt->flags);
+}
+
+/* key set <key>, key wipe: while suspended. */
+static int xtent_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			 unsigned int maxlen)
+{
+	struct xt_target *xt = ti->private;
+
+	if (argc >= 2 && !strcasecmp(argv[0], "key")) {
+		if (!test_bit(XT_SUSPENDED, &xt->flags)) {
+			if (argc == 3)
+				memset(argv[2], '0', strlen(argv[2]));
+			DMWARN("the key can be changed while the device is suspended only");
+			return -EINVAL;
+		}
+		if (argc == 3 && !strcasecmp(argv[1], "set"))
+			return xt_set_key(xt, argv[2]);
+		if (argc == 2 && !strcasecmp(argv[1], "wipe"))
+			return xt_wipe_key(xt);
+	}
+	DMWARN("unknown message: key set <key>, or key wipe");
+	return -EINVAL;
+}
+
+static int xtent_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
+{
+	struct xt_target *xt = ti->private;
+
+	return fn(ti, xt->dev, xt->start, ti->len, data);
+}
+
+static void xtent_io_hints(struct dm_target *ti, struct queue_limits *limits)
+{
+	struct xt_target *xt = ti->private;
+	unsigned int size = xt->options.sector_size;
+
+	limits->logical_block_size = max(limits->logical_block_size, size);
+	limits->physical_block_size = max(limits->physical_block_size, size);
+	limits->io_min = max(limits->io_min, size);
+	/* A sector lies in one piece. */
+	limits->dma_alignment = limits->logical_block_size - 1;
+}
+
+static struct target_type xtent_target = {
+	.name = "xtent",
+	.version = { 1, 0, 0 },
+	.module = THIS_MODULE,
+	.ctr = xtent_ctr,
+	.dtr = xtent_dtr,
+	.map = xtent_map,
+	.status = xtent_status,
+	.postsuspend = xtent_postsuspend,
+	.preresume = xtent_preresume,
+	.resume = xtent_resume,
+	.message = xtent_message,
+	.iterate_devices = xtent_iterate_devices,
+	.io_hints = xtent_io_hints,
+};
+
+static int __init xtent_init(void)
+{
+	int r = xt_xts_init();
+
+	return r ?: dm_register_target(&xtent_target);
+}
+
+static void __exit xtent_exit(void)
+{
+	dm_unregister_target(&xtent_target);
+	xt_check_pages();
+}
+
+module_init(xtent_init);
+module_exit(xtent_exit);
+
+MODULE_DESCRIPTION(DM_NAME " target that encrypts runs of sectors, on disk as dm-crypt does");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * dm-xtent: device-mapper target that encrypts as dm-crypt does, and hands
+ * whole runs of sectors to the cipher.
+ */
+#ifndef XTENT_H
+#define XTENT_H
+
+#include <linux/bio.h>
+#include <linux/device-mapper.h>
+#include <linux/llist.h>
+#include <linux/mempool.h>
+#include <linux/percpu.h>
+#include <linux/workqueue.h>
+#include <crypto/skcipher.h>
+
+#include "xts.h"
+
+#define DM_MSG_PREFIX "xtent"
+
+/* The longest IV of a cipher: HCTR2's and Adiantum's. */
+#define XT_MAX_IV 32
+
+enum xt_iv_mode {
+	XT_IV_NONE,		/* the cipher takes none, or zeros */
+	XT_IV_PLAIN,		/* 32 bits, little endian */
+	XT_IV_PLAIN64,		/* 64 bits, little endian */
+	XT_IV_PLAIN64BE,	/* 64 bits, big endian, in the last bytes */
+};
+
+/* What a table line says, but for the key. */
+struct xt_options {
+	bool allow_discards;
+	bool same_cpu_crypt;
+	bool submit_from_crypt_cpus;
+	bool no_read_workqueue;
+	bool no_write_workqueue;
+	bool iv_large_sectors;
+	unsigned int sector_size;	/* bytes */
+};
+
+/* A histogram has a class for runs of 1, 2-3, 4-7, ... sectors. */
+#define XT_RUN_CLASSES 12
+
+/* What happened on one CPU; `dmsetup status` adds them up. */
+struct xt_counters {
+	u64 reads, writes;		/* requests */
+	u64 read_sectors, write_sectors;
+	u64 queued;			/* requests handed to a work queue */
+	u64 merged;			/* small reads decrypted with others */
+	u64 runs[XT_RUN_CLASSES];
+};
+
+/* Reads that completed on one CPU where the cipher cannot run. */
+struct xt_done {
+	struct llist_head reads;
+	struct work_struct work;
+	struct xt_target *xt;
+};
+
+enum xt_flag {
+	XT_SUSPENDED,
+	XT_KEY_VALID,
+};
+
+struct xt_target {
+	struct dm_dev *dev;
+	sector_t start;			/* where the target begins on dev */
+	u64 iv_offset;			/* 512-byte sectors */
+	unsigned int sector_shift;	/* sectors of the cipher are 512 << shift */
+	struct xt_options options;
+	enum xt_iv_mode iv_mode;
+	unsigned long flags;		/* enum xt_flag */
+
+	char *cipher;			/* as the table line has it */
+	char *key_name;			/* in the keyring: "type:description" */
+	unsigned int key_size;		/* bytes */
+
+	/* One of both is set. */
+	struct xt_xts *xts;
+	struct crypto_skcipher *tfm;
+	unsigned int iv_size;		/* bytes */
+
+	mempool_t requests;		/* of tfm */
+	mempool_t pages;
+	struct bio_set bios;
+	/* Held by who waits for pages, so that two cannot block each other. */
+	struct mutex pages_lock;
+
+	struct workqueue_struct *read_queue;
+	struct workqueue_struct *write_queue;
+	struct xt_done __percpu *done;
+	struct xt_counters __percpu *counters;
+};
+
+/* A request of ours, in the per-bio data of the device mapper. */
+struct xt_io {
+	struct xt_target *xt;
+	struct bio *bio;
+	struct bvec_iter iter;		/* of the data */
+	sector_t offset;		/* in the target */
+	u64 sector;			/* of the first IV, in 512-byte units */
+	bio_end_io_t *end_io;		/* of the bio, while it is ours */
+	void *private;
+	struct llist_node node;
+	struct work_struct work;
+};
+
+/* table.c */
+int xt_parse_cipher(struct dm_target *ti, struct xt_target *xt,
+		    const char *string, char *api, size_t api_size);
+int xt_parse_options(struct dm_target *ti, struct xt_options *options,
+		     unsigned int argc, char **argv);
+void xt_emit_table(struct dm_target *ti, struct xt_target *xt,
+		   char *result, unsigned int maxlen, unsigned int *size);
+
+/* key.c */
+int xt_key_size(const char *string);
+int xt_set_key(struct xt_target *xt, char *string);
+int xt_wipe_key(struct xt_target *xt);
+
+/* iv.c */
+u64 xt_iv_number(const struct xt_target *xt, u64 sector);
+void xt_make_iv(const struct xt_target *xt, u64 sector, u8 *iv);
+
+/* batch.c: from bios to runs of sectors for the cipher */
+blk_status_t xt_crypt(struct xt_target *xt, bool encrypt, u64 sector,
+		      struct bio *src, struct bvec_iter src_iter,
+		      struct bio *dst, struct bvec_iter dst_iter);
+void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios);
+
+/* read.c, write.c */
+int xt_map_read(struct xt_target *xt, struct xt_io *io);
+void xt_complete_read(struct xt_io *io);
+int xt_map_write(struct xt_target *xt, struct xt_io *io);
+void xt_read_done_work(struct work_struct *work);
+int xt_init_write(struct xt_target *xt);
+void xt_check_pages(void);
+void xt_exit_write(struct xt_target *xt);
+
+/* skcipher.c */
+int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *api);
+void xt_skcipher_destroy(struct xt_target *xt);
+blk_status_t xt_skcipher_crypt(struct xt_target *xt, bool encrypt, u64 sector,
+			       struct bio *src, struct bvec_iter src_iter,
+			       struct bio *dst, struct bvec_iter dst_iter);
+
+/* stats.c */
+void xt_count_run(struct xt_target *xt, unsigned int sectors);
+void xt_emit_status(struct xt_target *xt, char *result, unsigned int maxlen,
+		    unsigned int *size);
+
+/* Adds to a counter of this CPU. */
+#define xt_count(xt, what, n) this_cpu_add((xt)->counters->what, n)
+
+#endif
