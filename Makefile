@@ -26,6 +26,7 @@ test: ## all tests, against real peers as well
 kernel-test: ## build dm-xtent for User Mode Linux and test it against dm-crypt
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh
+	$(CARGO) test --package xtent-tests --test kernel_modules -- --ignored
 
 rtl-test: ## lint and simulate the hardware cores
 	@scripts/setup.sh rtl

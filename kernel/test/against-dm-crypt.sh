@@ -50,6 +50,8 @@ capi:xts(aes)-plain64 48
 aes-cbc-essiv:sha256 32
 aes-cbc-plain64 16
 xchacha12,aes-adiantum-plain64 32
+capi:fast(aes)-plain64 16
+capi:fast_horner(aes)-plain64 32
 CIPHERS
 while read -r cipher size; do
     for sector in 512 1024 2048 4096; do

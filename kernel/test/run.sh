@@ -17,7 +17,7 @@ job() {
     local name=$1 script=$2 size=$3 ciphers=$4
     shift 4
     cat >"$work/job" <<JOB
-insmod /in/dm-xtent.ko $* || { dmesg | tail -5; exit 1; }
+insmod /in/xtent_fast.ko && insmod /in/dm-xtent.ko $* || { dmesg | tail -5; exit 1; }
 rmmod brd
 insmod /modules/brd.ko rd_nr=2 rd_size=$((size * 1024))
 chmod +x /in/addkey
@@ -25,6 +25,7 @@ export CIPHERS='$ciphers'
 sh /in/script
 JOB
     if "$root/scripts/uml.sh" --file "dm-xtent.ko=$modules/dm-xtent.ko" --file "addkey=$work/addkey" \
+        --file "xtent_fast.ko=$modules/xtent_fast.ko" \
         --file "script=$script" --timeout 300 "$work/job" >"$work/log" 2>&1; then
         echo "$name: ok ($(tail -1 "$work/log"))"
         passed=$((passed + 1))

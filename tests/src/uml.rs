@@ -18,12 +18,30 @@ pub fn kernel_612() -> PathBuf {
     built.out().trim().into()
 }
 
+/// The folder with our kernel modules for Debian's User Mode Linux, built if need be.
+pub fn kernel_modules() -> PathBuf {
+    let built = Cmd::new(crate::bed::root_folder().join("kernel/test/build.sh"))
+        .arg("uml")
+        .env("CARGO_TARGET_DIR", crate::bed::target_folder())
+        .limit(Duration::from_secs(1800))
+        .ok();
+    built.out().trim().into()
+}
+
 /// Names in the guest: of the mapping and of the key file.
 const PRELUDE: &str = r#"
 set -e
 # open_luks NAME KEY: /d/NAME becomes /dev/mapper/NAME
 open_luks() {
     cryptsetup open --disable-keyring --key-file "/in/$2" "/d/$1" "$1"
+}
+# open_xtent NAME KEY: the same, but through dm-xtent
+open_xtent() {
+    open_luks "$1" "$2"
+    dmsetup table --showkeys "$1" | sed 's/ crypt / xtent /' >/tmp/table
+    cryptsetup close "$1"
+    dmsetup create "$1" --noudevrules --noudevsync /tmp/table
+    dmsetup mknodes "$1"
 }
 "#;
 
@@ -108,23 +126,48 @@ impl Outcome {
     }
 }
 
-/// Fails unless Xtent and dm-crypt, of this kernel or of Debian's, read what the
-/// other has written. The volumes are Xtent's: cryptsetup cannot format with
-/// every cipher that dm-crypt has.
-pub fn assert_both_ways(shapes: &[Shape], kernel: Option<&Path>) {
+/// Which kernel reads and writes a volume.
+pub enum Peer {
+    /// dm-crypt of Debian's kernel.
+    DmCrypt,
+    /// dm-crypt of another kernel, with everything built in.
+    Kernel(PathBuf),
+    /// dm-crypt of Debian's kernel with our ciphers, from this folder of modules.
+    OurCiphers(PathBuf),
+    /// dm-xtent, and our ciphers, from this folder.
+    DmXtent(PathBuf),
+}
+
+/// Fails unless Xtent and a kernel read what the other has written. The volumes
+/// are Xtent's: cryptsetup cannot format with every cipher that dm-crypt has.
+pub fn assert_both_ways(shapes: &[Shape], peer: &Peer) {
     // Not a power of two, so that no rounding hides.
     const DATA: usize = (1 << 20) + 3 * 4096;
     let scratch = Scratch::new();
-    let mut job = Job::new(
-        "for name in $(cat /in/names); do
-             open_luks $name key
+    let (modules, open) = match peer {
+        Peer::DmCrypt | Peer::Kernel(_) => (None, "open_luks"),
+        Peer::OurCiphers(modules) => (Some(modules), "open_luks"),
+        Peer::DmXtent(modules) => (Some(modules), "open_xtent"),
+    };
+    let mut job = Job::new(&format!(
+        "for module in /in/*.ko; do
+             [ ! -e $module ] || insmod $module
+         done
+         for name in $(cat /in/names); do
+             {open} $name key
              cat /dev/mapper/$name >$name
              dd if=/in/data-$name of=/dev/mapper/$name bs=64k conv=fsync 2>/dev/null
-             cryptsetup close $name
-         done",
-    );
-    if let Some(kernel) = kernel {
+             dmsetup remove $name --noudevrules --noudevsync
+         done"
+    ));
+    if let Peer::Kernel(kernel) = peer {
         job = job.kernel(kernel);
+    }
+    for name in ["dm-xtent.ko", "xtent_fast.ko"] {
+        if let Some(modules) = modules {
+            let module = std::fs::read(modules.join(name)).unwrap();
+            job = job.file(name, &module);
+        }
     }
     let mut names = String::new();
     let mut volumes = Vec::new();

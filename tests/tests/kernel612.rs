@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use xtent_tests::luks::Shape;
-use xtent_tests::uml::{assert_both_ways, kernel_612};
+use xtent_tests::uml::{Peer, assert_both_ways, kernel_612};
 
 const HCTR2: Shape = Shape::wide("aes-hctr2-plain64", 256);
 
@@ -20,5 +20,5 @@ fn the_kernel_agrees_on_hctr2_and_adiantum() {
         Shape::wide("xchacha12,aes-adiantum-plain64", 256),
         Shape::wide("xchacha20,aes-adiantum-plain64", 256),
     ];
-    assert_both_ways(&shapes, Some(&kernel_612()));
+    assert_both_ways(&shapes, &Peer::Kernel(kernel_612()));
 }

@@ -12,7 +12,7 @@ use xtent_tests::luks::{
 };
 use xtent_tests::mount::Cleaner;
 use xtent_tests::scratch::{Unchanged, assert_same, read_range};
-use xtent_tests::uml::{Job, assert_both_ways};
+use xtent_tests::uml::{Job, Peer, assert_both_ways};
 use xtent_tests::xtent::{Server, xtent};
 use xtent_tests::{Cmd, Scratch, bed, nbd, pattern};
 
@@ -283,7 +283,7 @@ fn the_kernel_agrees_on_adiantum() {
         },
         Shape::wide("xchacha20,aes-adiantum-plain64", 256),
     ];
-    assert_both_ways(&shapes, None);
+    assert_both_ways(&shapes, &Peer::DmCrypt);
 }
 
 /// A keyslot that cryptsetup encrypts with the data's cipher, as it does where

@@ -1,0 +1,44 @@
+//! Our kernel modules in Debian's User Mode Linux: volumes that Xtent makes, read
+//! and written by dm-xtent, and by dm-crypt with our ciphers. `make kernel-test`
+//! runs this; the rest of its tests are in `kernel/test`.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use xtent_tests::luks::Shape;
+use xtent_tests::uml::{Peer, assert_both_ways, kernel_modules};
+
+const BRW: Shape = Shape::wide("capi:fast(aes)-plain64", 256);
+const HORNER: Shape = Shape::wide("capi:fast_horner(aes)-plain64", 256);
+
+#[test]
+#[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
+fn dm_crypt_opens_volumes_with_our_ciphers() {
+    let shapes = [
+        BRW,
+        Shape { sector: 512, ..BRW },
+        Shape::wide("capi:fast(aes)-plain64", 128),
+        HORNER,
+        Shape {
+            sector: 512,
+            ..HORNER
+        },
+        Shape::wide("capi:fast_horner(aes)-plain64", 128),
+    ];
+    assert_both_ways(&shapes, &Peer::OurCiphers(kernel_modules()));
+}
+
+#[test]
+#[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
+fn dm_xtent_opens_volumes_of_xtent() {
+    let shapes = [
+        Shape::wide("aes-xts-plain64", 512),
+        Shape {
+            sector: 512,
+            ..Shape::wide("aes-xts-plain64", 512)
+        },
+        Shape::wide("aes-xts-plain64", 256),
+        Shape::wide("xchacha12,aes-adiantum-plain64", 256),
+        BRW,
+        HORNER,
+    ];
+    assert_both_ways(&shapes, &Peer::DmXtent(kernel_modules()));
+}
