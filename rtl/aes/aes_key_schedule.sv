@@ -76,22 +76,27 @@ module aes_key_schedule
       count_q    <= '0;
       constant_q <= '0;
       window_q   <= '0;
-      for (int i = 0; i <= Rounds; i++) keys_q[i] <= '0;
     end else if (clear_i) begin
       count_q    <= '0;
       constant_q <= '0;
       window_q   <= '0;
-      for (int i = 0; i <= Rounds; i++) keys_q[i] <= '0;
     end else if (valid_i && ready_o) begin
       count_q    <= CountWidth'(KeyBlocks);
       constant_q <= 8'h01;
       window_q   <= key_i;
-      for (int i = 0; i < KeyBlocks; i++) keys_q[i] <= key_i[128*i+:128];
     end else if (count_q != '0 && !valid_o) begin
-      count_q         <= count_q + 1'b1;
-      window_q        <= window_next;
-      keys_q[count_q] <= next;
+      count_q  <= count_q + 1'b1;
+      window_q <= window_next;
       if (rotate) constant_q <= xtime(constant_q);
+    end
+  end
+
+  for (genvar i = 0; i <= Rounds; i++) begin : gen_key
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) keys_q[i] <= '0;
+      else if (clear_i) keys_q[i] <= '0;
+      else if (valid_i && ready_o) keys_q[i] <= i < KeyBlocks ? key_i[128*(i%KeyBlocks)+:128] : '0;
+      else if (i >= KeyBlocks && count_q == CountWidth'(i)) keys_q[i] <= next;
     end
   end
 

@@ -3,32 +3,44 @@
 // Sequential AES decryption: one round a cycle, one block at a time, for the
 // designs that decrypt once per sector (the papers' SDC). 11 cycles a block for
 // AES-128, 15 for AES-256: the block is accepted in one, and comes out that
-// many later. `ready_o` is high while no block is under way.
+// many later. `ready_o` is high while no block is under way. As with the
+// pipelines, a block chooses its key, and a tag stays with it.
 
 module aes_sdc
   import aes_pkg::*;
 #(
-  parameter int unsigned KeyBits = 128,
-  localparam int unsigned Rounds = rounds(KeyBits)
+  parameter int unsigned KeyBits  = 128,
+  // Keys that blocks may choose from.
+  parameter int unsigned NumKeys  = 1,
+  parameter int unsigned TagWidth = 1,
+  localparam int unsigned Rounds   = rounds(KeyBits),
+  localparam int unsigned SelWidth = NumKeys > 1 ? $clog2(NumKeys) : 1
 ) (
   input  logic clk_i,
   input  logic rst_ni,
   // Overwrites the block under way with zeros.
   input  logic clear_i,
+  // Stops it while low.
+  input  logic enable_i,
 
-  input  block_t round_keys_i[Rounds+1],
+  input  block_t round_keys_i[NumKeys][Rounds+1],
 
-  input  logic   valid_i,
-  input  block_t block_i,
-  output logic   ready_o,
+  input  logic                valid_i,
+  input  block_t              block_i,
+  input  logic [SelWidth-1:0] key_i,
+  input  logic [TagWidth-1:0] tag_i,
+  output logic                ready_o,
 
-  output logic   valid_o,
-  output block_t block_o
+  output logic                valid_o,
+  output block_t              block_o,
+  output logic [TagWidth-1:0] tag_o
 );
 
   localparam int unsigned CountWidth = $clog2(Rounds + 1);
 
   block_t state_q, keyed, state;
+  logic [SelWidth-1:0] key_q;
+  logic [TagWidth-1:0] tag_q;
   // Rounds to go.
   logic [CountWidth-1:0] count_q;
   logic done_q;
@@ -38,31 +50,38 @@ module aes_sdc
     .Last(1'b1)
   ) u_round (
     .state_i(state_q),
-    .key_i  (round_keys_i[count_q-1'b1]),
+    .key_i  (round_keys_i[key_q][count_q-1'b1]),
     .state_o(state)
   );
 
   assign ready_o = count_q == '0;
   assign valid_o = done_q;
   assign block_o = state_q;
+  assign tag_o   = tag_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       state_q <= '0;
+      key_q   <= '0;
+      tag_q   <= '0;
       count_q <= '0;
       done_q  <= 1'b0;
     end else if (clear_i) begin
       state_q <= '0;
+      key_q   <= '0;
+      tag_q   <= '0;
       count_q <= '0;
       done_q  <= 1'b0;
-    end else begin
+    end else if (enable_i) begin
       done_q <= count_q == CountWidth'(1);
       if (count_q != '0) begin
         count_q <= count_q - 1'b1;
         state_q <= count_q == CountWidth'(1) ? state : keyed;
       end else if (valid_i) begin
         count_q <= CountWidth'(Rounds);
-        state_q <= block_i ^ round_keys_i[Rounds];
+        key_q   <= key_i;
+        tag_q   <= tag_i;
+        state_q <= block_i ^ round_keys_i[key_i][Rounds];
       end
     end
   end

@@ -28,6 +28,11 @@ package gf128_pkg;
         ^ (128'(folded[133:128]) << 7);
   endfunction
 
+  // Times x^power; power is a constant, 127 at most.
+  function automatic elem_t times_power(elem_t a, int unsigned power);
+    return reduce(255'(a) << power);
+  endfunction
+
   // A square: linear, so no more than wires and exclusive ors.
   function automatic elem_t square(elem_t a);
     logic [254:0] spread;

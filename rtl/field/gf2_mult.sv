@@ -14,7 +14,7 @@ module gf2_mult #(
   always_comb begin
     product_o = '0;
     for (int i = 0; i < Width; i++) begin
-      if (b_i[i]) product_o[i+:Width] = product_o[i+:Width] ^ a_i;
+      product_o ^= {{(Width - 1) {1'b0}}, a_i & {Width{b_i[i]}}} << i;
     end
   end
 

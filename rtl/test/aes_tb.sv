@@ -30,10 +30,11 @@ module aes_tb
   output logic [15:0] pdc_tag_o,
   output block_t      pdc_block_o,
 
-  input  logic   sdc_valid_i,
-  output logic   sdc_ready_o,
-  output logic   sdc_valid_o,
-  output block_t sdc_block_o,
+  input  logic        sdc_valid_i,
+  output logic        sdc_ready_o,
+  output logic        sdc_valid_o,
+  output logic [15:0] sdc_tag_o,
+  output block_t      sdc_block_o,
 
   // Whether a bit is set in any round key.
   output logic any_key_bit_o
@@ -103,17 +104,23 @@ module aes_tb
   );
 
   aes_sdc #(
-    .KeyBits(KeyBits)
+    .KeyBits (KeyBits),
+    .NumKeys (2),
+    .TagWidth(16)
   ) u_sdc (
     .clk_i,
     .rst_ni,
     .clear_i,
-    .round_keys_i(round_keys[0]),
+    .enable_i,
+    .round_keys_i(round_keys),
     .valid_i     (sdc_valid_i),
     .block_i,
+    .key_i       (sel_i),
+    .tag_i,
     .ready_o     (sdc_ready_o),
     .valid_o     (sdc_valid_o),
-    .block_o     (sdc_block_o)
+    .block_o     (sdc_block_o),
+    .tag_o       (sdc_tag_o)
   );
 
 endmodule

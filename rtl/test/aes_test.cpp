@@ -125,19 +125,40 @@ void random_blocks(Vaes_tb& top, Random& random, int blocks) {
   top.valid_i = 0;
 }
 
+// One block after the other, under either key, with stalls.
 void sequential_blocks(Vaes_tb& top, Random& random, int blocks) {
-  std::vector<uint8_t> key(kKeyBytes);
-  random.fill(key.data(), key.size());
-  const model::Aes aes(key);
-  load_key(top, 0, key);
+  std::vector<model::Aes> keys;
+  for (int slot = 0; slot < 2; slot++) {
+    std::vector<uint8_t> key(kKeyBytes);
+    random.fill(key.data(), key.size());
+    keys.emplace_back(key);
+    load_key(top, slot, key);
+  }
   for (int i = 0; i < blocks; i++) {
     const auto block = random.block();
+    const auto key = static_cast<uint8_t>(random.below(2));
     put(top.block_i, block);
+    top.sel_i = key;
+    top.tag_i = static_cast<uint16_t>(i);
     top.sdc_valid_i = 1;
+    top.enable_i = 1;
     cycle(top);
     top.sdc_valid_i = 0;
-    while (!top.sdc_valid_o) cycle(top);
-    CHECK(get(top.sdc_block_o) == aes.decrypt(block), "sequential block %d", i);
+    // Key and tag were taken along with the block.
+    top.sel_i = !key;
+    top.tag_i = 0;
+    while (!top.sdc_valid_o) {
+      top.enable_i = i % 2 == 0 || random.below(4) != 0;
+      cycle(top);
+    }
+    CHECK(get(top.sdc_block_o) == keys[key].decrypt(block), "sequential block %d", i);
+    CHECK(top.sdc_tag_o == static_cast<uint16_t>(i), "sequential block %d, tag", i);
+    top.enable_i = 0;
+    cycle(top);
+    CHECK(top.sdc_valid_o, "a block is lost in a stall");
+    top.enable_i = 1;
+    cycle(top);
+    CHECK(!top.sdc_valid_o, "a block comes out twice");
   }
 }
 
