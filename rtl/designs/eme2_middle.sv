@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What EME2 does between its two passes over a sector, one sector at a time: the
+// AES calls over the sum of the first pass's results PPP_j, one for each 128 blocks,
+// that give the masks of the second pass.
+//
+// The specification (IEEE 1619.2) has MP = T* ^ sum PPP_j, MC = E(MP), M_0 = MP ^ MC
+// and, where a sector has a block 128, MP' = PPP_128 ^ M_0, MC' = E(MP'),
+// M_128 = MP' ^ MC'. The second pass's inputs CCC_j are then PPP_j ^ M_j, where M
+// doubles from block to block and is M_128 at j = 128, since MC' ^ M_0 is
+// PPP_128 ^ M_128. It defines CCC_0 by the sum of all others, so that it is the last
+// one; but put in, all PPP_j cancel but the first:
+//   CCC_0 = PPP_0 ^ (1 + x + x^2 + ... + x^(n-1)) (M_0 ^ M_128),
+// n = 128 or the blocks of a shorter sector. So the second pass may begin with it as
+// soon as M_128 is there, and the output is in order without waiting.
+
+module eme2_middle
+  import gf128_pkg::*;
+#(
+  // Of a sector; up to 256.
+  parameter int unsigned Blocks = 256
+) (
+  input  logic clk_i,
+  input  logic rst_ni,
+  input  logic clear_i,
+
+  // A sector whose first pass is over; taken as soon as the cores take the call.
+  input  logic  start_valid_i,
+  output logic  start_ready_o,
+  input  logic  decrypt_i,
+  // The last sector of its run.
+  input  logic  last_i,
+  // MP and PPP_128.
+  input  elem_t sum_i,
+  input  elem_t head_i,
+
+  // A call is made as soon as it is valid and ready.
+  output logic  call_valid_o,
+  input  logic  call_ready_i,
+  output logic  call_decrypt_o,
+  output elem_t call_block_o,
+  input  logic  result_valid_i,
+  input  elem_t result_i,
+
+  // `soon` a cycle before `valid`, for the first fetch of the second pass.
+  output logic  soon_o,
+  output logic  valid_o,
+  // The second pass needs these masks no more.
+  input  logic  release_i,
+  output logic  decrypt_o,
+  output logic  last_o,
+  // CCC_0 ^ PPP_0, M_0 and M_128.
+  output elem_t first_mask_o,
+  output elem_t low_mask_o,
+  output elem_t high_mask_o
+);
+
+  localparam bit TwoCalls = Blocks > 128;
+  localparam int unsigned Terms = TwoCalls ? 128 : Blocks;
+
+  typedef enum logic [2:0] {
+    Idle,
+    FirstCall,
+    SecondStart,
+    SecondCall,
+    Fold,
+    Done
+  } state_e;
+
+  state_e state_q;
+  logic decrypt_q, last_q;
+  elem_t head_q, low_q, high_q, first_d, first_q;
+
+  // (1 + x)(1 + x^2)(1 + x^4) ... a
+  function automatic elem_t sum_of_multiples(elem_t a);
+    elem_t sum;
+    sum = a;
+    for (int unsigned power = 1; power < Terms; power *= 2) begin
+      sum ^= times_power(sum, power);
+    end
+    return sum;
+  endfunction
+
+  assign first_d = sum_of_multiples(low_q ^ high_q);
+  assign start_ready_o = state_q == Idle && call_ready_i;
+  assign call_valid_o = (state_q == Idle && start_valid_i) || state_q == SecondStart;
+  assign call_decrypt_o = state_q == Idle ? decrypt_i : decrypt_q;
+  assign call_block_o = state_q == Idle ? sum_i : head_q ^ low_q;
+
+  assign soon_o = state_q == Fold || state_q == Done;
+  assign valid_o = state_q == Done;
+  assign decrypt_o = decrypt_q;
+  assign last_o = last_q;
+  assign first_mask_o = first_q;
+  assign low_mask_o = low_q;
+  assign high_mask_o = high_q;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      state_q   <= Idle;
+      decrypt_q <= 1'b0;
+      last_q    <= 1'b0;
+      head_q    <= '0;
+      low_q     <= '0;
+      high_q    <= '0;
+      first_q   <= '0;
+    end else if (clear_i) begin
+      state_q   <= Idle;
+      decrypt_q <= 1'b0;
+      last_q    <= 1'b0;
+      head_q    <= '0;
+      low_q     <= '0;
+      high_q    <= '0;
+      first_q   <= '0;
+    end else begin
+      unique case (state_q)
+        Idle: begin
+          if (start_valid_i && call_ready_i) begin
+            state_q   <= FirstCall;
+            decrypt_q <= decrypt_i;
+            last_q    <= last_i;
+            head_q    <= head_i;
+            low_q     <= sum_i;
+            high_q    <= '0;
+          end
+        end
+        FirstCall: begin
+          if (result_valid_i) begin
+            state_q <= TwoCalls ? SecondStart : Fold;
+            low_q   <= low_q ^ result_i;
+          end
+        end
+        SecondStart: begin
+          if (call_ready_i) begin
+            state_q <= SecondCall;
+            high_q  <= head_q ^ low_q;
+          end
+        end
+        SecondCall: begin
+          if (result_valid_i) begin
+            state_q <= Fold;
+            high_q  <= high_q ^ result_i;
+          end
+        end
+        Fold: begin
+          state_q <= Done;
+          first_q <= first_d;
+        end
+        default: begin
+          if (release_i) state_q <= Idle;
+        end
+      endcase
+    end
+  end
+
+endmodule
