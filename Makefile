@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test kernel-test rtl-test test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
+.PHONY: help build demo test kernel-test rtl-test rtl-test-fast rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +30,15 @@ kernel-test: ## build dm-xtent for User Mode Linux and test it against dm-crypt
 
 rtl-test: ## lint and simulate the hardware cores
 	@scripts/setup.sh rtl
-	@rtl/test/run.sh $(TARGET)/rtl
+	@rtl/test/run.sh --build $(TARGET)/rtl
+
+rtl-test-fast: ## the same with fewer sectors, designs and configurations
+	@scripts/setup.sh rtl
+	@rtl/test/run.sh --fast --build $(TARGET)/rtl
+
+rtl-report: ## cycles, area and speed of the hardware cores: rtl/REPORT.md, hours
+	@scripts/setup.sh rtl
+	rtl/syn/report.py --build $(TARGET)/rtl --markdown rtl/REPORT.md $(RTL_REPORT)
 
 test-constant-time: ## step through every cipher and back-end, some minutes
 	$(CARGO) test --package sector-cipher --test constant_time -- --ignored trace::

@@ -19,7 +19,8 @@ uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 aarch64="debootstrap:debootstrap"
 kernel="$demo flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make"
-rtl="verilator:verilator c++:g++ make:make"
+rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
+    python3:python3-venv python3:libpython3.11"
 
 case ${1:-} in
 demo) wanted=$demo ;;
@@ -40,9 +41,9 @@ packages=()
 for entry in $wanted; do
     tool=${entry%%:*}
     package=${entry#*:}
-    if [[ " busybox-static python3-libnbd perl " == *" $package "* ]]; then
-        # A dynamic busybox, an nbdsh without its module, or a perl with only
-        # the base modules, will not do.
+    if [[ " busybox-static python3-libnbd perl python3-venv libpython3.11 " == *" $package "* ]]; then
+        # A dynamic busybox, an nbdsh without its module, a perl or python3 with
+        # only the base modules, or without its library, will not do.
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
             packages+=("$package")
     elif [[ $tool == /* && -e $tool ]]; then
@@ -87,4 +88,17 @@ fi
 for line in ${missing[@]+"${missing[@]}"}; do
     echo "setup: missing $line" >&2
 done
+if [ "$1" = rtl ]; then
+    # The hardware cores' tools that Debian does not have, or not new enough.
+    wanted=$(dirname "${BASH_SOURCE[0]}")/../rtl/requirements.txt
+    venv=${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/rtl/venv
+    if ! cmp -s "$wanted" "$venv/requirements.txt"; then
+        echo "setup: installing $(grep -c == "$wanted") packages from PyPI into $venv"
+        rm -rf "$venv"
+        /usr/bin/python3 -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$wanted"
+        "$venv/bin/pip" check --disable-pip-version-check
+        cp "$wanted" "$venv/"
+    fi
+fi
 command -v cargo >/dev/null

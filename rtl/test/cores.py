@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Checks the FuseSoC cores: every source is in one of them, in an order in which
+packages come before what uses them, and FuseSoC's own lint of sector_engine passes.
+
+usage: cores.py FOLDER, with the tools in FOLDER/venv (scripts/setup.sh rtl)
+"""
+
+import pathlib
+import subprocess
+import sys
+
+RTL = pathlib.Path(__file__).resolve().parents[1]
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    listed = []
+    for core in RTL.glob("*.core"):
+        lines = core.read_text().splitlines()
+        listed += [line.split("- ")[1] for line in lines if line.strip().startswith("- ") and line.endswith(".sv")]
+    folders = ("aes", "field", "common", "designs", "top")
+    sources = {str(p.relative_to(RTL)) for name in folders for p in (RTL / name).glob("*.sv")}
+    if sorted(listed) != sorted(sources):
+        sys.exit(f"the .core files and rtl/ differ: {sorted(set(listed) ^ sources)}")
+    command = [build / "venv/bin/fusesoc", "--cores-root", RTL, "run", "--target=lint"]
+    command += ["--work-root", build / "fusesoc", "xtent:rtl:sector_engine"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=build, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stdout)
+    print(f"FuseSoC: {len(listed)} files, lint passes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Any of the designs behind AXI4-Streams: a parameter chooses the cipher, so that tools
+// see one module and one list of ports.
+//
+//   s_axis_key      a key in one beat, byte 0 in bits 7:0
+//   s_axis_request  a run in one beat: the first sector's tweak in bits 127:0, the number
+//                   of sectors in 159:128, 1 for decryption in 160
+//   s_axis_data     the sectors' blocks in order
+//   m_axis_data     the same number of blocks; tlast with the last beat of each run
+//
+// Every byte of every beat counts, so there is neither TKEEP nor TSTRB, and the requests
+// say where a run ends, so the input needs no TLAST. A key is taken between runs only.
+// Beyond AXI: `expanded` tells that the round keys are done, and `zeroize` wipes keys,
+// what is derived from them, and all data. `aresetn` may be asserted at any time, and
+// has to be released in step with `aclk`.
+
+module sector_engine
+  import sector_engine_pkg::*;
+#(
+  // One of cipher_e.
+  parameter int unsigned Cipher      = Xts,
+  // 512 to 4096, a power of two.
+  parameter int unsigned SectorBytes = 4096,
+  // Of AES: 128 or 256.
+  parameter int unsigned KeyBits     = 128,
+  // From one sector's tweak to the next: 1, or SectorBytes / 512 as LUKS2 counts.
+  parameter int unsigned TweakStep   = 1,
+  // Of AES, 1 or 2; Aez10 always has two.
+  parameter int unsigned Cores       = 2,
+  // Each cipher leaves some of the parameters alone.
+  /* verilator lint_off UNUSEDPARAM */
+  // FastBrw: 1 or 2.
+  parameter int unsigned Multipliers = 2,
+  // Aez10: masks in block RAM.
+  parameter bit          Precomputed = 1'b1,
+  /* verilator lint_on UNUSEDPARAM */
+  localparam int unsigned KeyWidth  = key_width(Cipher, KeyBits),
+  localparam int unsigned DataWidth = 128 * lanes(Cipher, Cores)
+) (
+  input  logic aclk,
+  input  logic aresetn,
+  input  logic zeroize,
+  output logic expanded,
+
+  input  logic                s_axis_key_tvalid,
+  output logic                s_axis_key_tready,
+  input  logic [KeyWidth-1:0] s_axis_key_tdata,
+
+  input  logic         s_axis_request_tvalid,
+  output logic         s_axis_request_tready,
+  input  logic [167:0] s_axis_request_tdata,
+
+  input  logic                 s_axis_data_tvalid,
+  output logic                 s_axis_data_tready,
+  input  logic [DataWidth-1:0] s_axis_data_tdata,
+
+  output logic                 m_axis_data_tvalid,
+  input  logic                 m_axis_data_tready,
+  output logic [DataWidth-1:0] m_axis_data_tdata,
+  output logic                 m_axis_data_tlast
+);
+
+  // The rest of the byte is reserved.
+  logic unused;
+  assign unused = ^s_axis_request_tdata[167:161];
+
+  if (Cipher == Xts) begin : gen_xts
+    xts #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Cores      (Cores)
+    ) u_xts (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast)
+    );
+  end else if (Cipher == FastBrw) begin : gen_fast_brw
+    logic [$clog2(SectorBytes/16)-1:0] block;
+    logic unused_block;
+    assign unused_block = ^block;
+    fast #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Horner     (1'b0),
+      .Cores      (Cores),
+      .Multipliers(Multipliers)
+    ) u_fast_brw (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast),
+      // Blocks come in order.
+      .out_block_o  (block)
+    );
+  end else if (Cipher == FastHorner) begin : gen_fast_horner
+    logic [$clog2(SectorBytes/16)-1:0] block;
+    logic unused_block;
+    assign unused_block = ^block;
+    fast #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Horner     (1'b1),
+      .Cores      (Cores)
+    ) u_fast_horner (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast),
+      // Blocks come in order.
+      .out_block_o  (block)
+    );
+  end else if (Cipher == Hctr2) begin : gen_hctr2
+    hctr2 #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Cores      (Cores)
+    ) u_hctr2 (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast)
+    );
+  end else if (Cipher == Eme2) begin : gen_eme2
+    eme2 #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Cores      (Cores)
+    ) u_eme2 (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast)
+    );
+  end else if (Cipher == Aez10) begin : gen_aez10
+    aez10 #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Precomputed(Precomputed)
+    ) u_aez10 (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast)
+    );
+  end else if (Cipher == Xcb) begin : gen_xcb
+    xcb #(
+      .SectorBytes(SectorBytes),
+      .KeyBits    (KeyBits),
+      .TweakStep  (TweakStep),
+      .Cores      (Cores)
+    ) u_xcb (
+      .clk_i        (aclk),
+      .rst_ni       (aresetn),
+      .clear_i      (zeroize),
+      .key_valid_i  (s_axis_key_tvalid),
+      .key_ready_o  (s_axis_key_tready),
+      .key_i        (s_axis_key_tdata),
+      .expanded_o   (expanded),
+      .req_valid_i  (s_axis_request_tvalid),
+      .req_ready_o  (s_axis_request_tready),
+      .req_tweak_i  (s_axis_request_tdata[127:0]),
+      .req_sectors_i(s_axis_request_tdata[159:128]),
+      .req_decrypt_i(s_axis_request_tdata[160]),
+      .in_valid_i   (s_axis_data_tvalid),
+      .in_ready_o   (s_axis_data_tready),
+      .in_data_i    (s_axis_data_tdata),
+      .out_valid_o  (m_axis_data_tvalid),
+      .out_ready_i  (m_axis_data_tready),
+      .out_data_o   (m_axis_data_tdata),
+      .out_last_o   (m_axis_data_tlast)
+    );
+  end else begin : gen_none
+    $error("no such cipher");
+  end
+
+endmodule
