@@ -93,7 +93,7 @@ pub(super) fn wide_round_of_one<const ENCRYPT: bool, const ROUND: usize>(
 }
 
 /// The last round on eight vectors, encryption: see
-/// [`Vector::aes_finish_between`]. Assembly for the order of `round_of_eight`.
+/// [`crate::simd::Vector::aes_finish_between`]. Assembly for the order of `round_of_eight`.
 ///
 /// # Safety
 /// Eight vectors are readable at `src` and writable at `dst`.
@@ -155,7 +155,7 @@ pub(super) unsafe fn finish_eight<const ROUNDS: usize>(
     )
 }
 
-/// See [`Vector::add_products`]. Assembly, because on AMD's CPUs a product
+/// See [`crate::simd::Vector::add_products`]. Assembly, because on AMD's CPUs a product
 /// starts a cycle of its own in the front end: six one behind the other leave
 /// whole cycles to other instructions, and with operands from memory they are
 /// slower still.
