@@ -93,7 +93,7 @@ blk_status_t xt_crypt(struct xt_target *xt, bool encrypt, u64 sector, struct bio
 }
 
 /*
- * Decrypts reads in place, several small ones in one batch, and completes each
+ * Decrypts XTS reads in place, several small ones in one batch, and completes each
  * when its last sector is done.
  */
 void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios)
@@ -103,17 +103,10 @@ void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios)
 	struct xt_io *io, *next;
 	struct gather g;
 
-	if (xt->xts)
-		start(&g, xt, false);
+	start(&g, xt, false);
 	llist_for_each_entry_safe(io, next, ios, node) {
 		struct bio *bio = io->bio;
 
-		if (!xt->xts) {
-			bio->bi_status = xt_skcipher_crypt(xt, false, io->sector, bio, io->iter,
-							   bio, io->iter);
-			xt_complete_read(io);
-			continue;
-		}
 		bio->bi_status = add_bio(&g, io->sector, bio, io->iter, bio, io->iter);
 		bytes += io->iter.bi_size;
 		count++;

@@ -268,11 +268,17 @@ static int fast_decrypt(struct skcipher_request *req)
 	return fast_crypt(req, false);
 }
 
+/* Nobody else gets the cipher before it has passed its test. */
+static struct task_struct *tester;
+static bool tested;
+
 static int fast_init_tfm(struct crypto_skcipher *tfm)
 {
 	struct fast_instance *instance = skcipher_instance_ctx(skcipher_alg_instance(tfm));
 	struct fast_key *key = crypto_skcipher_ctx(tfm);
 
+	if (!smp_load_acquire(&tested) && current != tester)
+		return -EAGAIN;
 	key->ecb = crypto_spawn_skcipher(&instance->ecb);
 	if (IS_ERR(key->ecb))
 		return PTR_ERR(key->ecb);
@@ -389,13 +395,18 @@ static struct crypto_template templates[] = {
 
 static int __init fast_init(void)
 {
-	int r = crypto_register_templates(templates, ARRAY_SIZE(templates));
+	int r;
 
+	tester = current;
+	r = crypto_register_templates(templates, ARRAY_SIZE(templates));
 	if (r)
 		return r;
 	r = fast_selftest();
 	if (r)
 		crypto_unregister_templates(templates, ARRAY_SIZE(templates));
+	else
+		smp_store_release(&tested, true);
+	tester = NULL;
 	return r;
 }
 

@@ -202,7 +202,6 @@ int xt_set_key(struct xt_target *xt, char *string)
 /* Overwrites the key: nothing can be read until another is set. */
 int xt_wipe_key(struct xt_target *xt)
 {
-	u8 *noise;
 	int r;
 
 	clear_bit(XT_KEY_VALID, &xt->flags);
@@ -213,11 +212,9 @@ int xt_wipe_key(struct xt_target *xt)
 		memzero_explicit(&xt->xts->tweak, sizeof(xt->xts->tweak));
 		return 0;
 	}
-	noise = kmalloc(max(xt->key_size, 1U), GFP_KERNEL);
-	if (!noise)
-		return -ENOMEM;
-	get_random_bytes(noise, xt->key_size);
-	r = crypto_skcipher_setkey(xt->tfm, noise, xt->key_size);
-	kfree_sensitive(noise);
+	get_random_bytes(xt->noise, xt->key_size);
+	r = crypto_skcipher_setkey(xt->tfm, xt->noise, xt->key_size);
+	if (r)
+		DMERR("the key could not be overwritten: %d; remove the device", r);
 	return r;
 }

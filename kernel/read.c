@@ -22,6 +22,15 @@ static bool decrypt_here(const struct xt_target *xt, unsigned int bytes)
 	return !in_serving_softirq() || bytes <= XT_SOFTIRQ_BYTES;
 }
 
+static void read_work(struct work_struct *work)
+{
+	struct xt_io *io = container_of(work, struct xt_io, work);
+	struct bio *bio = io->bio;
+
+	bio->bi_status = xt_crypt(io->xt, false, io->sector, bio, io->iter, bio, io->iter);
+	xt_complete_read(io);
+}
+
 static void read_end_io(struct bio *bio)
 {
 	struct xt_io *io = bio->bi_private;
@@ -40,6 +49,16 @@ static void read_end_io(struct bio *bio)
 		return;
 	}
 	xt_count(xt, queued, 1);
+	/* Long ones, and the crypto API's, spread over the CPUs. */
+	if (!xt->xts || io->iter.bi_size >= XT_SECTION_BYTES) {
+		INIT_WORK(&io->work, read_work);
+		queue_work(xt->read_queue, &io->work);
+		return;
+	}
+	/*
+	 * Without preemption between both: the target is destroyed only after such
+	 * sections have ended, and then waits for the queue.
+	 */
 	done = get_cpu_ptr(xt->done);
 	if (llist_add(&io->node, &done->reads))
 		queue_work(xt->read_queue, &done->work);

@@ -69,8 +69,11 @@ blk_status_t xt_skcipher_crypt(struct xt_target *xt, bool encrypt, u64 sector,
 	xt_count_run(xt, src_iter.bi_size >> (SECTOR_SHIFT + xt->sector_shift));
 	req = mempool_alloc(&xt->requests, GFP_NOIO);
 	skcipher_request_set_tfm(req, xt->tfm);
-	skcipher_request_set_callback(req, CRYPTO_TFM_REQ_MAY_BACKLOG | CRYPTO_TFM_REQ_MAY_SLEEP,
-				      crypto_req_done, &wait);
+	/*
+	 * Not MAY_SLEEP: a cipher would then allocate with GFP_KERNEL, which may wait
+	 * for writes that wait for this one.
+	 */
+	skcipher_request_set_callback(req, CRYPTO_TFM_REQ_MAY_BACKLOG, crypto_req_done, &wait);
 	while (src_iter.bi_size && !r) {
 		struct bio_vec in = mp_bvec_iter_bvec(src->bi_io_vec, src_iter);
 		struct bio_vec out = mp_bvec_iter_bvec(dst->bi_io_vec, dst_iter);

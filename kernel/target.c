@@ -24,6 +24,8 @@ static void xtent_dtr(struct dm_target *ti)
 	kfree_sensitive(xt->xts);
 	if (xt->dev)
 		dm_put_device(ti, xt->dev);
+	mutex_destroy(&xt->key_lock);
+	kfree(xt->noise);
 	kfree(xt->key_name);
 	kfree(xt->cipher);
 	kfree(xt);
@@ -112,6 +114,9 @@ static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc,
 	r = create_cipher(ti, xt, argv[0]);
 	if (r)
 		return r;
+	xt->noise = kmalloc(max(xt->key_size, 1U), GFP_KERNEL);
+	if (!xt->noise)
+		return -ENOMEM;
 	r = xt_set_key(xt, argv[1]);
 	if (r) {
 		ti->error = "The key is malformed, of a wrong size, or not in the keyring";
@@ -129,6 +134,8 @@ static int xtent_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	int size, r;
 
 	if (argc < 5) {
+		if (argc > 1)
+			memset(argv[1], '0', strlen(argv[1]));
 		ti->error = "Wanted: <cipher> <key> <iv_offset> <device> <start> [<#opts> <opts>]";
 		return -EINVAL;
 	}
@@ -140,6 +147,7 @@ static int xtent_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		return size < 0 ? size : -ENOMEM;
 	}
 	xt->key_size = size;
+	mutex_init(&xt->key_lock);
 	ti->private = xt;
 	r = create(ti, xt, argc, argv);
 	/* Where it came no further than the options. */
@@ -214,25 +222,40 @@ static void xtent_postsuspend(struct dm_target *ti)
 {
 	struct xt_target *xt = ti->private;
 
+	mutex_lock(&xt->key_lock);
 	set_bit(XT_SUSPENDED, &xt->flags);
+	mutex_unlock(&xt->key_lock);
 }
 
 static int xtent_preresume(struct dm_target *ti)
 {
 	struct xt_target *xt = ti->private;
+	int r = 0;
 
-	if (!test_bit(XT_KEY_VALID, &xt->flags)) {
+	/* From here on the key stays as it is. */
+	mutex_lock(&xt->key_lock);
+	if (test_bit(XT_KEY_VALID, &xt->flags))
+		clear_bit(XT_SUSPENDED, &xt->flags);
+	else
+		r = -EAGAIN;
+	mutex_unlock(&xt->key_lock);
+	if (r)
 		DMERR("not resumed: there is no key; set one by message");
-		return -EAGAIN;
-	}
-	return 0;
+	return r;
 }
 
-static void xtent_resume(struct dm_target *ti)
+static int change_key(struct xt_target *xt, unsigned int argc, char **argv)
 {
-	struct xt_target *xt = ti->private;
-
-	clear_bit(XT_SUSPENDED, &xt->flags);
+	if (!test_bit(XT_SUSPENDED, &xt->flags)) {
+		DMWARN("the key can be changed while the device is suspended only");
+		return -EINVAL;
+	}
+	if (argc == 3 && !strcasecmp(argv[1], "set"))
+		return xt_set_key(xt, argv[2]);
+	if (argc == 2 && !strcasecmp(argv[1], "wipe"))
+		return xt_wipe_key(xt);
+	DMWARN("unknown message: key set <key>, or key wipe");
+	return -EINVAL;
 }
 
 /* key set <key>, key wipe: while suspended. */
@@ -240,21 +263,20 @@ static int xtent_message(struct dm_target *ti, unsigned int argc, char **argv, c
 			 unsigned int maxlen)
 {
 	struct xt_target *xt = ti->private;
+	unsigned int i;
+	int r;
 
-	if (argc >= 2 && !strcasecmp(argv[0], "key")) {
-		if (!test_bit(XT_SUSPENDED, &xt->flags)) {
-			if (argc == 3)
-				memset(argv[2], '0', strlen(argv[2]));
-			DMWARN("the key can be changed while the device is suspended only");
-			return -EINVAL;
-		}
-		if (argc == 3 && !strcasecmp(argv[1], "set"))
-			return xt_set_key(xt, argv[2]);
-		if (argc == 2 && !strcasecmp(argv[1], "wipe"))
-			return xt_wipe_key(xt);
+	if (argc < 2 || strcasecmp(argv[0], "key")) {
+		DMWARN("unknown message: key set <key>, or key wipe");
+		return -EINVAL;
 	}
-	DMWARN("unknown message: key set <key>, or key wipe");
-	return -EINVAL;
+	mutex_lock(&xt->key_lock);
+	r = change_key(xt, argc, argv);
+	mutex_unlock(&xt->key_lock);
+	/* Where it was not understood, too. */
+	for (i = 2; i < argc; i++)
+		memset(argv[i], '0', strlen(argv[i]));
+	return r;
 }
 
 static int xtent_iterate_devices(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
@@ -286,7 +308,6 @@ static struct target_type xtent_target = {
 	.status = xtent_status,
 	.postsuspend = xtent_postsuspend,
 	.preresume = xtent_preresume,
-	.resume = xtent_resume,
 	.message = xtent_message,
 	.iterate_devices = xtent_iterate_devices,
 	.io_hints = xtent_io_hints,

@@ -11,16 +11,21 @@
 
 #include "xtent.h"
 
-/* Pages that writes of all targets hold, and how many they may. */
+/*
+ * Pages that all targets hold, their reserves with them; and how many of them
+ * are for reserves.
+ */
 static atomic_long_t pages_used = ATOMIC_LONG_INIT(0);
+static atomic_long_t pages_reserved = ATOMIC_LONG_INIT(0);
 
 /* Pieces of memory are this long if there are such. */
 #define XT_PIECE_ORDER 4
 
-static unsigned long pages_allowed(void)
+static long pages_allowed(void)
 {
 	/* dm-crypt's rule: two hundredths of memory, and enough for 16 requests. */
-	return max_t(unsigned long, totalram_pages() / 50, 16 * BIO_MAX_VECS);
+	return max_t(long, totalram_pages() / 50, 16 * BIO_MAX_VECS) +
+	       atomic_long_read(&pages_reserved);
 }
 
 static void *pool_alloc(gfp_t gfp, void *data)
@@ -96,6 +101,8 @@ static struct bio *alloc_clone(struct xt_io *io, unsigned int pieces, gfp_t gfp)
 	clone->bi_end_io = write_end_io;
 	clone->bi_iter.bi_sector = xt->start + io->offset;
 	clone->bi_ioprio = io->bio->bi_ioprio;
+	/* Whoever polls waits for the bio above, which is not the one that is submitted. */
+	bio_clear_polled(clone);
 	return clone;
 }
 
@@ -208,6 +215,10 @@ int xt_init_write(struct xt_target *xt)
 
 	mutex_init(&xt->pages_lock);
 	r = mempool_init(&xt->pages, BIO_MAX_VECS, pool_alloc, pool_free, NULL);
+	if (!r) {
+		xt->has_reserve = true;
+		atomic_long_add(BIO_MAX_VECS, &pages_reserved);
+	}
 	return r ?: bioset_init(&xt->bios, 64, 0, BIOSET_NEED_BVECS);
 }
 
@@ -215,5 +226,7 @@ void xt_exit_write(struct xt_target *xt)
 {
 	bioset_exit(&xt->bios);
 	mempool_exit(&xt->pages);
+	if (xt->has_reserve)
+		atomic_long_sub(BIO_MAX_VECS, &pages_reserved);
 	mutex_destroy(&xt->pages_lock);
 }

@@ -75,6 +75,9 @@ struct xt_target {
 	char *cipher;			/* as the table line has it */
 	char *key_name;			/* in the keyring: "type:description" */
 	unsigned int key_size;		/* bytes */
+	/* Held while the key or XT_SUSPENDED changes. */
+	struct mutex key_lock;
+	u8 *noise;			/* key_size bytes, to overwrite a cipher's key with */
 
 	/* One of both is set. */
 	struct xt_xts *xts;
@@ -83,6 +86,7 @@ struct xt_target {
 
 	mempool_t requests;		/* of tfm */
 	mempool_t pages;
+	bool has_reserve;		/* pages was filled */
 	struct bio_set bios;
 	/* Held by who waits for pages, so that two cannot block each other. */
 	struct mutex pages_lock;
