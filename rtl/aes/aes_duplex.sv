@@ -16,8 +16,6 @@ module aes_duplex
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites every block in flight with zeros.
-  input  logic clear_i,
   // Stops every stage while low.
   input  logic enable_i,
 
@@ -45,7 +43,6 @@ module aes_duplex
   ) u_pec (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i,
     .valid_i(valid_i && !decrypt_i),
@@ -64,7 +61,6 @@ module aes_duplex
   ) u_pdc (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i,
     .valid_i(valid_i && decrypt_i),

@@ -4,7 +4,7 @@
 // registers that every core of the design reads. A key of `KeyBits` bits is
 // accepted when `ready_o` is high; `valid_o` is high once all round keys are
 // there, KeyBits / 128 of them after the first cycle and one more in each
-// further one. `clear_i` and reset overwrite all of it with zeros.
+// further one. Reset overwrites all of it with zeros.
 
 module aes_key_schedule
   import aes_pkg::*;
@@ -14,7 +14,6 @@ module aes_key_schedule
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
 
   input  logic               valid_i,
   input  logic [KeyBits-1:0] key_i,
@@ -76,10 +75,6 @@ module aes_key_schedule
       count_q    <= '0;
       constant_q <= '0;
       window_q   <= '0;
-    end else if (clear_i) begin
-      count_q    <= '0;
-      constant_q <= '0;
-      window_q   <= '0;
     end else if (valid_i && ready_o) begin
       count_q    <= CountWidth'(KeyBlocks);
       constant_q <= 8'h01;
@@ -94,7 +89,6 @@ module aes_key_schedule
   for (genvar i = 0; i <= Rounds; i++) begin : gen_key
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) keys_q[i] <= '0;
-      else if (clear_i) keys_q[i] <= '0;
       else if (valid_i && ready_o) keys_q[i] <= i < KeyBlocks ? key_i[128*(i%KeyBlocks)+:128] : '0;
       else if (i >= KeyBlocks && count_q == CountWidth'(i)) keys_q[i] <= next;
     end

@@ -18,8 +18,6 @@ module aes_lanes
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites every block in flight with zeros.
-  input  logic clear_i,
   // Stops every stage while low.
   input  logic enable_i,
 
@@ -52,7 +50,6 @@ module aes_lanes
   ) u_last (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i,
     .valid_i(call_valid_i || counters_valid_i),
@@ -77,7 +74,6 @@ module aes_lanes
     ) u_pec (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .enable_i,
       .round_keys_i(counter_keys),
       .valid_i     (counters_valid_i && !call_valid_i),

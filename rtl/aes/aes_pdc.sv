@@ -17,8 +17,6 @@ module aes_pdc
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites every block in flight with zeros.
-  input  logic clear_i,
   // Stops every stage while low.
   input  logic enable_i,
 
@@ -70,7 +68,6 @@ module aes_pdc
   for (genvar i = 0; i <= Rounds; i++) begin : gen_stage
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) stage_q[i] <= '0;
-      else if (clear_i) stage_q[i] <= '0;
       else if (enable_i) stage_q[i] <= stage_d[i];
     end
   end

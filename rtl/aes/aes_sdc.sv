@@ -18,8 +18,6 @@ module aes_sdc
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites the block under way with zeros.
-  input  logic clear_i,
   // Stops it while low.
   input  logic enable_i,
 
@@ -61,12 +59,6 @@ module aes_sdc
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      state_q <= '0;
-      key_q   <= '0;
-      tag_q   <= '0;
-      count_q <= '0;
-      done_q  <= 1'b0;
-    end else if (clear_i) begin
       state_q <= '0;
       key_q   <= '0;
       tag_q   <= '0;

@@ -2,7 +2,7 @@
 //
 // A first-in first-out queue between two ready/valid streams, in block RAM: for
 // sectors. What goes in comes out two cycles later at the earliest; one entry a
-// cycle goes in and one out. Reset and clear wipe the memory, an entry a cycle;
+// cycle goes in and one out. Reset wipes the memory, an entry a cycle;
 // meanwhile the queue is `busy_o` and nothing may be given to it.
 
 module ram_fifo #(
@@ -12,7 +12,6 @@ module ram_fifo #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
   output logic busy_o,
 
   input  logic             valid_i,
@@ -44,7 +43,6 @@ module ram_fifo #(
   ) u_ram (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .busy_o,
     .write_i     (push),
     .write_addr_i(write_q),
@@ -56,11 +54,6 @@ module ram_fifo #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      write_q  <= '0;
-      read_q   <= '0;
-      stored_q <= '0;
-      have_q   <= 1'b0;
-    end else if (clear_i) begin
       write_q  <= '0;
       read_q   <= '0;
       stored_q <= '0;

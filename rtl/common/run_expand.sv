@@ -12,8 +12,6 @@ module run_expand #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Forgets the run under way.
-  input  logic clear_i,
 
   input  logic         req_valid_i,
   output logic         req_ready_o,
@@ -43,10 +41,6 @@ module run_expand #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      tweak_q   <= '0;
-      left_q    <= '0;
-      decrypt_q <= 1'b0;
-    end else if (clear_i) begin
       tweak_q   <= '0;
       left_q    <= '0;
       decrypt_q <= 1'b0;

@@ -16,8 +16,7 @@ module sector_buffer #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
-  // Wiping after reset and clear: nothing may be written.
+  // Wiping after reset: nothing may be written.
   output logic busy_o,
 
   input logic             write_i,
@@ -46,7 +45,6 @@ module sector_buffer #(
   ) u_ram (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .busy_o,
     .write_i,
     .write_addr_i({write_slot_q, write_beat_q}),
@@ -58,12 +56,6 @@ module sector_buffer #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      write_slot_q <= '0;
-      write_beat_q <= '0;
-      read_slot_q  <= '0;
-      read_beat_q  <= '0;
-      valid_q      <= 1'b0;
-    end else if (clear_i) begin
       write_slot_q <= '0;
       write_beat_q <= '0;
       read_slot_q  <= '0;

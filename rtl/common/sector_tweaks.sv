@@ -13,7 +13,6 @@ module sector_tweaks #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
 
   input  logic         req_valid_i,
   output logic         req_ready_o,
@@ -58,7 +57,6 @@ module sector_tweaks #(
   ) u_expand (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .req_valid_i,
     .req_ready_o,
     .req_tweak_i,
@@ -77,7 +75,6 @@ module sector_tweaks #(
   ) u_waiting (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i(sector_valid && sector_ready),
     .ready_o(waiting_ready),
     .data_i ({sector_decrypt, sector_last}),
@@ -104,7 +101,6 @@ module sector_tweaks #(
     ) u_results (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .valid_i(call_result_valid_i),
       .ready_o(result_room),
       .data_i (call_result_i),
@@ -116,7 +112,6 @@ module sector_tweaks #(
 
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) calls_q <= '0;
-      else if (clear_i) calls_q <= '0;
       else begin
         calls_q <= calls_q + CountWidth'(sector_ready)
             - CountWidth'(result_valid_o && result_ready_i);
@@ -138,7 +133,6 @@ module sector_tweaks #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) open_q <= '0;
-    else if (clear_i) open_q <= '0;
     else begin
       open_q <= open_q + (CountWidth + 2)'(sector_valid && sector_ready)
           - (CountWidth + 2)'(done_i);

@@ -2,16 +2,14 @@
 //
 // A first-in first-out queue between two ready/valid streams, in registers. What
 // goes in comes out a cycle later at the earliest; it takes and gives one entry a
-// cycle, also when full, if its reader takes one. Reset and clear leave zeros.
+// cycle, also when full, if its reader takes one. Reset leaves zeros.
 
 module stream_fifo #(
   parameter int unsigned Width = 1,
-  // 2 or more.
   parameter int unsigned Depth = 2
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
 
   input  logic             valid_i,
   output logic             ready_o,
@@ -25,7 +23,7 @@ module stream_fifo #(
   output logic [$clog2(Depth+1)-1:0] count_o
 );
 
-  localparam int unsigned IndexWidth = $clog2(Depth);
+  localparam int unsigned IndexWidth = Depth > 1 ? $clog2(Depth) : 1;
 
   logic [Width-1:0] entries_q[Depth];
   logic [IndexWidth-1:0] head_q, tail_q;
@@ -46,11 +44,6 @@ module stream_fifo #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      head_q  <= '0;
-      tail_q  <= '0;
-      count_q <= '0;
-      for (int i = 0; i < int'(Depth); i++) entries_q[i] <= '0;
-    end else if (clear_i) begin
       head_q  <= '0;
       tail_q  <= '0;
       count_q <= '0;

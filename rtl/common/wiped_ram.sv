@@ -2,7 +2,7 @@
 //
 // A block RAM with one write port and one read port (read data a cycle after its
 // address, held while `read_i` is low; reading what is written in the same cycle
-// gives the old entry), that wipes itself: after reset and `clear_i` it writes
+// gives the old entry), that wipes itself: after reset it writes
 // zeros everywhere, one entry a cycle, and is `busy_o` meanwhile. Writes during
 // that time are lost, so its owner accepts nothing before.
 
@@ -14,7 +14,6 @@ module wiped_ram #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
   output logic busy_o,
 
   input logic                 write_i,
@@ -34,9 +33,6 @@ module wiped_ram #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      busy_q <= 1'b1;
-      wipe_q <= '0;
-    end else if (clear_i) begin
       busy_q <= 1'b1;
       wipe_q <= '0;
     end else if (busy_q) begin

@@ -100,21 +100,35 @@ module aez10
 
   block_t round_keys[1][Rounds+1];
   block_t i, j, delta_key;
-  logic schedule_ready, masks_busy, buffer_busy, busy, loaded, key_taken, wipe;
+  logic schedule_ready, masks_busy, buffer_busy, busy, loaded, key_taken;
   logic [1:0] lanes_busy;
   logic call_ij, call_delta_key, load_masks, tweaks_ready, pairs_ready;
 
-  assign key_ready_o = schedule_ready && !busy && !masks_busy && !buffer_busy && lanes_busy == '0;
+  // Low while everything is zeroized; while everything but keys, cores and block RAM is:
+  // with a new key nothing is under way, but what is left of the old one.
+  logic rst_n, rst_sectors_n;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+  clear_reset u_reset_sectors (
+    .clk_i,
+    .rst_ni,
+    .clear_i(clear_i || key_taken),
+    .rst_no (rst_sectors_n)
+  );
+
+  assign key_ready_o = rst_n && schedule_ready && !busy && !masks_busy && !buffer_busy
+      && lanes_busy == '0;
   assign key_taken = key_valid_i && key_ready_o;
-  // Nothing is under way when a key is taken, but what is left of the old one.
-  assign wipe = clear_i || key_taken;
 
   aez10_keys #(
     .KeyBits(KeyBits)
   ) u_keys (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni       (rst_n),
     .key_valid_i  (key_taken),
     .key_i,
     .ready_o      (schedule_ready),
@@ -152,9 +166,8 @@ module aez10
     .Precomputed(Precomputed)
   ) u_masks (
     .clk_i,
-    .rst_ni,
+    .rst_ni   (rst_n),
     .restart_i(key_taken),
-    .clear_i,
     .busy_o   (masks_busy),
     .load_i   (load_masks),
     .j_i      (j),
@@ -182,7 +195,7 @@ module aez10
   logic in_taken, in_last, out_done;
   block_t sector_tweak, delta;
 
-  assign req_ready_o = requests_ready && loaded && !key_valid_i;
+  assign req_ready_o = rst_sectors_n && requests_ready && loaded && !key_valid_i;
   assign tweak_call = tweak_request && tweaks_ready && front_ready;
 
   sector_tweaks #(
@@ -191,8 +204,7 @@ module aez10
     .WithTweak(WithTweak)
   ) u_tweaks (
     .clk_i,
-    .rst_ni,
-    .clear_i            (wipe),
+    .rst_ni             (rst_sectors_n),
     .req_valid_i        (req_valid_i && loaded && !key_valid_i),
     .req_ready_o        (requests_ready),
     .req_tweak_i,
@@ -226,11 +238,8 @@ module aez10
   assign in_taken = in_valid_i && in_ready_o;
   assign in_step = in_taken && !in_last;
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      in_pair_q <= '0;
-      slots_q   <= '0;
-    end else if (wipe) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       in_pair_q <= '0;
       slots_q   <= '0;
     end else begin
@@ -250,9 +259,8 @@ module aez10
     .Slots(Slots)
   ) u_back (
     .clk_i,
-    .rst_ni,
-    .clear_i       (wipe),
-    .clear_buffer_i(clear_i),
+    .rst_ni        (rst_sectors_n),
+    .rst_buffer_ni (rst_n),
     .buffer_busy_o (buffer_busy),
     .x_valid_i     (at_x != '0 && enable),
     .x_begins_i    (lane_item[at_x[1]].begins),
@@ -333,9 +341,7 @@ module aez10
       .KeyBits(KeyBits)
     ) u_lane (
       .clk_i,
-      .rst_ni,
-      .clear_i       (wipe),
-      .clear_ram_i   (clear_i),
+      .rst_ni        (rst_n),
       .busy_o        (lanes_busy[k]),
       .enable_i      (enable),
       .round_keys_i  (round_keys),

@@ -16,9 +16,8 @@ module aez10_back
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Everything but the sector buffer, and that.
-  input  logic clear_i,
-  input  logic clear_buffer_i,
+  // Of the sector buffer alone; `rst_ni` is that of all else.
+  input  logic rst_buffer_ni,
   output logic buffer_busy_o,
 
   // Results, each in the cycle in which it is there; `begins` and `ends` of the sector.
@@ -87,7 +86,6 @@ module aez10_back
   ) u_sums (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i(x_valid_i && x_ends_i),
     .ready_o(unused_ready[0]),
     .data_i (x_sum_d),
@@ -103,7 +101,6 @@ module aez10_back
   ) u_last_pairs (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i(in_valid_i),
     .ready_o(unused_ready[1]),
     .data_i ({in_item_i.decrypt, in_item_i.last, in_left_i, in_right_i}),
@@ -121,8 +118,7 @@ module aez10_back
     .Slots(Slots)
   ) u_buffer (
     .clk_i,
-    .rst_ni,
-    .clear_i     (clear_buffer_i),
+    .rst_ni      (rst_buffer_ni),
     .busy_o      (buffer_busy_o),
     .write_i     (x_valid_i),
     .write_data_i({w_i, x_i}),
@@ -186,17 +182,6 @@ module aez10_back
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      state_q   <= Idle;
-      x_sum_q   <= '0;
-      y_sum_q   <= '0;
-      y_done_q  <= 1'b0;
-      s_x_q     <= '0;
-      s_y_q     <= '0;
-      delta_q   <= '0;
-      decrypt_q <= 1'b0;
-      last_q    <= 1'b0;
-      pair_q    <= '0;
-    end else if (clear_i) begin
       state_q   <= Idle;
       x_sum_q   <= '0;
       y_sum_q   <= '0;

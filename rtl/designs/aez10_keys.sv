@@ -12,7 +12,6 @@ module aez10_keys
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
 
   // A key is taken with `key_valid_i`; only when `ready_o`.
   input  logic               key_valid_i,
@@ -55,20 +54,22 @@ module aez10_keys
 
   state_e state_q;
   block_t i_d, i_q, j_d, j_q, delta_q;
+  // Not all of its calls are back.
+  logic away_q, ready;
 
   aes_key_schedule #(
     .KeyBits(KeyBits)
   ) u_schedule (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i     (key_valid_i),
     .key_i,
-    .ready_o,
+    .ready_o     (ready),
     .valid_o     (expanded_o),
     .round_keys_o(round_keys_o[0])
   );
 
+  assign ready_o = ready && !away_q;
   assign i_d = gf128_pkg::swap_bytes(i_i);
   assign j_d = gf128_pkg::swap_bytes(j_i);
   assign i_o = i_q;
@@ -85,16 +86,13 @@ module aez10_keys
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       state_q <= NoKey;
-      i_q     <= '0;
-      j_q     <= '0;
-      delta_q <= '0;
-    end else if (clear_i) begin
-      state_q <= NoKey;
+      away_q  <= 1'b0;
       i_q     <= '0;
       j_q     <= '0;
       delta_q <= '0;
     end else if (key_valid_i) begin
       state_q <= CallIJ;
+      away_q  <= 1'b1;
       i_q     <= '0;
       j_q     <= '0;
       delta_q <= '0;
@@ -110,7 +108,10 @@ module aez10_keys
         i_q <= i_d;
         j_q <= j_d;
       end
-      if (delta_valid_i) delta_q <= delta_i;
+      if (delta_valid_i) begin
+        delta_q <= delta_i;
+        away_q  <= 1'b0;
+      end
     end
   end
 

@@ -16,9 +16,7 @@ module aez10_lane
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites the pipeline, and with `clear_ram_i` the RAM, which is busy then.
-  input  logic clear_i,
-  input  logic clear_ram_i,
+  // The RAM is being wiped.
   output logic busy_o,
   input  logic enable_i,
 
@@ -87,7 +85,6 @@ module aez10_lane
   ) u_pec (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i,
     .valid_i(again || valid_i),
@@ -104,7 +101,6 @@ module aez10_lane
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) ring_q <= '0;
-    else if (clear_i) ring_q <= '0;
     else if (enable_i) ring_q <= ring_q + 1'b1;
   end
 
@@ -114,7 +110,6 @@ module aez10_lane
   ) u_ring (
     .clk_i,
     .rst_ni,
-    .clear_i     (clear_ram_i),
     .busy_o,
     .write_i     (enable_i && (again || valid_i)),
     .write_addr_i(ring_q),

@@ -17,8 +17,6 @@ module aez10_masks
   input  logic rst_ni,
   // A new key: streams begin again.
   input  logic restart_i,
-  // Wipes the block RAM, too.
-  input  logic clear_i,
   output logic busy_o,
 
   // J is there from this cycle on.
@@ -42,7 +40,7 @@ module aez10_masks
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) index_q <= {Streams{IndexWidth'(1)}};
-    else if (clear_i || restart_i) index_q <= {Streams{IndexWidth'(1)}};
+    else if (restart_i) index_q <= {Streams{IndexWidth'(1)}};
     else index_q <= index_d;
   end
 
@@ -58,7 +56,7 @@ module aez10_masks
 
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) load_q <= '0;
-      else if (clear_i || restart_i) load_q <= '0;
+      else if (restart_i) load_q <= '0;
       else if (load_i) load_q <= IndexWidth'(1);
       else if (load_q != '0) begin
         load_q <= load_q == IndexWidth'(Pairs) ? '0 : load_q + 1'b1;
@@ -72,7 +70,6 @@ module aez10_masks
       ) u_ram (
         .clk_i,
         .rst_ni,
-        .clear_i,
         .busy_o      (busy[i]),
         .write_i     (load_q != '0),
         .write_addr_i(load_q),

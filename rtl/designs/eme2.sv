@@ -93,20 +93,33 @@ module eme2
 
   block_t round_keys[1][Rounds+1];
   block_t tweak_key_q, ecb_key_q, tweak_mask;
-  logic schedule_ready, loaded_q, wiping, busy, key_taken, wipe;
+  logic schedule_ready, loaded_q, wiping, busy, key_taken;
 
-  assign key_ready_o = schedule_ready && !busy && !wiping;
+  // Low while everything is zeroized; while everything but keys and sector buffers is: with
+  // a new key nothing is under way, but what is left of the old one.
+  logic rst_n, rst_sectors_n;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+  clear_reset u_reset_sectors (
+    .clk_i,
+    .rst_ni,
+    .clear_i(clear_i || key_taken),
+    .rst_no (rst_sectors_n)
+  );
+
+  assign key_ready_o = rst_n && schedule_ready && !busy && !wiping;
   assign key_taken = key_valid_i && key_ready_o;
-  // Nothing is under way when a key is taken, but what is left of the old one.
-  assign wipe = clear_i || key_taken;
   assign tweak_mask = gf128_pkg::double(tweak_key_q);
 
   aes_key_schedule #(
     .KeyBits(KeyBits)
   ) u_schedule (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .valid_i     (key_taken),
     .key_i       (key_i[256+:KeyBits]),
     .ready_o     (schedule_ready),
@@ -114,12 +127,8 @@ module eme2
     .round_keys_o(round_keys[0])
   );
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      loaded_q    <= 1'b0;
-      tweak_key_q <= '0;
-      ecb_key_q   <= '0;
-    end else if (clear_i) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       loaded_q    <= 1'b0;
       tweak_key_q <= '0;
       ecb_key_q   <= '0;
@@ -147,7 +156,7 @@ module eme2
   logic star_valid, star_ready, waiting_valid, waiting_decrypt, waiting_last, first_done;
   block_t sector_tweak, star;
 
-  assign req_ready_o = requests_ready && loaded_q && !key_valid_i;
+  assign req_ready_o = rst_sectors_n && requests_ready && loaded_q && !key_valid_i;
   // Not before the first round key is there; then the others come one a cycle, as fast
   // as a block goes through the rounds of encryption.
   assign tweak_call = tweak_request && enable && !middle_call && !second_call;
@@ -157,8 +166,7 @@ module eme2
     .Depth    (Slots)
   ) u_tweaks (
     .clk_i,
-    .rst_ni,
-    .clear_i            (wipe),
+    .rst_ni             (rst_sectors_n),
     .req_valid_i        (req_valid_i && loaded_q && !key_valid_i),
     .req_ready_o        (requests_ready),
     .req_tweak_i,
@@ -198,8 +206,7 @@ module eme2
     .Lanes(Lanes)
   ) u_in_masks (
     .clk_i,
-    .rst_ni,
-    .clear_i      (wipe),
+    .rst_ni       (rst_sectors_n),
     .step_i       (first_call),
     .start_i      (first_beat_q == '0),
     .start_value_i(ecb_key_q),
@@ -224,8 +231,7 @@ module eme2
     .Depth(Slots)
   ) u_passed (
     .clk_i,
-    .rst_ni,
-    .clear_i(wipe),
+    .rst_ni (rst_sectors_n),
     .valid_i(result_first && tag.ends),
     .ready_o(unused_passed_ready),
     .data_i ({tag.decrypt, tag.last, sum_d, head_q}),
@@ -249,8 +255,7 @@ module eme2
     .Blocks(Blocks)
   ) u_middle (
     .clk_i,
-    .rst_ni,
-    .clear_i       (wipe),
+    .rst_ni        (rst_sectors_n),
     .start_valid_i (passed_valid && star_valid),
     .start_ready_o (middle_ready),
     .decrypt_i     (passed_decrypt),
@@ -282,8 +287,7 @@ module eme2
     .Slots(Slots)
   ) u_buffer (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .busy_o      (wiping),
     .write_i     (result_first),
     .write_data_i(core_block),
@@ -309,8 +313,7 @@ module eme2
     .Lanes(Lanes)
   ) u_second_masks (
     .clk_i,
-    .rst_ni,
-    .clear_i      (wipe),
+    .rst_ni       (rst_sectors_n),
     .step_i       (second_call),
     .start_i      (second_begins || second_high),
     .start_value_i(second_high ? high_mask : low_mask),
@@ -362,8 +365,7 @@ module eme2
       .TagWidth($bits(tag_t))
     ) u_core (
       .clk_i,
-      .rst_ni,
-      .clear_i     (wipe),
+      .rst_ni      (rst_sectors_n),
       .enable_i    (enable),
       .round_keys_i(round_keys),
       .valid_i     (first_call || second_call || (i == 0 && (middle_call || tweak_call))),
@@ -398,24 +400,15 @@ module eme2
     .Lanes(Lanes)
   ) u_out_masks (
     .clk_i,
-    .rst_ni,
-    .clear_i      (wipe),
+    .rst_ni       (rst_sectors_n),
     .step_i       (out_taken),
     .start_i      (tag.begins),
     .start_value_i(ecb_key_q),
     .masks_o      (out_masks)
   );
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      first_beat_q     <= '0;
-      second_beat_q    <= '0;
-      slots_q          <= '0;
-      sum_q            <= '0;
-      head_q           <= '0;
-      second_decrypt_q <= 1'b0;
-      second_last_q    <= 1'b0;
-    end else if (wipe) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       first_beat_q     <= '0;
       second_beat_q    <= '0;
       slots_q          <= '0;

@@ -22,7 +22,6 @@ module eme2_middle
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
 
   // A sector whose first pass is over; taken as soon as the cores take the call.
   input  logic  start_valid_i,
@@ -97,14 +96,6 @@ module eme2_middle
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      state_q   <= Idle;
-      decrypt_q <= 1'b0;
-      last_q    <= 1'b0;
-      head_q    <= '0;
-      low_q     <= '0;
-      high_q    <= '0;
-      first_q   <= '0;
-    end else if (clear_i) begin
       state_q   <= Idle;
       decrypt_q <= 1'b0;
       last_q    <= 1'b0;

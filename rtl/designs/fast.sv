@@ -86,6 +86,17 @@ module fast
   localparam int unsigned Calls = Lanes / Cores;
   localparam int unsigned Rounds = rounds(KeyBits);
 
+  // ---- Reset ----
+
+  // Low while everything is zeroized.
+  logic rst_n;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+
   // ---- Key ----
 
   // tau's call has still to go in, its result to come out.
@@ -93,15 +104,14 @@ module fast
   logic key_take, idle, busy_in, busy_out;
   block_t round_keys[1][Rounds+1];
 
-  assign key_ready_o = schedule_ready && idle && !tau_away_q && !busy_in && !busy_out;
+  assign key_ready_o = rst_n && schedule_ready && idle && !tau_away_q && !busy_in && !busy_out;
   assign key_take = key_valid_i && key_ready_o;
 
   aes_key_schedule #(
     .KeyBits(KeyBits)
   ) u_schedule (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .valid_i     (key_take),
     .key_i,
     .ready_o     (schedule_ready),
@@ -119,8 +129,7 @@ module fast
     .TweakStep(TweakStep)
   ) u_run (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .req_valid_i     (req_valid_i && has_key_q),
     .req_ready_o     (run_ready),
     .req_tweak_i,
@@ -149,8 +158,7 @@ module fast
       .Lanes (Lanes)
     ) u_hash (
       .clk_i,
-      .rst_ni,
-      .clear_i,
+      .rst_ni       (rst_n),
       .forget_i     (key_take),
       .tau_valid_i  (tau_valid),
       .tau_i        (aes_out),
@@ -177,8 +185,7 @@ module fast
       .Multipliers(Multipliers)
     ) u_hash (
       .clk_i,
-      .rst_ni,
-      .clear_i,
+      .rst_ni        (rst_n),
       .forget_i      (key_take),
       .tau_valid_i   (tau_valid),
       .tau_i         (aes_out),
@@ -226,9 +233,8 @@ module fast
 
   if (Lanes == 1) begin : gen_head
     block_t first_q;
-    always_ff @(posedge clk_i or negedge rst_ni) begin
-      if (!rst_ni) first_q <= '0;
-      else if (clear_i) first_q <= '0;
+    always_ff @(posedge clk_i or negedge rst_n) begin
+      if (!rst_n) first_q <= '0;
       else if (in_take && in_head) first_q <= in_data_i[127:0];
     end
     assign head_in = {in_data_i[127:0], first_q};
@@ -244,8 +250,7 @@ module fast
     .Depth(2)
   ) u_heads (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .valid_i(sector_take),
     .ready_o(head_ready),
     .data_i ({sector, head_in}),
@@ -260,8 +265,7 @@ module fast
     .Depth(2 * Beats)
   ) u_x (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .busy_o (busy_in),
     .valid_i(in_take && !in_head),
     .ready_o(x_ready),
@@ -291,8 +295,7 @@ module fast
     .TagWidth(2)
   ) u_aes (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .enable_i        (aes_enable),
     .round_keys_i    (round_keys),
     .counters_valid_i(counter_call),
@@ -318,12 +321,8 @@ module fast
   assign call_done = call_out && aes_enable;
   assign tau_valid = call_done && call_out_tag == Tau;
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      has_key_q  <= 1'b0;
-      tau_due_q  <= 1'b0;
-      tau_away_q <= 1'b0;
-    end else if (clear_i) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       has_key_q  <= 1'b0;
       tau_due_q  <= 1'b0;
       tau_away_q <= 1'b0;
@@ -349,8 +348,7 @@ module fast
 
   fast_feistel u_feistel (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni        (rst_n),
     .hash_valid_i  (hash_valid[0]),
     .hash_ready_o  (hash_ready[0]),
     .hash_i        (hash[0]),
@@ -389,8 +387,7 @@ module fast
     .Lanes (Lanes)
   ) u_counter (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni       (rst_n),
     .z_valid_i    (z_valid),
     .z_ready_o    (z_ready),
     .z_i          (z),
@@ -423,11 +420,8 @@ module fast
     // The beat's first block is here.
     logic half_there_q;
     block_t half_q;
-    always_ff @(posedge clk_i or negedge rst_ni) begin
-      if (!rst_ni) begin
-        half_there_q <= 1'b0;
-        half_q       <= '0;
-      end else if (clear_i) begin
+    always_ff @(posedge clk_i or negedge rst_n) begin
+      if (!rst_n) begin
         half_there_q <= 1'b0;
         half_q       <= '0;
       end else if (counters_out && aes_enable) begin
@@ -450,8 +444,7 @@ module fast
     .Depth(2)
   ) u_y (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .valid_i(y_push),
     .ready_o(unused_y_ready),
     .data_i (y_in),
@@ -474,8 +467,7 @@ module fast
     .InOrder(InOrder)
   ) u_output (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni        (rst_n),
     .busy_o        (busy_out),
     .begin_i       (counter_call && counter_ready && aes_enable && !counter_later),
     .begin_first_i (counter_first),
@@ -502,11 +494,8 @@ module fast
   logic [3:0] sectors_q;
   assign idle = sectors_q == '0 && !sector_valid;
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      in_beat_q <= '0;
-      sectors_q <= '0;
-    end else if (clear_i) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       in_beat_q <= '0;
       sectors_q <= '0;
     end else begin

@@ -15,8 +15,6 @@ module fast_counter
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites all of it with zeros.
-  input  logic clear_i,
 
   // A sector.
   input  logic   z_valid_i,
@@ -67,13 +65,6 @@ module fast_counter
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      valid_q   <= 1'b0;
-      started_q <= 1'b0;
-      decrypt_q <= 1'b0;
-      tweak_q   <= '0;
-      z_q       <= '0;
-      number_q  <= '0;
-    end else if (clear_i) begin
       valid_q   <= 1'b0;
       started_q <= 1'b0;
       decrypt_q <= 1'b0;

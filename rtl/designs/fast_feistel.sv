@@ -15,8 +15,6 @@ module fast_feistel
 (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites all of it with zeros.
-  input  logic clear_i,
 
   // The first hash, in one cycle; there is a place for one.
   input  logic         hash_valid_i,
@@ -102,15 +100,6 @@ module fast_feistel
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      state_q   <= Idle;
-      sector_q  <= '0;
-      left_q    <= '0;
-      right_q   <= '0;
-      z_valid_q <= 1'b0;
-      z_q       <= '0;
-      held_q    <= 1'b0;
-      hold_q    <= '0;
-    end else if (clear_i) begin
       state_q   <= Idle;
       sector_q  <= '0;
       left_q    <= '0;

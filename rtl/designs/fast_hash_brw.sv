@@ -16,8 +16,6 @@ module fast_hash_brw
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites key, sums and everything in flight with zeros.
-  input  logic clear_i,
 
   // A new key is on its way: no stream goes on without its tau.
   input  logic  forget_i,
@@ -64,9 +62,6 @@ module fast_hash_brw
     if (!rst_ni) begin
       last_q  <= '0;
       count_q <= '0;
-    end else if (clear_i) begin
-      last_q  <= '0;
-      count_q <= '0;
     end else if (tau_valid_i) begin
       last_q  <= squared;
       count_q <= CountWidth'(2);
@@ -83,7 +78,6 @@ module fast_hash_brw
     assign due = i < 2 ? tau_valid_i : count_q == CountWidth'(i);
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) powers_q[i] <= '0;
-      else if (clear_i) powers_q[i] <= '0;
       else if (due) powers_q[i] <= i == 0 ? tau_i : squared;
     end
   end
@@ -126,10 +120,6 @@ module fast_hash_brw
         started_q <= 1'b0;
         prime_q   <= 1'b0;
         tweak_q   <= '0;
-      end else if (clear_i) begin
-        started_q <= 1'b0;
-        prime_q   <= 1'b0;
-        tweak_q   <= '0;
       end else if (start) begin
         started_q <= 1'b1;
         prime_q   <= prime_i[i];
@@ -147,7 +137,6 @@ module fast_hash_brw
     ) u_brw (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .powers_i       (powers_q),
       .in_valid_i     (brw_valid),
       .in_ready_o     (brw_ready),
@@ -181,7 +170,6 @@ module fast_hash_brw
     ) u_mult (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .enable_i (1'b1),
       .valid_i  (to_mult[i].valid),
       .a_i      (to_mult[i].a),

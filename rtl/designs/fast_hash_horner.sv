@@ -17,8 +17,6 @@ module fast_hash_horner
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites key, sums and everything in flight with zeros.
-  input  logic clear_i,
 
   // A new key is on its way: no stream goes on without its tau.
   input  logic  forget_i,
@@ -63,7 +61,7 @@ module fast_hash_horner
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) tau_there_q <= 1'b0;
-    else if (clear_i || forget_i) tau_there_q <= 1'b0;
+    else if (forget_i) tau_there_q <= 1'b0;
     else if (tau_valid_i) tau_there_q <= 1'b1;
   end
 
@@ -74,8 +72,8 @@ module fast_hash_horner
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i        (1'b1),
+    .forget_i,
     .valid_i         (tau_valid_i),
     .h_i             (tau_i),
     .single_valid_o  (power_valid),
@@ -127,10 +125,6 @@ module fast_hash_horner
         started_q[i] <= 1'b0;
         prime_q[i]   <= 1'b0;
         beat_q[i]    <= '0;
-      end else if (clear_i) begin
-        started_q[i] <= 1'b0;
-        prime_q[i]   <= 1'b0;
-        beat_q[i]    <= '0;
       end else if (start[i]) begin
         started_q[i] <= 1'b1;
         prime_q[i]   <= prime_i[i];
@@ -169,7 +163,6 @@ module fast_hash_horner
   ) u_horner (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i        (1'b1),
     .step_i          (powers[Chains]),
     .tail_i          (tail),
@@ -193,7 +186,6 @@ module fast_hash_horner
   for (genvar i = 0; i < 2; i++) begin : gen_hash
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) sum_prime_q[i] <= 1'b0;
-      else if (clear_i) sum_prime_q[i] <= 1'b0;
       else if (go[i] && last[i]) sum_prime_q[i] <= prime_q[i];
     end
     assign hash_valid_o[i] = sum_valid && sum_which == (i == 1);

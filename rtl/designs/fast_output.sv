@@ -18,8 +18,6 @@ module fast_output
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites all of it with zeros, memory by and by.
-  input  logic clear_i,
   output logic busy_o,
 
   // A beat of Y is begun, the first of its sector; there is room for it, and with the
@@ -86,7 +84,6 @@ module fast_output
   ) u_pairs (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i(hash_take),
     .ready_o(unused_pair_ready),
     .data_i ({last_q, decrypt_q ? {o2_q, o1} : {o1, o2_q}}),
@@ -106,7 +103,6 @@ module fast_output
   ) u_y (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .busy_o,
     .valid_i(y_valid_i),
     .ready_o(unused_y_ready),
@@ -135,14 +131,6 @@ module fast_output
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      used_q    <= '0;
-      tail_q    <= 1'b0;
-      decrypt_q <= 1'b0;
-      last_q    <= 1'b0;
-      y_q       <= '0;
-      o2_q      <= '0;
-      beat_q    <= '0;
-    end else if (clear_i) begin
       used_q    <= '0;
       tail_q    <= 1'b0;
       decrypt_q <= 1'b0;

@@ -98,6 +98,15 @@ module hctr2
   // A full output stops everything.
   logic enable;
 
+  // Low while everything is zeroized.
+  logic rst_n;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+
   ///////////////
   // Keys
   ///////////////
@@ -108,15 +117,14 @@ module hctr2
   block_t round_keys[1][Rounds+1];
   block_t aes_out[Lanes];
 
-  assign key_ready_o = key_ready && idle && !input_busy && !output_busy;
+  assign key_ready_o = rst_n && key_ready && idle && !input_busy && !output_busy;
   assign take_key = key_valid_i && key_ready_o;
 
   hctr2_keys #(
     .KeyBits(KeyBits)
   ) u_keys (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .enable_i    (enable),
     .valid_i     (take_key),
     .ready_o     (key_ready),
@@ -152,8 +160,7 @@ module hctr2
     .TweakStep(TweakStep)
   ) u_run (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .req_valid_i     (run_valid),
     .req_ready_o     (run_ready),
     .req_tweak_i,
@@ -176,8 +183,7 @@ module hctr2
     .Depth(2 * Beats)
   ) u_input (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .busy_o (input_busy),
     .valid_i(take_in),
     .ready_o(buffer_ready),
@@ -218,8 +224,7 @@ module hctr2
     .Lanes  (Lanes)
   ) u_aes (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .enable_i        (enable),
     .round_keys_i    (round_keys),
     .counters_valid_i(counter_q.valid),
@@ -240,8 +245,7 @@ module hctr2
     .KeyBits(KeyBits)
   ) u_sdc (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .enable_i    (enable),
     .round_keys_i(round_keys),
     .valid_i     (middle_q.x_there && middle_q.sector.decrypt),
@@ -276,8 +280,7 @@ module hctr2
     .Blocks(Blocks)
   ) u_hash (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni     (rst_n),
     .enable_i   (enable),
     .forget_i   (take_key),
     .key_valid_i(hash_key),
@@ -310,8 +313,7 @@ module hctr2
     .Depth(2 * Beats)
   ) u_output (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .busy_o (output_busy),
     .valid_i(enable && hash2_now),
     .ready_o(output_ready),
@@ -334,8 +336,7 @@ module hctr2
     .Depth(2)
   ) u_out (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .valid_i(out_push),
     .ready_o(out_unused),
     .data_i ({out_last, out_data}),
@@ -357,22 +358,8 @@ module hctr2
   assign idle = !first_valid && beat1_q == '0 && !middle_q.valid && under_way_q == '0
       && out_count == '0;
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      beat1_q       <= '0;
-      beat2_q       <= '0;
-      beat3_q       <= '0;
-      first_block_q <= '0;
-      middle_q      <= '0;
-      counter_q     <= '0;
-      second_q      <= '0;
-      summed_q      <= '0;
-      u_q           <= '0;
-      u_there_q     <= 1'b0;
-      u_last_q      <= 1'b0;
-      out_last_q    <= 1'b0;
-      under_way_q   <= '0;
-    end else if (clear_i) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       beat1_q       <= '0;
       beat2_q       <= '0;
       beat3_q       <= '0;

@@ -20,8 +20,6 @@ module hctr2_hash
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites key, sums and everything in flight with zeros.
-  input  logic clear_i,
   input  logic enable_i,
 
   // A new key will come, and then h: forget the old one.
@@ -72,8 +70,8 @@ module hctr2_hash
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .clear_i         (clear_i || forget_i),
     .enable_i,
+    .forget_i,
     .valid_i         (key_valid_i),
     .h_i             (double(reverse(key_i))),
     .single_valid_o  (single_valid),
@@ -116,7 +114,6 @@ module hctr2_hash
     ) u_horner (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .enable_i,
       .step_i          (powers[Chains]),
       .tail_i          (tail),

@@ -13,7 +13,6 @@ module hctr2_keys
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
   input  logic enable_i,
 
   input  logic               valid_i,
@@ -55,7 +54,6 @@ module hctr2_keys
   ) u_schedule (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i     (take),
     .key_i,
     .ready_o     (ready),
@@ -65,11 +63,6 @@ module hctr2_keys
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      key_q  <= 1'b0;
-      made_q <= '0;
-      done_q <= '0;
-      l_q    <= '0;
-    end else if (clear_i) begin
       key_q  <= 1'b0;
       made_q <= '0;
       done_q <= '0;

@@ -77,6 +77,15 @@ module xcb
   // A full output stops everything.
   logic enable;
 
+  // Low while everything is zeroized.
+  logic rst_n;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+
   ///////////////
   // Keys
   ///////////////
@@ -87,15 +96,14 @@ module xcb
   block_t round_keys[3][Rounds+1];
   block_t aes_out[Lanes];
 
-  assign key_ready_o = key_ready && idle && !ram_busy;
+  assign key_ready_o = rst_n && key_ready && idle && !ram_busy;
   assign take_key = key_valid_i && key_ready_o;
 
   xcb_keys #(
     .KeyBits(KeyBits)
   ) u_keys (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .enable_i    (enable),
     .valid_i     (key_valid_i && idle && !ram_busy),
     .ready_o     (key_ready),
@@ -126,8 +134,7 @@ module xcb
     .TweakStep(TweakStep)
   ) u_run (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .req_valid_i     (run_valid),
     .req_ready_o     (run_ready),
     .req_tweak_i,
@@ -159,8 +166,7 @@ module xcb
     .Depth(2 * Beats)
   ) u_buffer (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .busy_o (ram_busy),
     .valid_i(take_in),
     .ready_o(buffer_ready),
@@ -224,8 +230,7 @@ module xcb
     .NumKeys(3)
   ) u_aes (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .enable_i        (enable),
     .round_keys_i    (round_keys),
     .counters_valid_i(counting_q),
@@ -258,8 +263,7 @@ module xcb
     .Blocks(Blocks)
   ) u_hash (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni       (rst_n),
     .enable_i     (enable),
     .forget_i     (take_key),
     .key_valid_i  (hash_key),
@@ -278,21 +282,8 @@ module xcb
     .h2_o         (h2)
   );
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      beat1_q           <= '0;
-      beat2_q           <= '0;
-      middle_valid_q    <= 1'b0;
-      middle_complete_q <= 1'b0;
-      middle_q          <= '0;
-      middle_data_q     <= '0;
-      second_valid_q    <= 1'b0;
-      second_q          <= '0;
-      d_q               <= '0;
-      counting_q        <= 1'b0;
-      counter_q         <= '0;
-      count_q           <= '0;
-    end else if (clear_i) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       beat1_q           <= '0;
       beat2_q           <= '0;
       middle_valid_q    <= 1'b0;
@@ -354,8 +345,7 @@ module xcb
     .NumKeys(2)
   ) u_sdc (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni      (rst_n),
     .enable_i    (enable),
     .round_keys_i(sdc_keys),
     .valid_i     (hash2_done),
@@ -384,9 +374,8 @@ module xcb
     for (genvar lane = 0; lane < Lanes - 1; lane++) begin : gen_others
       assign others[128*lane+:128] = result[lane];
     end
-    always_ff @(posedge clk_i or negedge rst_ni) begin
-      if (!rst_ni) waiting_q <= '0;
-      else if (clear_i) waiting_q <= '0;
+    always_ff @(posedge clk_i or negedge rst_n) begin
+      if (!rst_n) waiting_q <= '0;
       else if (enable && hash2_now && beat2_q == LastBeat) waiting_q <= others;
     end
     assign out_data = last_valid ? {last_block, waiting_q} : {result[Lanes-1], others};
@@ -399,8 +388,7 @@ module xcb
     .Depth(2)
   ) u_out (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni (rst_n),
     .valid_i(out_push),
     .ready_o(out_unused),
     .data_i ({last_valid && last_of_run, out_data}),

@@ -18,7 +18,6 @@ module xcb_keys
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
   input  logic enable_i,
 
   input  logic               valid_i,
@@ -75,7 +74,6 @@ module xcb_keys
     block_t half_q;
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) half_q <= '0;
-      else if (clear_i) half_q <= '0;
       else if (enable_i && done_i) half_q <= done_q == 3'(Calls - 1) ? '0 : block_i;
     end
     assign derived = {block_i, half_q};
@@ -88,7 +86,6 @@ module xcb_keys
     ) u_schedule (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .valid_i     (load[i] || (i == 0 && take)),
       .key_i       (i == 0 && take ? key_i : derived),
       .ready_o     (ready[i]),
@@ -103,11 +100,6 @@ module xcb_keys
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      key_q      <= 1'b0;
-      expanded_q <= 1'b0;
-      made_q     <= '0;
-      done_q     <= '0;
-    end else if (clear_i) begin
       key_q      <= 1'b0;
       expanded_q <= 1'b0;
       made_q     <= '0;

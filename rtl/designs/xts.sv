@@ -65,21 +65,34 @@ module xts
 
   block_t round_keys[2][Rounds+1];
   logic [1:0] schedules_ready, schedules_valid;
-  logic loaded_q, busy, key_taken, wipe;
+  logic loaded_q, busy, key_taken;
 
-  assign key_ready_o = &schedules_ready && !busy;
+  // Low while everything is zeroized; while everything but keys is: with a new key
+  // nothing is under way, but what is left of the old one.
+  logic rst_n, rst_sectors_n;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+  clear_reset u_reset_sectors (
+    .clk_i,
+    .rst_ni,
+    .clear_i(clear_i || key_taken),
+    .rst_no (rst_sectors_n)
+  );
+
+  assign key_ready_o = rst_n && &schedules_ready && !busy;
   assign key_taken = key_valid_i && key_ready_o;
   assign expanded_o = &schedules_valid;
-  // Nothing is under way when a key is taken, but what is left of the old one.
-  assign wipe = clear_i || key_taken;
 
   for (genvar i = 0; i < 2; i++) begin : gen_key
     aes_key_schedule #(
       .KeyBits(KeyBits)
     ) u_schedule (
       .clk_i,
-      .rst_ni,
-      .clear_i,
+      .rst_ni      (rst_n),
       .valid_i     (key_taken),
       .key_i       (key_i[KeyBits*i+:KeyBits]),
       .ready_o     (schedules_ready[i]),
@@ -88,9 +101,8 @@ module xts
     );
   end
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) loaded_q <= 1'b0;
-    else if (clear_i) loaded_q <= 1'b0;
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) loaded_q <= 1'b0;
     else if (key_taken) loaded_q <= 1'b1;
   end
 
@@ -102,15 +114,14 @@ module xts
   logic unit_valid, unit_decrypt, unit_last, unit_taken;
   block_t unit_mask;
 
-  assign req_ready_o = requests_ready && loaded_q && !key_valid_i;
+  assign req_ready_o = rst_sectors_n && requests_ready && loaded_q && !key_valid_i;
 
   xts_tweaks #(
     .TweakStep(TweakStep),
     .Lanes    (Lanes)
   ) u_tweaks (
     .clk_i,
-    .rst_ni,
-    .clear_i       (wipe),
+    .rst_ni        (rst_sectors_n),
     .req_valid_i   (req_valid_i && loaded_q && !key_valid_i),
     .req_ready_o   (requests_ready),
     .req_tweak_i,
@@ -145,8 +156,7 @@ module xts
     .Lanes(Lanes)
   ) u_in_masks (
     .clk_i,
-    .rst_ni,
-    .clear_i      (wipe),
+    .rst_ni       (rst_sectors_n),
     .step_i       (in_taken),
     .start_i      (in_beat_q == '0),
     .start_value_i(unit_mask),
@@ -165,8 +175,7 @@ module xts
     .Depth(2)
   ) u_leaving (
     .clk_i,
-    .rst_ni,
-    .clear_i(wipe),
+    .rst_ni (rst_sectors_n),
     .valid_i(in_taken && in_beat_q == '0),
     .ready_o(unused_ready),
     .data_i ({unit_last, unit_mask}),
@@ -187,8 +196,7 @@ module xts
       .NumKeys(2)
     ) u_core (
       .clk_i,
-      .rst_ni,
-      .clear_i     (wipe),
+      .rst_ni      (rst_sectors_n),
       .enable_i    (enable),
       .round_keys_i(round_keys),
       .valid_i     (in_taken || tweak_valid[i]),
@@ -216,19 +224,15 @@ module xts
     .Lanes(Lanes)
   ) u_out_masks (
     .clk_i,
-    .rst_ni,
-    .clear_i      (wipe),
+    .rst_ni       (rst_sectors_n),
     .step_i       (out_taken),
     .start_i      (out_beat_q == '0),
     .start_value_i(leaving_mask),
     .masks_o      (out_masks)
   );
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      in_beat_q  <= '0;
-      out_beat_q <= '0;
-    end else if (wipe) begin
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
       in_beat_q  <= '0;
       out_beat_q <= '0;
     end else begin

@@ -13,7 +13,6 @@ module xts_tweaks #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
 
   input  logic         req_valid_i,
   output logic         req_ready_o,
@@ -53,7 +52,6 @@ module xts_tweaks #(
   ) u_expand (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .req_valid_i,
     .req_ready_o,
     .req_tweak_i,
@@ -117,15 +115,6 @@ module xts_tweaks #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      call_q       <= '0;
-      fill_q       <= '0;
-      head_q       <= '0;
-      called_q     <= '0;
-      filled_q     <= '0;
-      held_q       <= 1'b0;
-      held_tweak_q <= '0;
-      for (int i = 0; i < int'(Depth); i++) units_q[i] <= '0;
-    end else if (clear_i) begin
       call_q       <= '0;
       fill_q       <= '0;
       head_q       <= '0;

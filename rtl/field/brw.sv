@@ -35,8 +35,6 @@ module brw
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites all there is of a polynomial with zeros.
-  input  logic clear_i,
 
   // powers_i[j] = t^(2^j).
   input elem_t powers_i[Levels],
@@ -273,7 +271,6 @@ module brw
         && !(next_q.valid && next_arrives);
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) sum_q[level] <= '0;
-      else if (clear_i) sum_q[level] <= '0;
       else if (load && load_level == level_t'(level)) sum_q[level] <= '0;
       else if (arrives) sum_q[level] <= sum_q[level] ^ product_i;
     end
@@ -281,17 +278,6 @@ module brw
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      ring_q        <= '{default: '0};
-      next_q        <= '0;
-      leaf_q        <= '0;
-      second_q      <= 1'b0;
-      even_q        <= '0;
-      odd_q         <= leaf_t'(1);
-      ahead_q       <= '0;
-      arrived_q     <= '0;
-      odd_away_q    <= '0;
-      result_away_q <= 1'b0;
-    end else if (clear_i) begin
       ring_q        <= '{default: '0};
       next_q        <= '0;
       leaf_q        <= '0;

@@ -21,8 +21,6 @@ module gf128_mult
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites everything in flight with zeros.
-  input  logic clear_i,
   // Stops every stage while low.
   input  logic enable_i,
 
@@ -151,7 +149,6 @@ module gf128_mult
   ) u_operands (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .data_i(operands_d),
     .data_o(operands_q)
@@ -163,7 +160,6 @@ module gf128_mult
   ) u_products (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .data_i(products_d),
     .data_o(products_q)
@@ -175,7 +171,6 @@ module gf128_mult
   ) u_sums (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .data_i(sums_d),
     .data_o(sums_q)
@@ -187,7 +182,6 @@ module gf128_mult
   ) u_result (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .data_i(result_d),
     .data_o(result_q)

@@ -39,8 +39,6 @@ module horner
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites sums and everything in flight with zeros.
-  input  logic clear_i,
   // Stops everything while low.
   input  logic enable_i,
 
@@ -141,7 +139,6 @@ module horner
     ) u_mult (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .enable_i,
       .valid_i  (valid_i || single_valid_i),
       .a_i      (a),
@@ -179,9 +176,6 @@ module horner
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      chain_q <= '0;
-      sum_q   <= '0;
-    end else if (clear_i) begin
       chain_q <= '0;
       sum_q   <= '0;
     end else if (enable_i && beat_out) begin

@@ -27,10 +27,10 @@ module horner_powers
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites all of it with zeros.
-  input  logic clear_i,
   input  logic enable_i,
 
+  // A key will come; what there is of the one before is not used.
+  input  logic  forget_i,
   // A new key; all of it is worked out anew.
   input  logic  valid_i,
   input  elem_t h_i,
@@ -126,8 +126,7 @@ module horner_powers
       if (!rst_ni) begin
         power_q[e] <= '0;
         there_q[e] <= 1'b0;
-      end else if (clear_i) begin
-        power_q[e] <= '0;
+      end else if (forget_i) begin
         there_q[e] <= 1'b0;
       end else if (enable_i) begin
         if (write) power_q[e] <= value;
@@ -139,7 +138,6 @@ module horner_powers
   for (genvar i = 0; i < NumConstants; i++) begin : gen_constant
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) constant_q[i] <= '0;
-      else if (clear_i) constant_q[i] <= '0;
       else if (enable_i && came[i]) constant_q[i] <= single_product_i;
     end
   end
@@ -147,7 +145,6 @@ module horner_powers
   for (genvar i = 0; i < Directs; i++) begin : gen_direct
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) direct_q[i] <= '0;
-      else if (clear_i) direct_q[i] <= '0;
       else if (enable_i && came[NumConstants+Odd+i]) direct_q[i] <= single_product_i;
     end
   end
@@ -166,12 +163,8 @@ module horner_powers
       asked_q     <= '0;
       came_q      <= '0;
       key_q       <= 1'b0;
-    end else if (clear_i) begin
-      top_q       <= '0;
-      squarings_q <= '0;
-      asked_q     <= '0;
-      came_q      <= '0;
-      key_q       <= 1'b0;
+    end else if (forget_i) begin
+      key_q <= 1'b0;
     end else if (enable_i) begin
       if (valid_i) begin
         top_q       <= h_i;

@@ -11,8 +11,6 @@ module mask_chain
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Overwrites the chain with zeros.
-  input  logic clear_i,
 
   // On to the next masks after this cycle.
   input  logic  step_i,
@@ -33,7 +31,6 @@ module mask_chain
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) next_q <= '0;
-    else if (clear_i) next_q <= '0;
     else if (step_i) next_q <= next_d;
   end
 

@@ -50,6 +50,7 @@ END
     echo "$name: proved"
 }
 
+prove clear_reset clear_reset 4
 prove stream_fifo-2 stream_fifo 6 Width=2 Depth=2
 prove stream_fifo-3 stream_fifo 8 Width=2 Depth=3
 prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8

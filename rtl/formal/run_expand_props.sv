@@ -2,14 +2,13 @@
 //
 // What holds of run_expand: a run of n sectors gives n, with tweaks that count up from
 // the run's, its direction, and `last` at the last; then the next run may follow without
-// a gap; nothing is left after clear.
+// a gap; nothing is left after reset.
 
 module run_expand_props #(
   parameter int unsigned TweakStep = 1
 ) (
   input logic         clk_i,
   input logic         rst_ni,
-  input logic         clear_i,
   input logic         req_valid_i,
   input logic         req_ready_o,
   input logic [127:0] req_tweak_i,
@@ -29,7 +28,6 @@ module run_expand_props #(
   ) u_out (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i(sector_valid_o),
     .ready_i(sector_ready_i),
     .data_i ({sector_tweak_o, sector_decrypt_o, sector_last_o})
@@ -50,7 +48,6 @@ module run_expand_props #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) run_q <= 1'b0;
-    else if (clear_i) run_q <= 1'b0;
     else if (take) run_q <= req_sectors_i != '0;
     else if (give && sector_last_o) run_q <= 1'b0;
   end
@@ -78,11 +75,11 @@ module run_expand_props #(
     end
   end
 
-  logic cleared_q;
-  initial cleared_q = 1'b0;
-  always_ff @(posedge clk_i) cleared_q <= !rst_ni || clear_i;
+  logic reset_q;
+  initial reset_q = 1'b0;
+  always_ff @(posedge clk_i) reset_q <= !rst_ni;
   always_comb begin
-    if (cleared_q) assert (!sector_valid_o && left_q == '0 && tweak_q == '0);
+    if (reset_q) assert (!sector_valid_o && left_q == '0 && tweak_q == '0);
   end
 
   always_comb begin

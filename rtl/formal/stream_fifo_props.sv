@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What holds of stream_fifo: it counts right, keeps the rules of a stream, gives the
-// entries in the order in which they came, each once, and nothing is left after clear.
+// entries in the order in which they came, each once, and nothing is left after reset.
 
 module stream_fifo_props #(
   parameter int unsigned Width = 1,
@@ -11,7 +11,6 @@ module stream_fifo_props #(
 ) (
   input logic                  clk_i,
   input logic                  rst_ni,
-  input logic                  clear_i,
   input logic                  valid_i,
   input logic                  ready_o,
   input logic [     Width-1:0] data_i,
@@ -29,7 +28,6 @@ module stream_fifo_props #(
   ) u_out (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .valid_i(valid_o),
     .ready_i,
     .data_i (data_o)
@@ -56,7 +54,6 @@ module stream_fifo_props #(
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) chosen_q <= 1'b0;
-    else if (clear_i) chosen_q <= 1'b0;
     else if (follow) chosen_q <= 1'b1;
     else if (pop && ahead_q == '0) chosen_q <= 1'b0;
   end
@@ -89,12 +86,12 @@ module stream_fifo_props #(
     end
   end
 
-  // After clear and reset: empty, and zeros everywhere.
-  logic cleared_q;
-  initial cleared_q = 1'b0;
-  always_ff @(posedge clk_i) cleared_q <= !rst_ni || clear_i;
+  // After reset: empty, and zeros everywhere.
+  logic reset_q;
+  initial reset_q = 1'b0;
+  always_ff @(posedge clk_i) reset_q <= !rst_ni;
   always_comb begin
-    if (cleared_q) begin
+    if (reset_q) begin
       assert (!valid_o && count_o == '0);
       for (int i = 0; i < int'(Depth); i++) assert (entries_q[i] == '0);
     end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // The rules of a ready/valid stream, as properties: what is valid and not taken stays,
-// with the same data, unless reset or clear comes. With `Assume` it is a rule for
+// with the same data, unless reset comes. With `Assume` it is a rule for
 // whoever drives the stream, otherwise a claim about it.
 
 module stream_rules #(
@@ -10,7 +10,6 @@ module stream_rules #(
 ) (
   input logic             clk_i,
   input logic             rst_ni,
-  input logic             clear_i,
   input logic             valid_i,
   input logic             ready_i,
   input logic [Width-1:0] data_i
@@ -20,7 +19,7 @@ module stream_rules #(
   logic [Width-1:0] data_q;
 
   always_ff @(posedge clk_i) begin
-    waiting_q <= rst_ni && !clear_i && valid_i && !ready_i;
+    waiting_q <= rst_ni && valid_i && !ready_i;
     data_q    <= data_i;
   end
   initial waiting_q = 1'b0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What holds of wiped_ram: it is busy for as many cycles as it has entries after reset
-// and after clear, and no longer; then every entry is zero; otherwise an entry is what
+// What holds of wiped_ram: it is busy for as many cycles as it has entries after reset,
+// and no longer; then every entry is zero; otherwise an entry is what
 // was last written to it, and reading gives it a cycle later.
 
 module wiped_ram_props #(
@@ -11,7 +11,6 @@ module wiped_ram_props #(
 ) (
   input logic                 clk_i,
   input logic                 rst_ni,
-  input logic                 clear_i,
   input logic                 busy_o,
   input logic                 write_i,
   input logic [AddrWidth-1:0] write_addr_i,
@@ -32,11 +31,10 @@ module wiped_ram_props #(
     assume (32'(write_addr_i) < Depth && 32'(read_addr_i) < Depth);
   end
 
-  // Cycles since the last reset or clear.
+  // Cycles since the last reset.
   logic [AddrWidth+1:0] cycles_q;
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) cycles_q <= '0;
-    else if (clear_i) cycles_q <= '0;
     else if (32'(cycles_q) <= Depth) cycles_q <= cycles_q + 1'b1;
   end
 

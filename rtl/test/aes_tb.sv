@@ -10,7 +10,6 @@ module aes_tb
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
   input  logic enable_i,
 
   input  logic [1:0]         key_valid_i,
@@ -49,7 +48,6 @@ module aes_tb
     ) u_schedule (
       .clk_i,
       .rst_ni,
-      .clear_i,
       .valid_i     (key_valid_i[i]),
       .key_i,
       .ready_o     (key_ready_o[i]),
@@ -72,7 +70,6 @@ module aes_tb
   ) u_pec (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i(round_keys),
     .valid_i,
@@ -91,7 +88,6 @@ module aes_tb
   ) u_pdc (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i(round_keys),
     .valid_i,
@@ -110,7 +106,6 @@ module aes_tb
   ) u_sdc (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .round_keys_i(round_keys),
     .valid_i     (sdc_valid_i),

@@ -67,6 +67,19 @@ module bench_check #(
   localparam int unsigned Beats = SectorBytes / 16 / Lanes;
   localparam int unsigned BeatWidth = $clog2(Beats);
 
+  logic rst_n, cleared_q;
+  clear_reset u_reset (
+    .clk_i,
+    .rst_ni,
+    .clear_i,
+    .rst_no(rst_n)
+  );
+  // What the reset is for.
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) cleared_q <= 1'b0;
+    else cleared_q <= clear_i;
+  end
+
   logic [KeyBits-1:0] key_q;
   logic has_key_q;
   logic sector_valid, sector_take, sector_decrypt, sector_last;
@@ -74,7 +87,7 @@ module bench_check #(
   logic run_ready, run_take;
   logic hung_q;
 
-  assign key_ready_o = fault == KeyAnyTime || (!sector_valid && !out_valid_o);
+  assign key_ready_o = rst_n && (fault == KeyAnyTime || (!sector_valid && !out_valid_o));
   assign expanded_o  = has_key_q;
   assign req_ready_o = (has_key_q || fault == EarlyRequest) && run_ready
       && !(key_valid_i && key_ready_o) && !hung_q;
@@ -84,8 +97,7 @@ module bench_check #(
     .TweakStep(TweakStep)
   ) u_run (
     .clk_i,
-    .rst_ni,
-    .clear_i,
+    .rst_ni          (rst_n),
     .req_valid_i     (run_take),
     .req_ready_o     (run_ready),
     .req_tweak_i     (fault == ShortTweak ? 128'(req_tweak_i[63:0]) : req_tweak_i),
@@ -98,18 +110,18 @@ module bench_check #(
     .sector_last_o   (sector_last)
   );
 
-  logic in_valid, in_take;
+  logic in_room, in_valid, in_take;
   logic [Width-1:0] in_data;
   logic [1:0] queued;
+  assign in_ready_o = rst_n && in_room;
   stream_fifo #(
     .Width(Width),
     .Depth(2)
   ) u_in (
     .clk_i,
-    .rst_ni,
-    .clear_i,
-    .valid_i(in_valid_i),
-    .ready_o(in_ready_o),
+    .rst_ni (rst_n),
+    .valid_i(in_valid_i && rst_n),
+    .ready_o(in_room),
     .data_i (in_data_i),
     .valid_o(in_valid),
     .ready_i(in_take),
@@ -142,21 +154,12 @@ module bench_check #(
   assign out_data_o = fault == DataChanges && count_q[5:0] == '0 ? ~data_q : data_q;
   assign out_last_o = last_q;
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      key_q     <= '0;
-      has_key_q <= 1'b0;
-      beat_q    <= '0;
-      full_q    <= 1'b0;
-      last_q    <= 1'b0;
-      pause_q   <= 1'b0;
-      data_q    <= '0;
-      hung_q    <= 1'b0;
-      count_q   <= '0;
-      if (fault != ResetKeepsData) hidden_q <= '0;
-    end else if (clear_i) begin
-      if (fault != ClearKeepsKey) key_q <= '0;
-      if (fault != ClearKeepsKey) has_key_q <= 1'b0;
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
+      if (fault != ClearKeepsKey || !cleared_q) begin
+        key_q     <= '0;
+        has_key_q <= 1'b0;
+      end
       beat_q  <= '0;
       full_q  <= 1'b0;
       last_q  <= 1'b0;
@@ -164,7 +167,7 @@ module bench_check #(
       data_q  <= '0;
       hung_q  <= 1'b0;
       count_q <= '0;
-      if (fault != ClearKeepsData) hidden_q <= '0;
+      if (fault != (cleared_q ? ClearKeepsData : ResetKeepsData)) hidden_q <= '0;
     end else begin
       if (has_key_q && !sector_valid && fault == TakesNoise) key_q <= key_i;
       if (key_valid_i && key_ready_o) begin

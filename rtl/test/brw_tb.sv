@@ -9,7 +9,6 @@ module brw_tb
 ) (
   input  logic         clk_i,
   input  logic         rst_ni,
-  input  logic         clear_i,
   input  elem_t        powers_i[Levels],
   input  logic         in_valid_i,
   output logic         in_ready_o,
@@ -36,7 +35,6 @@ module brw_tb
   ) u_brw (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .powers_i,
     .in_valid_i,
     .in_ready_o,
@@ -62,7 +60,6 @@ module brw_tb
   ) u_mult (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i (1'b1),
     .valid_i  (mult_valid_o),
     .a_i      (a),

@@ -89,7 +89,6 @@ void polynomials(Vbrw_tb& top, Random& random, size_t count, Rates rates, bool f
 int main(int argc, char** argv) {
   Verilated::commandArgs(argc, argv);
   Vbrw_tb top;
-  top.clear_i = 0;
   top.in_valid_i = 0;
   top.mult_free_i = 0;
   top.result_ready_i = 0;
@@ -106,9 +105,7 @@ int main(int argc, char** argv) {
   top.in_valid_i = top.mult_free_i = top.result_ready_i = 1;
   for (size_t i = 0; i < kBeats + 7; i++) cycle(top);
   top.in_valid_i = 0;
-  top.clear_i = 1;
-  cycle(top);
-  top.clear_i = 0;
+  reset(top);
   polynomials(top, random, 2, {256, 256, 256}, true);
   std::printf("BRW, %zu blocks: 808 polynomials: passed\n", kBlocks);
   return 0;

@@ -16,7 +16,6 @@ module horner_tb
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic clear_i,
   input  logic enable_i,
 
   input  logic  key_valid_i,
@@ -74,8 +73,8 @@ module horner_tb
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
+    .forget_i        (1'b0),
     .valid_i         (key_valid_i),
     .h_i,
     .single_valid_o  (single_valid),
@@ -101,7 +100,6 @@ module horner_tb
   ) u_horner (
     .clk_i,
     .rst_ni,
-    .clear_i,
     .enable_i,
     .step_i          (powers[Chains]),
     .tail_i          (tail),

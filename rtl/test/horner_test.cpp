@@ -50,7 +50,6 @@ void settle(Vhorner_tb& top) {
 }
 
 void idle(Vhorner_tb& top) {
-  top.clear_i = 0;
   top.enable_i = 1;
   top.key_valid_i = 0;
   top.valid_i = 0;
@@ -142,14 +141,12 @@ int main(int argc, char** argv) {
     CHECK(get(top.constant0_o) == h, "h");
     CHECK(get(top.constant1_o) == model::times_x(power(h, 2)), "x h^2");
   }
-  // Clear in the middle of a sector leaves nothing, and what follows is right.
+  // Reset in the middle of a sector leaves nothing, and what follows is right.
   top.valid_i = 1;
   top.beat_i = 0;
   for (int i = 0; i < 7; i++) cycle(top);
   top.valid_i = 0;
-  top.clear_i = 1;
-  cycle(top);
-  top.clear_i = 0;
+  reset(top);
   for (int i = 0; i < 20; i++) {
     settle(top);
     CHECK(!top.any_key_bit_o && !top.ready_o && !top.valid_o && get(top.sum_o) == Block{},

@@ -10,7 +10,6 @@
 int main(int argc, char** argv) {
   Verilated::commandArgs(argc, argv);
   Vgf128_mult top;
-  top.clear_i = 0;
   top.enable_i = 1;
   top.valid_i = 0;
   Random random(STAGES);
@@ -61,14 +60,12 @@ int main(int argc, char** argv) {
     cycle(top);
   }
 
-  // Clear leaves nothing in flight.
+  // Reset leaves nothing in flight.
   top.enable_i = 1;
   top.valid_i = 1;
   for (int i = 0; i < 10; i++) cycle(top);
   top.valid_i = 0;
-  top.clear_i = 1;
-  cycle(top);
-  top.clear_i = 0;
+  reset(top);
   top.a_i[0] = 0;
   put(top.a_i, model::Block{});
   for (int i = 0; i < 10; i++) {
