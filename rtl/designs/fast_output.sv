@@ -74,13 +74,14 @@ module fast_output
   // A sector's results are there long before its second hash.
   assign hash_take = hash_valid_i && tail_q;
 
-  // Two sectors have room at most, so there is a place.
+  // So many sectors have room at most, so there is a place.
+  localparam int unsigned Sectors = Depth < Beats ? 1 : 2;
   logic pair_valid, pair_last, unused_pair_ready;
   logic [255:0] pair;
-  logic [1:0] unused_pairs;
+  logic [$clog2(Sectors+1)-1:0] unused_pairs;
   stream_fifo #(
     .Width(257),
-    .Depth(2)
+    .Depth(Sectors)
   ) u_pairs (
     .clk_i,
     .rst_ni,

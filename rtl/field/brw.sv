@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Bernstein-Rabin-Winograd polynomials of n = 2^Levels - 1 blocks, times a factor,
-// at a point t: BRW(m1,m2,m3) = (t ^ m1)(t^2 ^ m2) ^ m3, and with half = (n+1)/2
+// Bernstein-Rabin-Winograd polynomials of n = 2^Levels - 1 blocks, times t or t^2, at
+// a point t: BRW(m1,m2,m3) = (t ^ m1)(t^2 ^ m2) ^ m3, and with half = (n+1)/2
 // BRW(m1..mn) = BRW(m1..m[half-1]) (t^half ^ m[half]) ^ BRW(m[half+1]..mn):
 // (n-1)/2 products, and one by the factor. Blocks come as beats of two, at any rate
 // up to one a cycle; the products are made by a multiplier outside, of any latency
@@ -41,10 +41,11 @@ module brw
 
   input  logic         in_valid_i,
   output logic         in_ready_o,
-  // The earlier block in the lower half. The last beat has one block.
+  // The earlier block in the lower half. The upper half of the last beat does
+  // not count.
   input  logic [255:0] in_data_i,
-  // With the last beat: what to multiply the polynomial with.
-  input  elem_t        factor_i,
+  // With the last beat: whether to multiply the polynomial with t^2.
+  input  logic         squared_i,
   // The next beat is the last one of its polynomial.
   output logic         last_beat_o,
 
@@ -67,6 +68,8 @@ module brw
 
   typedef logic [LevelWidth-1:0] level_t;
   typedef logic [LeafWidth-1:0] leaf_t;
+  // Of powers_i.
+  typedef logic [$clog2(Levels)-1:0] power_t;
 
   typedef enum logic [1:0] {
     Leaf,
@@ -123,6 +126,8 @@ module brw
   entry_t ring_q[4];
   next_t next_q;
   elem_t sum_q[3:Levels];
+  // Something is in the sum.
+  logic [Levels:3] summed_q;
 
   // The leaf that beats are for; the second of its beats is due.
   leaf_t leaf_q;
@@ -154,16 +159,10 @@ module brw
   assign rest_take = in_valid_i && second_q;
   assign last_beat_o = second_q && &leaf_q;
 
-  level_t rest_level;
-  elem_t rest_power, rest_right;
-  assign rest_level = own_level(leaf_q);
-  always_comb begin
-    rest_power = '0;
-    for (int unsigned level = 2; level < Levels; level++) begin
-      if (rest_level == level_t'(level)) rest_power = powers_i[level];
-    end
-  end
-  assign rest_right = last_beat_o ? factor_i : rest_power ^ in_data_i[255:128];
+  power_t rest_power;
+  elem_t rest_right;
+  assign rest_power = last_beat_o ? power_t'(squared_i) : power_t'(own_level(leaf_q));
+  assign rest_right = powers_i[rest_power] ^ (last_beat_o ? '0 : in_data_i[255:128]);
 
   // Which product is next: leaves first, so that beats flow.
   logic [1:0] even_place, odd_place;
@@ -197,22 +196,27 @@ module brw
   always_comb begin
     ask_tag = '0;
     if (ask_leaf) begin
-      mult_a_o = powers_i[0] ^ in_data_i[127:0];
-      mult_b_o = powers_i[1] ^ in_data_i[255:128];
       ask_tag.kind = Leaf;
       ask_tag.place = leaf_q[1:0];
     end else if (ask_odd) begin
-      mult_a_o = next_q.left ^ (next_arrives ? product_i : '0);
-      mult_b_o = next_q.right;
       ask_tag.kind = next_q.last ? Result : OddNode;
       ask_tag.level = odd_parent;
     end else begin
-      mult_a_o = ring_q[even_place].left ^ (even_leaf_arrives ? product_i : '0);
-      mult_b_o = ring_q[even_place].right;
       ask_tag.kind = EvenNode;
       ask_tag.level = even_parent;
     end
   end
+
+  // In steps that a look-up table each can do.
+  elem_t node_left, node_right;
+  logic node_adds;
+  assign node_left = ask_odd ? next_q.left : ring_q[even_place].left;
+  assign node_right = ask_odd ? next_q.right : ring_q[even_place].right;
+  // The product just there is a part of it.
+  assign node_adds = !ask_leaf && (ask_odd ? next_arrives : even_leaf_arrives);
+  assign mult_a_o = (ask_leaf ? powers_i[0] ^ in_data_i[127:0] : node_left)
+      ^ (node_adds ? product_i : '0);
+  assign mult_b_o = ask_leaf ? powers_i[1] ^ in_data_i[255:128] : node_right;
 
   // An odd leaf moves on; `odd_q` is the one after that in `next`.
   logic load;
@@ -222,23 +226,28 @@ module brw
   assign load_level = own_level(odd_q);
 
   next_t next_d;
+  elem_t load_sum;
+  logic next_adds;
+  always_comb begin
+    load_sum = '0;
+    for (int unsigned level = 3; level <= Levels; level++) begin
+      if (load && load_level == level_t'(level) && summed_q[level]) load_sum ^= sum_q[level];
+    end
+  end
+  assign next_adds = node_arrives && arrival.level == (load ? load_level : next_q.level);
   always_comb begin
     next_d = next_q;
     if (load) begin
       next_d.valid = 1'b1;
       next_d.last  = &odd_q;
       next_d.level = load_level;
-      next_d.left  = ring_q[odd_place].left;
-      for (int unsigned level = 3; level <= Levels; level++) begin
-        if (load_level == level_t'(level)) next_d.left ^= sum_q[level];
-      end
-      if (node_arrives && arrival.level == load_level) next_d.left ^= product_i;
       next_d.right = ring_q[odd_place].right;
     end else if (odd_go) begin
       next_d.valid = 1'b0;
-    end else if (next_q.valid && next_arrives) begin
-      next_d.left = next_q.left ^ product_i;
     end
+    // What is in it without being valid counts for nothing.
+    next_d.left = (load ? ring_q[odd_place].left : next_q.left) ^ load_sum
+        ^ (next_adds ? product_i : '0);
   end
 
   entry_t ring_d[4];
@@ -265,14 +274,28 @@ module brw
     end
   end
 
+  // One adder for all levels.
+  elem_t sum;
+  always_comb begin
+    sum = product_i;
+    for (int unsigned level = 3; level <= Levels; level++) begin
+      if (arrival.level == level_t'(level) && summed_q[level]) sum ^= sum_q[level];
+    end
+  end
+
   for (genvar level = 3; level <= Levels; level++) begin : gen_sum
     logic arrives;
     assign arrives = node_arrives && arrival.level == level_t'(level)
         && !(next_q.valid && next_arrives);
     always_ff @(posedge clk_i or negedge rst_ni) begin
-      if (!rst_ni) sum_q[level] <= '0;
-      else if (load && load_level == level_t'(level)) sum_q[level] <= '0;
-      else if (arrives) sum_q[level] <= sum_q[level] ^ product_i;
+      if (!rst_ni) begin
+        sum_q[level]    <= '0;
+        summed_q[level] <= 1'b0;
+      end else begin
+        if (arrives) sum_q[level] <= sum;
+        if (load && load_level == level_t'(level)) summed_q[level] <= 1'b0;
+        else if (arrives) summed_q[level] <= 1'b1;
+      end
     end
   end
 

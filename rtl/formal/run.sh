@@ -51,6 +51,7 @@ END
 }
 
 prove clear_reset clear_reset 4
+prove stream_fifo-1 stream_fifo 4 Width=2 Depth=1
 prove stream_fifo-2 stream_fifo 6 Width=2 Depth=2
 prove stream_fifo-3 stream_fifo 8 Width=2 Depth=3
 prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8

@@ -13,7 +13,7 @@ module brw_tb
   input  logic         in_valid_i,
   output logic         in_ready_o,
   input  logic [255:0] in_data_i,
-  input  elem_t        factor_i,
+  input  logic         squared_i,
   output logic         last_beat_o,
   // The multiplier is free in this cycle; it gets a product.
   input  logic         mult_free_i,
@@ -39,7 +39,7 @@ module brw_tb
     .in_valid_i,
     .in_ready_o,
     .in_data_i,
-    .factor_i,
+    .squared_i,
     .last_beat_o,
     .mult_valid_o   (mult_valid),
     .mult_ready_i   (mult_free_i),

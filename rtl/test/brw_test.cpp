@@ -38,13 +38,13 @@ void polynomials(Vbrw_tb& top, Random& random, size_t count, Rates rates, bool f
   for (int i = 0; i < LEVELS; i++) put(top.powers_i[i], powers[i]);
 
   std::vector<Block> in;
-  std::vector<Block> factors;
+  std::vector<bool> squared;
   std::deque<Block> expected;
   for (size_t i = 0; i < count; i++) {
     std::vector<Block> blocks;
     for (size_t j = 0; j < kBlocks; j++) blocks.push_back(random.block());
-    factors.push_back(random.block());
-    expected.push_back(model::multiply(brw(blocks.data(), kBlocks, powers), factors.back()));
+    squared.push_back(random.below(2) != 0);
+    expected.push_back(model::multiply(brw(blocks.data(), kBlocks, powers), powers[squared.back()]));
     in.insert(in.end(), blocks.begin(), blocks.end());
     // Beside the last block, where nothing counts.
     in.push_back(random.block());
@@ -56,7 +56,7 @@ void polynomials(Vbrw_tb& top, Random& random, size_t count, Rates rates, bool f
     top.in_valid_i = offered;
     if (offered) {
       put(top.in_data_i, in[2 * beat].data(), 32);
-      put(top.factor_i, beat % kBeats == kBeats - 1 ? factors[beat / kBeats] : random.block());
+      top.squared_i = beat % kBeats == kBeats - 1 ? squared[beat / kBeats] : random.below(2) != 0;
     }
     top.mult_free_i = random.below(256) < rates.mult;
     top.result_ready_i = random.below(256) < rates.result;
