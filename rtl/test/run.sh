@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lints the hardware cores and runs their Verilator tests.
 #
-# usage: run.sh [--fast | --cycles] [--build FOLDER] [NAME...]
+# usage: run.sh [--fast | --cycles] [--first] [--build FOLDER] [NAME...]
 #
 #   NAME      lint, slang, models, bench, aes, mult, horner, brw, formal, cores,
 #             cocotb, or a design of designs/list.txt; all of them if there is none
@@ -9,6 +9,7 @@
 #             of each module, in its first configuration of 512-byte sectors, with few
 #             sectors and without the second opinion of the crate sector-cipher
 #   --cycles  count the cycles of the designs, and nothing else
+#   --first   of the designs only their first configuration, the papers'
 #   --build   where to build, target/rtl if it is not said
 #
 # SECTORS in the environment sets how many random sectors go through each design in its
@@ -20,16 +21,18 @@ repo=$(dirname "$rtl")
 target=${CARGO_TARGET_DIR:-$repo/target}
 mode=full
 build=$target/rtl
+first_only=
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
     --fast | --cycles) mode=${1#--} ;;
+    --first) first_only=1 ;;
     --build)
         build=$2
         shift
         ;;
     -*)
-        sed -n '4,18s/^# \{0,1\}//p' "$0" >&2
+        sed -n '4,19s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     *) names+=("$1") ;;
@@ -240,7 +243,8 @@ design() {
         local options=("${bench_options[@]}" -GKeyBits="$key_bits" -GSectorBytes="$sector_bytes"
             -GTweakStep="$tweak_step")
         [ "$parameters" = - ] || for parameter in ${parameters//,/ }; do options+=(-G"$parameter"); done
-        if [ "$mode" = full ]; then
+        # Counting takes what a full run has built.
+        if [ "$mode" = full ] || { [ "$mode" = cycles ] && [ -e "$build/$folder-crate/simulate" ]; }; then
             build_crate
             folder+=-crate
             flags+=" -DSECTOR_CIPHER -I$repo/crates/sector-cipher-c"
@@ -262,7 +266,7 @@ design() {
         [ -n "$first" ] || sectors=$(((sectors + 9) / 10))
         "${run[@]}" --sectors "$sectors"
         first=
-        [ "$mode" != cycles ] || break
+        if [ "$mode" = cycles ] || [ -n "$first_only" ]; then break; fi
     done
 }
 
