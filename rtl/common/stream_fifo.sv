@@ -26,8 +26,12 @@ module stream_fifo #(
   localparam int unsigned IndexWidth = Depth > 1 ? $clog2(Depth) : 1;
 
   logic [Width-1:0] entries_q[Depth];
-  logic [IndexWidth-1:0] head_q, tail_q;
+  logic [IndexWidth-1:0] head_q, tail_q, head, tail;
   logic [$clog2(Depth+1)-1:0] count_q;
+
+  // One entry has a number that is constant.
+  assign head = Depth > 1 ? head_q : '0;
+  assign tail = Depth > 1 ? tail_q : '0;
 
   logic push, pop;
   assign push = valid_i && ready_o;
@@ -35,7 +39,7 @@ module stream_fifo #(
 
   assign valid_o = count_q != '0;
   assign ready_o = count_q != ($clog2(Depth + 1))'(Depth) || ready_i;
-  assign data_o = entries_q[head_q];
+  assign data_o = entries_q[head];
   assign count_o = count_q;
 
   function automatic logic [IndexWidth-1:0] after(logic [IndexWidth-1:0] index);
@@ -50,8 +54,8 @@ module stream_fifo #(
       for (int i = 0; i < int'(Depth); i++) entries_q[i] <= '0;
     end else begin
       if (push) begin
-        entries_q[tail_q] <= data_i;
-        tail_q            <= after(tail_q);
+        entries_q[tail] <= data_i;
+        tail_q          <= after(tail_q);
       end
       if (pop) head_q <= after(head_q);
       if (push && !pop) count_q <= count_q + 1'b1;

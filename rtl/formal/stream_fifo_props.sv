@@ -6,7 +6,7 @@
 module stream_fifo_props #(
   parameter int unsigned Width = 1,
   parameter int unsigned Depth = 2,
-  localparam int unsigned IndexWidth = $clog2(Depth),
+  localparam int unsigned IndexWidth = Depth > 1 ? $clog2(Depth) : 1,
   localparam int unsigned CountWidth = $clog2(Depth + 1)
 ) (
   input logic                  clk_i,
