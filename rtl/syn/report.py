@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Measures the hardware cores and writes the figures beside the paper's.
 
-usage: report.py [--what cycles,area,depth,route] [--jobs N] [--build FOLDER]
+usage: report.py [--what cycles,short,area,depth,route] [--jobs N] [--build FOLDER]
                  [--markdown FILE] [NAME...]
 
 Cycles come from the Verilator test bench, area from Yosys for Xilinx's 7 series,
@@ -294,6 +294,19 @@ def cycles(tools, name, design):
     return tools.cached("cycles", name, design["module"], design["parameters"], work)
 
 
+def short(tools, name, design):
+    """The same for sectors of 512 bytes, from the fast tests."""
+
+    def work(folder):
+        command = [RTL / "test/run.sh", "--fast", "--build", tools.build, name]
+        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        (folder / "said").write_text(said.stdout)
+        lines = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
+        return {line["direction"]: line for line in lines if line["sector_bytes"] == 512}
+
+    return tools.cached("short", name, design["module"], design["parameters"], work)
+
+
 def measure_block(tools, name):
     module, parameters = BLOCKS[name]
     result = {
@@ -310,7 +323,7 @@ def measure_block(tools, name):
 
 def measure_design(tools, name, design):
     module, parameters = design["module"], design["parameters"]
-    result = {**design, "cycles": cycles(tools, name, design)}
+    result = {**design, "cycles": cycles(tools, name, design), "short": short(tools, name, design)}
     result["area"] = area(tools, name, module, parameters)
     result["depth"] = depth(tools, name, module, parameters)
     # Designs with one core: others do not fit. The shell has to know their widths.
@@ -326,7 +339,7 @@ def measure_design(tools, name, design):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1, help="measure so many at a time")
-    parser.add_argument("--what", default="cycles,area,depth,route", help="what to measure")
+    parser.add_argument("--what", default="cycles,short,area,depth,route", help="what to measure")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", RTL.parent / "target"))
     parser.add_argument("--build", type=pathlib.Path, default=target / "rtl")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the tables there")

@@ -57,6 +57,31 @@ def cycle_rows(designs):
         )
 
 
+def shared(cells):
+    """How many LUTs can share the place of another: a six-input LUT has two outputs, and
+    holds any two functions of up to two inputs, or one of two beside one of three."""
+    two, three = (sum(cells.get(f"LUT{n}", 0) for n in inputs) for inputs in ((1, 2), (3,)))
+    beside = min(two, three)
+    return beside + (two - beside) // 2
+
+
+def short_rows(designs):
+    for name, d in designs.items():
+        c = d.get("short")
+        if not c:
+            continue
+        e = c["encrypt"]
+        yield (
+            name,
+            f"{e['key_bits']}",
+            both(c, "cold"),
+            both(c, "warm"),
+            both(c, "steady"),
+            f"{8 * worst(c, 'steady'):g}",
+            f"{worst(d['cycles'], 'steady'):g}" if d["cycles"] else "–",
+        )
+
+
 def area_rows(units):
     for name, unit in units.items():
         a = unit["area"]
@@ -67,11 +92,12 @@ def area_rows(units):
         yield (
             name,
             a["lut"],
+            a["lut"] - shared(a["cells"]),
             a["ff"],
             f"{a['muxf7']} + {a['muxf8']}",
             a["carry4"],
             f"{a['bram']:g}",
-            -(-a["lut"] // 4),
+            -(-(a["lut"] - shared(a["cells"])) // 4),
             f"{v7[0]} / {v7[1]}",
             f"{v5[0]} / {v5[1]}",
             unit["depth"] or "–",
@@ -97,15 +123,25 @@ def markdown(figures):
              "paper/steady", "alternating", "key"],
             cycle_rows(figures["designs"]),
         ),
+        "## Cycles for one sector of 512 bytes\n",
+        "The cores are made for sectors of 4096 bytes. With shorter ones the steps between the passes"
+        " weigh more: in FAST the Feistel part takes one sector at a time. *Eight* sectors are as much"
+        " data as one of 4096 bytes, whose steady state stands beside them.\n",
+        table(
+            ["design", "AES", "cold", "warm", "steady", "eight", "4096 bytes"],
+            short_rows(figures["designs"]),
+        ),
         "## Area and levels of logic\n",
         "After `synth_xilinx -family xc7`, before packing, with each S-box kept as a module."
-        " *LUT/4* is a lower bound of the slices that packing can reach; the paper's slices and"
+        " *Sites*: a six-input LUT has two outputs and can hold two of two inputs, or one of two and one"
+        " of three, so that it takes that many at most. *Sites/4* are the slices if nothing else stands"
+        " in the way of packing, with larger ones still to be combined; the paper's slices and"
         " block RAMs (36 kbit) are after place and route with other tools, and stand beside it for"
         " orientation only. *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after"
         " place and route by nextpnr on an LFE5U-85F, and four-input LUTs there, with ports behind"
         " shift registers; another kind of device altogether, not comparable with a Virtex.\n",
         table(
-            ["unit", "LUT", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "LUT/4", "paper, Virtex-7",
+            ["unit", "LUT", "sites", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "sites/4", "paper, Virtex-7",
              "paper, Virtex-5", "levels", "ECP5"],
             area_rows({**figures["blocks"], **figures["designs"]}),
         ),
