@@ -228,7 +228,7 @@ build_crate() {
 # design NAME MODULE PARAMETERS MODEL CONFIGURATIONS BOUND PAPER
 design() {
     local name=$1 module=$2 parameters=$3 model=$4 configurations=$5 bound=$6 paper=$7
-    local folder flags parameter configuration key_bits sector_bytes tweak_step first=1
+    local folder flags parameter configuration key_bits sector_bytes tweak_step first=1 optimise=$optimise
     if [ "$mode" = fast ]; then
         # The cycles of these are not those that the limits are about.
         first=
@@ -247,6 +247,7 @@ design() {
         if [ "$mode" = full ] || { [ "$mode" = cycles ] && [ -e "$build/$folder-crate/simulate" ]; }; then
             build_crate
             folder+=-crate
+            optimise=-O2
             flags+=" -DSECTOR_CIPHER -I$repo/crates/sector-cipher-c"
             options+=(-LDFLAGS "$crate -lpthread -ldl -lm -lgcc_s")
         fi
