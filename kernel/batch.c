@@ -85,7 +85,7 @@ blk_status_t xt_crypt(struct xt_target *xt, bool encrypt, u64 sector, struct bio
 	blk_status_t status;
 
 	if (!xt->xts)
-		return xt_skcipher_crypt(xt, encrypt, sector, src, src_iter, dst, dst_iter);
+		return xt_fly(xt, encrypt, sector, src, src_iter, dst, dst_iter);
 	start(&g, xt, encrypt);
 	status = add_bio(&g, sector, src, src_iter, dst, dst_iter);
 	flush(&g);

@@ -26,12 +26,14 @@ u64 xt_iv_number(const struct xt_target *xt, u64 sector)
 	return sector;
 }
 
-/* That IV, XT_MAX_IV bytes with zeros where the cipher's is shorter. */
+/* That IV, as long as the cipher's. */
 void xt_make_iv(const struct xt_target *xt, u64 sector, u8 *iv)
 {
 	u64 number = xt_iv_number(xt, sector);
 
-	memset(iv, 0, XT_MAX_IV);
+	memset(iv, 0, xt->iv_size);
+	if (xt->iv_mode == XT_IV_NONE)
+		return;
 	if (xt->iv_mode == XT_IV_PLAIN64BE)
 		put_unaligned_be64(number, iv + xt->iv_size - sizeof(u64));
 	else

@@ -43,6 +43,8 @@ static int set_raw_key(struct xt_target *xt, const u8 *key)
 	clear_bit(XT_KEY_VALID, &xt->flags);
 	if (xt->xts)
 		r = xt_xts_set_key(xt->xts, key, xt->key_size);
+	else if (xt->tweak_tfm)
+		r = xt_engine_set_key(xt, key, xt->key_size);
 	else
 		r = crypto_skcipher_setkey(xt->tfm, key, xt->key_size);
 	if (!r)
@@ -213,7 +215,10 @@ int xt_wipe_key(struct xt_target *xt)
 		return 0;
 	}
 	get_random_bytes(xt->noise, xt->key_size);
-	r = crypto_skcipher_setkey(xt->tfm, xt->noise, xt->key_size);
+	if (xt->tweak_tfm)
+		r = xt_engine_set_key(xt, xt->noise, xt->key_size);
+	else
+		r = crypto_skcipher_setkey(xt->tfm, xt->noise, xt->key_size);
 	if (r)
 		DMERR("the key could not be overwritten: %d; remove the device", r);
 	return r;

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Any skcipher of the crypto API: one request a sector, since for these a longer
- * request is one longer data unit. The request is allocated once per run.
+ * request is one longer data unit.
  */
-#include <linux/sched.h>
-#include <linux/scatterlist.h>
-
-#include "xtent.h"
+#include "flight.h"
 
 int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *api)
 {
 	struct crypto_skcipher *tfm;
-	int r;
 
 	tfm = crypto_alloc_skcipher(api, 0, CRYPTO_ALG_ALLOCATES_MEMORY);
 	if (IS_ERR(tfm)) {
@@ -30,74 +26,43 @@ int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *a
 		ti->error = "The cipher's IV is too short for sector numbers";
 		return -EINVAL;
 	}
-	r = mempool_init_kmalloc_pool(&xt->requests, 16,
-				      sizeof(struct skcipher_request) +
-				      crypto_skcipher_reqsize(tfm));
-	if (r)
-		ti->error = "Cannot allocate requests";
-	return r;
+	if (xt->options.request_size) {
+		ti->error = "request_size is for engines, which take runs";
+		return -EINVAL;
+	}
+	xt->run_bytes = xt->options.sector_size;
+	return xt_flight_init(ti, xt);
 }
 
 void xt_skcipher_destroy(struct xt_target *xt)
 {
-	mempool_exit(&xt->requests);
-	if (xt->tfm)
-		crypto_free_skcipher(xt->tfm);
+	xt_flight_exit(xt);
+	crypto_free_skcipher(xt->tweak_tfm);
+	crypto_free_skcipher(xt->tfm);
 }
 
-static void set_piece(struct scatterlist *sg, const struct bio_vec *bv, unsigned int skip,
-		      unsigned int len)
+/* How many bytes from this sector on one request may take. */
+unsigned int xt_run_limit(const struct xt_target *xt, u64 sector)
 {
-	unsigned int offset = bv->bv_offset + skip;
-
-	sg_init_table(sg, 1);
-	sg_set_page(sg, bv->bv_page + (offset >> PAGE_SHIFT), len, offset_in_page(offset));
+	return xt->run_bytes;
 }
 
-/* May sleep. */
-blk_status_t xt_skcipher_crypt(struct xt_target *xt, bool encrypt, u64 sector,
-			       struct bio *src, struct bvec_iter src_iter,
-			       struct bio *dst, struct bvec_iter dst_iter)
+int xt_skcipher_step(struct xt_job *job)
 {
-	const unsigned int size = SECTOR_SIZE << xt->sector_shift;
-	DECLARE_CRYPTO_WAIT(wait);
+	struct xt_flight *flight = job->flight;
+	struct xt_target *xt = flight->xt;
 	struct skcipher_request *req;
-	struct scatterlist from, to;
-	u8 iv[XT_MAX_IV] __aligned(8);
-	int r = 0;
+	int r;
 
-	xt_count_run(xt, src_iter.bi_size >> (SECTOR_SHIFT + xt->sector_shift));
-	req = mempool_alloc(&xt->requests, GFP_NOIO);
-	skcipher_request_set_tfm(req, xt->tfm);
-	/*
-	 * Not MAY_SLEEP: a cipher would then allocate with GFP_KERNEL, which may wait
-	 * for writes that wait for this one.
-	 */
-	skcipher_request_set_callback(req, CRYPTO_TFM_REQ_MAY_BACKLOG, crypto_req_done, &wait);
-	while (src_iter.bi_size && !r) {
-		struct bio_vec in = mp_bvec_iter_bvec(src->bi_io_vec, src_iter);
-		struct bio_vec out = mp_bvec_iter_bvec(dst->bi_io_vec, dst_iter);
-		unsigned int len = min(in.bv_len, out.bv_len);
-		unsigned int done;
-
-		if (len & (size - 1)) {
-			r = -EIO;
-			break;
-		}
-		for (done = 0; done < len && !r; done += size) {
-			set_piece(&from, &in, done, size);
-			set_piece(&to, &out, done, size);
-			xt_make_iv(xt, sector, iv);
-			skcipher_request_set_crypt(req, &from, src == dst ? &from : &to, size, iv);
-			r = crypto_wait_req(encrypt ? crypto_skcipher_encrypt(req) :
-						      crypto_skcipher_decrypt(req), &wait);
-			sector += 1 << xt->sector_shift;
-		}
-		bio_advance_iter(src, &src_iter, len);
-		bio_advance_iter(dst, &dst_iter, len);
-		cond_resched();
-	}
-	memzero_explicit(req, sizeof(*req) + crypto_skcipher_reqsize(xt->tfm));
-	mempool_free(req, &xt->requests);
-	return r ? BLK_STS_IOERR : BLK_STS_OK;
+	if (job->stage != XT_STAGE_NEW)
+		return 0;
+	job->stage = XT_STAGE_DATA;
+	xt_make_iv(xt, job->sector, job->iv);
+	req = xt_job_request(job, xt->tfm);
+	skcipher_request_set_crypt(req, flight->src == flight->dst ? job->to : job->from, job->to,
+				   job->bytes, job->iv);
+	xt_clock_enter(&flight->clock, XT_ROW_ENGINE);
+	r = flight->encrypt ? crypto_skcipher_encrypt(req) : crypto_skcipher_decrypt(req);
+	xt_clock_enter(&flight->clock, XT_ROW_OTHER);
+	return r;
 }

@@ -2,7 +2,7 @@
 /* The table line, which is dm-crypt's. */
 #include <linux/log2.h>
 
-#include "xtent.h"
+#include "flight.h"
 
 static int set_iv_mode(struct dm_target *ti, struct xt_target *xt, const char *mode)
 {
@@ -22,18 +22,20 @@ static int set_iv_mode(struct dm_target *ti, struct xt_target *xt, const char *m
 }
 
 /*
- * `string` is <cipher>-<mode>-<IV mode>[:<options>], or
- * capi:<name in the crypto API>-<IV mode>[:<options>]. Leaves the cipher's name
+ * `string` is <cipher>-<mode>-<IV mode>[:<options>],
+ * capi:<name in the crypto API>-<IV mode>[:<options>], or
+ * engine:<name of ECB in the crypto API>-<IV mode>. Leaves the cipher's name
  * in the crypto API in `api`, and the IV mode in the target.
  */
 int xt_parse_cipher(struct dm_target *ti, struct xt_target *xt, const char *string,
-		    char *api, size_t api_size)
+		    char *api, size_t api_size, bool *engine)
 {
 	char copy[2 * CRYPTO_MAX_ALG_NAME], base[CRYPTO_MAX_ALG_NAME];
 	char *mode, *iv_mode, *iv_options;
 	int len;
 
-	ti->error = "Unknown cipher: <cipher>-<mode>-<IV mode>[:<opts>], capi:<name>-<IV mode>";
+	ti->error = "Unknown cipher: <cipher>-<mode>-<IV mode>, <capi:|engine:><name>-<IV mode>";
+	*engine = false;
 	if (strscpy(copy, string, sizeof(copy)) < 0)
 		return -EINVAL;
 	iv_mode = strrchr(copy, '-');
@@ -48,6 +50,11 @@ int xt_parse_cipher(struct dm_target *ti, struct xt_target *xt, const char *stri
 		len = strscpy(base, copy + 5, sizeof(base));
 		if (len <= 0)
 			return -EINVAL;
+	} else if (!strncmp(copy, "engine:", 7)) {
+		*engine = true;
+		len = strscpy(base, copy + 7, sizeof(base));
+		if (len <= 0)
+			return -EINVAL;
 	} else {
 		mode = strchr(copy, '-');
 		if (!mode || strchr(mode + 1, '-') || strchr(copy, ':') || strchr(copy, '('))
@@ -55,6 +62,10 @@ int xt_parse_cipher(struct dm_target *ti, struct xt_target *xt, const char *stri
 		*mode++ = '\0';
 		if (snprintf(base, sizeof(base), "%s(%s)", mode, copy) >= sizeof(base))
 			return -EINVAL;
+	}
+	if (!strcmp(iv_mode, "essiv") && *engine) {
+		ti->error = "An engine does XTS, which has no use for essiv";
+		return -EINVAL;
 	}
 	if (!strcmp(iv_mode, "essiv")) {
 		if (!iv_options || !*iv_options) {
@@ -92,17 +103,44 @@ static int parse_sector_size(struct dm_target *ti, struct xt_options *options, c
 	return 0;
 }
 
+/* 512, 1024, ... 1048576. */
+static int parse_request_size(struct dm_target *ti, struct xt_options *options, const char *value)
+{
+	unsigned int size;
+
+	if (kstrtouint(value, 10, &size) || size < SECTOR_SIZE || size > XT_RUN_BYTES ||
+	    !is_power_of_2(size)) {
+		ti->error = "request_size is a power of two from 512 to 1048576";
+		return -EINVAL;
+	}
+	options->request_size = size;
+	return 0;
+}
+
+static int parse_in_flight(struct dm_target *ti, struct xt_options *options, const char *value)
+{
+	unsigned int count;
+
+	if (kstrtouint(value, 10, &count) || !count || count > XT_MAX_IN_FLIGHT) {
+		ti->error = "in_flight is 1 to 64";
+		return -EINVAL;
+	}
+	options->in_flight = count;
+	return 0;
+}
+
 int xt_parse_options(struct dm_target *ti, struct xt_options *options, unsigned int argc,
 		     char **argv)
 {
 	static const struct dm_arg count_arg[] = {
-		{ 0, 8, "Wrong number of options" },
+		{ 0, 10, "Wrong number of options" },
 	};
 	struct dm_arg_set args = { .argc = argc, .argv = argv };
 	unsigned int count;
 	int r;
 
 	options->sector_size = SECTOR_SIZE;
+	options->in_flight = XT_IN_FLIGHT;
 	if (!argc)
 		return 0;
 	r = dm_read_arg_group(count_arg, &args, &count, &ti->error);
@@ -131,6 +169,14 @@ int xt_parse_options(struct dm_target *ti, struct xt_options *options, unsigned 
 			r = parse_sector_size(ti, options, option + 12);
 			if (r)
 				return r;
+		} else if (!strncasecmp(option, "request_size:", 13)) {
+			r = parse_request_size(ti, options, option + 13);
+			if (r)
+				return r;
+		} else if (!strncasecmp(option, "in_flight:", 10)) {
+			r = parse_in_flight(ti, options, option + 10);
+			if (r)
+				return r;
 		} else {
 			ti->error = "Unknown option";
 			return -EINVAL;
@@ -154,7 +200,8 @@ void xt_emit_table(struct dm_target *ti, struct xt_target *xt, char *result,
 	unsigned int sz = *size;
 	int count = o->allow_discards + o->same_cpu_crypt + o->submit_from_crypt_cpus +
 		    o->no_read_workqueue + o->no_write_workqueue + o->iv_large_sectors +
-		    (o->sector_size != SECTOR_SIZE);
+		    (o->sector_size != SECTOR_SIZE) + !!o->request_size +
+		    (o->in_flight != XT_IN_FLIGHT);
 
 	DMEMIT("%s ", xt->cipher);
 	if (xt->key_name)
@@ -178,6 +225,10 @@ void xt_emit_table(struct dm_target *ti, struct xt_target *xt, char *result,
 			DMEMIT(" sector_size:%u", o->sector_size);
 		if (o->iv_large_sectors)
 			DMEMIT(" iv_large_sectors");
+		if (o->request_size)
+			DMEMIT(" request_size:%u", o->request_size);
+		if (o->in_flight != XT_IN_FLIGHT)
+			DMEMIT(" in_flight:%u", o->in_flight);
 	}
 	*size = sz;
 }

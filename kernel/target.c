@@ -35,16 +35,23 @@ static int create_cipher(struct dm_target *ti, struct xt_target *xt, const char 
 {
 	const struct xt_xts_backend *backend = xt_xts_choose();
 	char api[CRYPTO_MAX_ALG_NAME];
+	bool engine;
 	int r;
 
 	xt->cipher = kstrdup(string, GFP_KERNEL);
 	if (!xt->cipher)
 		return -ENOMEM;
-	r = xt_parse_cipher(ti, xt, string, api, sizeof(api));
+	r = xt_parse_cipher(ti, xt, string, api, sizeof(api), &engine);
 	if (r)
 		return r;
+	if (engine)
+		return xt_engine_create(ti, xt, api);
 	if (strcmp(api, "xts(aes)") || !backend)
 		return xt_skcipher_create(ti, xt, api);
+	if (xt->options.request_size) {
+		ti->error = "request_size is for engines; on the CPU all of a bio is one run";
+		return -EINVAL;
+	}
 	xt->xts = kzalloc(sizeof(*xt->xts), GFP_KERNEL);
 	if (!xt->xts)
 		return -ENOMEM;
@@ -53,17 +60,26 @@ static int create_cipher(struct dm_target *ti, struct xt_target *xt, const char 
 	return 0;
 }
 
+static bool is_async(const struct xt_target *xt)
+{
+	return xt->tfm && crypto_skcipher_tfm(xt->tfm)->__crt_alg->cra_flags & CRYPTO_ALG_ASYNC;
+}
+
 static int create_queues(struct xt_target *xt, const char *name)
 {
 	/* Reads that wait for each other are decrypted on the CPU that got them. */
 	unsigned int bound = xt->options.same_cpu_crypt ? 0 : WQ_UNBOUND;
+	unsigned int active = bound ? num_online_cpus() : 1;
 	int cpu;
 
+	/* Who waits for an engine leaves the CPU to the next. */
+	if (is_async(xt))
+		active += XT_ASYNC_BIOS;
+
 	xt->read_queue = alloc_workqueue("xtent_read/%s", WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
-					 bound ? num_online_cpus() : 1, name);
+					 active, name);
 	xt->write_queue = alloc_workqueue("xtent_write/%s",
-					  WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
-					  bound ? num_online_cpus() : 1, name);
+					  WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound, active, name);
 	xt->done = alloc_percpu(struct xt_done);
 	xt->counters = alloc_percpu(struct xt_counters);
 	if (!xt->read_queue || !xt->write_queue || !xt->done || !xt->counters)
@@ -104,6 +120,10 @@ static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc,
 	}
 	xt->start = start;
 
+	ti->error = "Out of memory";
+	r = create_cipher(ti, xt, argv[0]);
+	if (r)
+		return r;
 	r = xt_init_write(xt);
 	if (!r)
 		r = create_queues(xt, dm_table_device_name(ti->table));
@@ -111,9 +131,6 @@ static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc,
 		ti->error = "Out of memory";
 		return r;
 	}
-	r = create_cipher(ti, xt, argv[0]);
-	if (r)
-		return r;
 	xt->noise = kmalloc(max(xt->key_size, 1U), GFP_KERNEL);
 	if (!xt->noise)
 		return -ENOMEM;
@@ -317,6 +334,7 @@ static int __init xtent_init(void)
 {
 	int r = xt_xts_init();
 
+	xt_clock_init();
 	return r ?: dm_register_target(&xtent_target);
 }
 

@@ -18,6 +18,9 @@
 
 #define DM_MSG_PREFIX "xtent"
 
+/* Bios that may wait for an asynchronous cipher, beside one on each CPU. */
+#define XT_ASYNC_BIOS 8
+
 /* The longest IV of a cipher: HCTR2's and Adiantum's. */
 #define XT_MAX_IV 32
 
@@ -37,10 +40,23 @@ struct xt_options {
 	bool no_write_workqueue;
 	bool iv_large_sectors;
 	unsigned int sector_size;	/* bytes */
+	unsigned int request_size;	/* bytes; 0: the whole bio */
+	unsigned int in_flight;		/* requests of a bio */
 };
 
 /* A histogram has a class for runs of 1, 2-3, 4-7, ... sectors. */
 #define XT_RUN_CLASSES 12
+
+/* What a request's time goes to, when the module's parameter `timing` is set. */
+enum xt_row {
+	XT_ROW_OTHER,
+	XT_ROW_TWEAK,		/* IVs, and the masks made from tweaks, on the CPU */
+	XT_ROW_IV_ENGINE,	/* IVs to tweaks in the engine */
+	XT_ROW_XOR1,
+	XT_ROW_XOR2,
+	XT_ROW_ENGINE,		/* the data in the cipher or engine */
+	XT_ROWS,
+};
 
 /* What happened on one CPU; `dmsetup status` adds them up. */
 struct xt_counters {
@@ -48,7 +64,18 @@ struct xt_counters {
 	u64 read_sectors, write_sectors;
 	u64 queued;			/* requests handed to a work queue */
 	u64 merged;			/* small reads decrypted with others */
+	u64 requests;			/* to the crypto API */
+	u64 busy;			/* of these, put off by a full queue */
 	u64 runs[XT_RUN_CLASSES];
+	u64 ticks[XT_ROWS];
+};
+
+/* Where the time of a flight goes: its clock is in one row at any time. */
+struct xt_clock {
+	bool runs;
+	enum xt_row row;
+	u64 since;
+	u64 ticks[XT_ROWS];
 };
 
 /* Reads that completed on one CPU where the cipher cannot run. */
@@ -82,9 +109,11 @@ struct xt_target {
 	/* One of both is set. */
 	struct xt_xts *xts;
 	struct crypto_skcipher *tfm;
+	struct crypto_skcipher *tweak_tfm;	/* of an engine, whose data key tfm has */
 	unsigned int iv_size;		/* bytes */
+	unsigned int run_bytes;		/* the most in a request to tfm */
 
-	mempool_t requests;		/* of tfm */
+	mempool_t jobs;			/* for tfm */
 	mempool_t pages;
 	bool has_reserve;		/* pages was filled */
 	struct bio_set bios;
@@ -112,7 +141,7 @@ struct xt_io {
 
 /* table.c */
 int xt_parse_cipher(struct dm_target *ti, struct xt_target *xt,
-		    const char *string, char *api, size_t api_size);
+		    const char *string, char *api, size_t api_size, bool *engine);
 int xt_parse_options(struct dm_target *ti, struct xt_options *options,
 		     unsigned int argc, char **argv);
 void xt_emit_table(struct dm_target *ti, struct xt_target *xt,
@@ -142,17 +171,39 @@ int xt_init_write(struct xt_target *xt);
 void xt_check_pages(void);
 void xt_exit_write(struct xt_target *xt);
 
-/* skcipher.c */
+/* flight.c: the crypto API's way */
+blk_status_t xt_fly(struct xt_target *xt, bool encrypt, u64 sector,
+		    struct bio *src, struct bvec_iter src_iter,
+		    struct bio *dst, struct bvec_iter dst_iter);
+
+/* skcipher.c, engine.c */
 int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *api);
 void xt_skcipher_destroy(struct xt_target *xt);
-blk_status_t xt_skcipher_crypt(struct xt_target *xt, bool encrypt, u64 sector,
-			       struct bio *src, struct bvec_iter src_iter,
-			       struct bio *dst, struct bvec_iter dst_iter);
+int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api);
+int xt_engine_set_key(struct xt_target *xt, const u8 *key, unsigned int key_size);
+unsigned int xt_run_limit(const struct xt_target *xt, u64 sector);
 
 /* stats.c */
 void xt_count_run(struct xt_target *xt, unsigned int sectors);
+void xt_clock_init(void);
+void xt_clock_start(struct xt_clock *clock);
+void xt_clock_stop(struct xt_clock *clock, struct xt_target *xt);
+void xt_clock_switch(struct xt_clock *clock, enum xt_row row);
 void xt_emit_status(struct xt_target *xt, char *result, unsigned int maxlen,
 		    unsigned int *size);
+
+/* From here on, time goes to another row. */
+static inline void xt_clock_enter(struct xt_clock *clock, enum xt_row row)
+{
+	if (unlikely(clock->runs))
+		xt_clock_switch(clock, row);
+}
+
+/* What has passed since the last switch belongs to this row. */
+static inline void xt_clock_was(struct xt_clock *clock, enum xt_row row)
+{
+	clock->row = row;
+}
 
 /* Adds to a counter of this CPU. */
 #define xt_count(xt, what, n) this_cpu_add((xt)->counters->what, n)

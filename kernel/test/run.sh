@@ -11,6 +11,7 @@ cc -static -O1 -Wall -Werror -o "$work/addkey" "$here/addkey.c"
 
 passed=0
 failed=0
+extra=()
 # job NAME SCRIPT MEGABYTES CIPHERS MODULE-OPTIONS...: runs a script in a guest with
 # two RAM disks.
 job() {
@@ -26,7 +27,7 @@ sh /in/script
 JOB
     if "$root/scripts/uml.sh" --file "dm-xtent.ko=$modules/dm-xtent.ko" --file "addkey=$work/addkey" \
         --file "xtent_fast.ko=$modules/xtent_fast.ko" \
-        --file "script=$script" --timeout 300 "$work/job" >"$work/log" 2>&1; then
+        ${extra[@]+"${extra[@]}"} --file "script=$script" --timeout 300 "$work/job" >"$work/log" 2>&1; then
         echo "$name: ok ($(tail -1 "$work/log"))"
         passed=$((passed + 1))
     else
@@ -58,5 +59,8 @@ for isa in vaes512 vaes256 aesni none; do
     ciphers=xts
 done
 job "tables, keys, errors, LUKS" "$here/control.sh" 32 .
+extra=(--file "cryptd.ko=/usr/lib/uml/modules/$(linux.uml --version)/kernel/crypto/cryptd.ko")
+job "XTS over an ECB engine" "$here/engine.sh" 4 .
+extra=()
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

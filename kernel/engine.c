@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * XTS over an engine that knows ECB only. A run of sectors takes it two requests,
+ * whatever its length: one encrypts all IVs with the tweak key, one encrypts or
+ * decrypts all data with the data key. Tweaks times the powers of x, and both
+ * XORs, are the CPU's.
+ */
+#include <crypto/algapi.h>
+#include <crypto/xts.h>
+
+#include "flight.h"
+
+static struct crypto_skcipher *alloc_engine(const char *api)
+{
+	return crypto_alloc_skcipher(api, 0, CRYPTO_ALG_ALLOCATES_MEMORY);
+}
+
+static bool is_ecb(struct crypto_skcipher *tfm)
+{
+	return !strncmp(crypto_tfm_alg_name(crypto_skcipher_tfm(tfm)), "ecb(", 4) &&
+	       crypto_skcipher_blocksize(tfm) == XTS_BLOCK_SIZE && !crypto_skcipher_ivsize(tfm);
+}
+
+int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api)
+{
+	struct crypto_skcipher *tfm = alloc_engine(api);
+	unsigned int request_size = xt->options.request_size;
+
+	if (IS_ERR(tfm)) {
+		ti->error = "The kernel has no such engine; instances go by their driver names";
+		return PTR_ERR(tfm);
+	}
+	xt->tfm = tfm;
+	if (!is_ecb(tfm)) {
+		ti->error = "An engine is ECB with blocks of 16 bytes, such as ecb(aes)";
+		return -EINVAL;
+	}
+	/* By the name of the driver: two engines with requests of one size. */
+	tfm = alloc_engine(crypto_skcipher_driver_name(xt->tfm));
+	if (IS_ERR(tfm)) {
+		ti->error = "The engine cannot be had twice, for two keys";
+		return PTR_ERR(tfm);
+	}
+	xt->tweak_tfm = tfm;
+	if (crypto_skcipher_reqsize(tfm) > crypto_skcipher_reqsize(xt->tfm)) {
+		ti->error = "The engine wants longer requests for one key than for another";
+		return -EINVAL;
+	}
+	if (request_size && request_size < xt->options.sector_size) {
+		ti->error = "request_size is less than a sector";
+		return -EINVAL;
+	}
+	xt->iv_size = XTS_BLOCK_SIZE;
+	xt->run_bytes = request_size ?: XT_RUN_BYTES;
+	return xt_flight_init(ti, xt);
+}
+
+int xt_engine_set_key(struct xt_target *xt, const u8 *key, unsigned int key_size)
+{
+	int r = xts_verify_key(xt->tfm, key, key_size);
+
+	r = r ?: crypto_skcipher_setkey(xt->tfm, key, key_size / 2);
+	return r ?: crypto_skcipher_setkey(xt->tweak_tfm, key + key_size / 2, key_size / 2);
+}
+
+/* Times x, in constant time: what leaves the top is worth x^7 + x^2 + x + 1. */
+static void next_mask(u64 *low, u64 *high)
+{
+	u64 carry = (u64)((s64)*high >> 63) & 0x87;
+
+	*high = *high << 1 | *low >> 63;
+	*low = *low << 1 ^ carry;
+}
+
+/* The masks of whole sectors, from their tweaks. */
+static void make_masks(struct xt_job *job, const u8 *tweak, unsigned int bytes)
+{
+	const unsigned int blocks = job->flight->xt->options.sector_size / XTS_BLOCK_SIZE;
+	__le64 *mask = (__le64 *)job->masks;
+	__le64 *end = mask + bytes / sizeof(*mask);
+
+	for (; mask != end; tweak += XTS_BLOCK_SIZE) {
+		const __le64 *words = (const __le64 *)tweak;
+		u64 low = le64_to_cpu(words[0]), high = le64_to_cpu(words[1]);
+		unsigned int i;
+
+		for (i = 0; i < blocks; i++) {
+			*mask++ = cpu_to_le64(low);
+			*mask++ = cpu_to_le64(high);
+			next_mask(&low, &high);
+		}
+	}
+}
+
+/* The run's data from one bio to another, or in place, XOR its masks. */
+static void xor_run(struct xt_job *job, struct bio *src, struct bvec_iter src_iter,
+		    enum xt_row row)
+{
+	struct xt_flight *flight = job->flight;
+	struct bvec_iter dst_iter = job->dst_iter;
+	const u8 *tweak = job->tweaks;
+
+	while (dst_iter.bi_size) {
+		struct bio_vec in = mp_bvec_iter_bvec(src->bi_io_vec, src_iter);
+		struct bio_vec out = mp_bvec_iter_bvec(flight->dst->bi_io_vec, dst_iter);
+		unsigned int len = min3(in.bv_len, out.bv_len, (unsigned int)XT_MASK_BYTES);
+
+		xt_clock_enter(&flight->clock, XT_ROW_TWEAK);
+		make_masks(job, tweak, len);
+		xt_clock_enter(&flight->clock, row);
+		crypto_xor_cpy(page_address(out.bv_page) + out.bv_offset,
+			       page_address(in.bv_page) + in.bv_offset, job->masks, len);
+		tweak += len / flight->xt->options.sector_size * XTS_BLOCK_SIZE;
+		bio_advance_iter_single(src, &src_iter, len);
+		bio_advance_iter_single(flight->dst, &dst_iter, len);
+	}
+	xt_clock_enter(&flight->clock, XT_ROW_OTHER);
+}
+
+static unsigned int tweak_bytes(const struct xt_job *job)
+{
+	return job->bytes / job->flight->xt->options.sector_size * XTS_BLOCK_SIZE;
+}
+
+static void make_ivs(struct xt_job *job)
+{
+	struct xt_target *xt = job->flight->xt;
+	u64 sector = job->sector;
+	unsigned int i;
+
+	xt_clock_enter(&job->flight->clock, XT_ROW_TWEAK);
+	for (i = 0; i < tweak_bytes(job); i += XTS_BLOCK_SIZE) {
+		xt_make_iv(xt, sector, job->tweaks + i);
+		sector += 1 << xt->sector_shift;
+	}
+	xt_clock_enter(&job->flight->clock, XT_ROW_OTHER);
+}
+
+static int encrypt_ivs(struct xt_job *job)
+{
+	struct xt_clock *clock = &job->flight->clock;
+	struct skcipher_request *req = xt_job_request(job, job->flight->xt->tweak_tfm);
+	int r;
+
+	job->stage = XT_STAGE_TWEAKS;
+	sg_init_one(&job->tweaks_sg, job->tweaks, tweak_bytes(job));
+	skcipher_request_set_crypt(req, &job->tweaks_sg, &job->tweaks_sg, tweak_bytes(job), NULL);
+	xt_clock_enter(clock, XT_ROW_IV_ENGINE);
+	r = crypto_skcipher_encrypt(req);
+	xt_clock_enter(clock, XT_ROW_OTHER);
+	return r;
+}
+
+/* In place: the first XOR has brought the data to where they go. */
+static int crypt_data(struct xt_job *job)
+{
+	struct xt_clock *clock = &job->flight->clock;
+	struct skcipher_request *req = xt_job_request(job, job->flight->xt->tfm);
+	int r;
+
+	job->stage = XT_STAGE_DATA;
+	skcipher_request_set_crypt(req, job->to, job->to, job->bytes, NULL);
+	xt_clock_enter(clock, XT_ROW_ENGINE);
+	r = job->flight->encrypt ? crypto_skcipher_encrypt(req) : crypto_skcipher_decrypt(req);
+	xt_clock_enter(clock, XT_ROW_OTHER);
+	return r;
+}
+
+/* Whoever knows a tweak and the data may change blocks at will. */
+void xt_engine_forget(struct xt_job *job)
+{
+	memzero_explicit(job->tweaks, tweak_bytes(job));
+	memzero_explicit(job->masks, min_t(unsigned int, job->bytes, XT_MASK_BYTES));
+}
+
+int xt_engine_step(struct xt_job *job)
+{
+	struct xt_flight *flight = job->flight;
+	int r;
+
+	switch (job->stage) {
+	case XT_STAGE_NEW:
+		make_ivs(job);
+		r = encrypt_ivs(job);
+		if (r)
+			return r;
+		fallthrough;
+	case XT_STAGE_TWEAKS:
+		xor_run(job, flight->src, job->src_iter, XT_ROW_XOR1);
+		r = crypt_data(job);
+		if (r)
+			return r;
+		fallthrough;
+	case XT_STAGE_DATA:
+		xor_run(job, flight->dst, job->dst_iter, XT_ROW_XOR2);
+		break;
+	}
+	return 0;
+}
