@@ -22,7 +22,10 @@ static unsigned int sector_size(const struct xt_target *xt)
 	return SECTOR_SIZE << xt->sector_shift;
 }
 
-/* What the cipher wants, and nothing that shares a cache line with what a CPU writes. */
+/*
+ * What the cipher wants, at most 128 bytes in the crypto API, to which sectors are
+ * aligned anyway; and nothing that shares a cache line with what a CPU writes.
+ */
 static size_t alignment(const struct xt_target *xt)
 {
 	return max_t(size_t, ARCH_KMALLOC_MINALIGN, crypto_skcipher_alignmask(xt->tfm) + 1);
@@ -83,14 +86,8 @@ static void *alloc_job(gfp_t gfp, void *data)
 
 int xt_flight_init(struct dm_target *ti, struct xt_target *xt)
 {
-	int r;
+	int r = mempool_init(&xt->jobs, RESERVE, alloc_job, free_job, xt);
 
-	/* A sector of a bio is aligned to its logical blocks, of 512 bytes at least. */
-	if (alignment(xt) > SECTOR_SIZE) {
-		ti->error = "The cipher wants memory aligned to more than 512 bytes";
-		return -EINVAL;
-	}
-	r = mempool_init(&xt->jobs, RESERVE, alloc_job, free_job, xt);
 	if (r)
 		ti->error = "No memory for the requests";
 	return r;

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Any skcipher of the crypto API: one request a sector, since for these a longer
- * request is one longer data unit.
+ * request is one longer data unit. But those that have declared so (xtent_run.h)
+ * take a run in one, if the IVs of its sectors count up by 1.
  */
 #include "flight.h"
 
+static bool iv_counts_up(const struct xt_target *xt)
+{
+	if (xt->iv_mode != XT_IV_PLAIN && xt->iv_mode != XT_IV_PLAIN64)
+		return false;
+	return !xt->sector_shift || xt->options.iv_large_sectors;
+}
+
 int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *api)
 {
+	const unsigned int size = xt->options.sector_size;
+	const unsigned int request_size = xt->options.request_size;
 	struct crypto_skcipher *tfm;
 
 	tfm = crypto_alloc_skcipher(api, 0, CRYPTO_ALG_ALLOCATES_MEMORY);
@@ -26,11 +36,16 @@ int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *a
 		ti->error = "The cipher's IV is too short for sector numbers";
 		return -EINVAL;
 	}
-	if (xt->options.request_size) {
-		ti->error = "request_size is for engines, which take runs";
+	xt->takes_runs = iv_counts_up(xt) && xt_run_begin(tfm, size);
+	if (request_size && !xt->takes_runs) {
+		ti->error = "request_size is for engines, and drivers that take runs with such IVs";
 		return -EINVAL;
 	}
-	xt->run_bytes = xt->options.sector_size;
+	if (request_size && request_size < size) {
+		ti->error = "request_size is less than a sector";
+		return -EINVAL;
+	}
+	xt->run_bytes = xt->takes_runs ? request_size ?: XT_RUN_BYTES : size;
 	return xt_flight_init(ti, xt);
 }
 
@@ -44,7 +59,17 @@ void xt_skcipher_destroy(struct xt_target *xt)
 /* How many bytes from this sector on one request may take. */
 unsigned int xt_run_limit(const struct xt_target *xt, u64 sector)
 {
-	return xt->run_bytes;
+	u64 left;
+
+	if (!xt->takes_runs)
+		return xt->run_bytes;
+	/* To where the number starts over at 0, while the cipher's counter would go on. */
+	left = -xt_iv_number(xt, sector);
+	if (xt->iv_mode == XT_IV_PLAIN)
+		left = lower_32_bits(left);
+	if (!left || left > xt->run_bytes / xt->options.sector_size)
+		return xt->run_bytes;
+	return left * xt->options.sector_size;
 }
 
 int xt_skcipher_step(struct xt_job *job)

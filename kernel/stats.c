@@ -127,7 +127,7 @@ void xt_emit_status(struct xt_target *xt, char *result, unsigned int maxlen,
 		for (i = 0; i < XT_ROWS; i++)
 			sum.ticks[i] += READ_ONCE(c->ticks[i]);
 	}
-	DMEMIT("%s%s", xt->tweak_tfm ? "engine:" : "",
+	DMEMIT("%s%s", xt->tweak_tfm ? "engine:" : xt->takes_runs ? "runs:" : "",
 	       xt->xts ? xt->xts->backend->name : crypto_skcipher_driver_name(xt->tfm));
 	DMEMIT(" reads %llu writes %llu", sum.reads, sum.writes);
 	DMEMIT(" read_sectors %llu write_sectors %llu", sum.read_sectors, sum.write_sectors);

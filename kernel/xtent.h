@@ -111,6 +111,7 @@ struct xt_target {
 	struct crypto_skcipher *tfm;
 	struct crypto_skcipher *tweak_tfm;	/* of an engine, whose data key tfm has */
 	unsigned int iv_size;		/* bytes */
+	bool takes_runs;		/* tfm, of data units of our sectors */
 	unsigned int run_bytes;		/* the most in a request to tfm */
 
 	mempool_t jobs;			/* for tfm */
@@ -182,6 +183,9 @@ void xt_skcipher_destroy(struct xt_target *xt);
 int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api);
 int xt_engine_set_key(struct xt_target *xt, const u8 *key, unsigned int key_size);
 unsigned int xt_run_limit(const struct xt_target *xt, u64 sector);
+
+/* run.c */
+bool xt_run_begin(struct crypto_skcipher *tfm, unsigned int data_unit_size);
 
 /* stats.c */
 void xt_count_run(struct xt_target *xt, unsigned int sectors);

@@ -4,6 +4,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$here/../..
+export CONFIG_XTENT_RUN_TEST=m
 modules=$("$here/build.sh" uml)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -59,8 +60,11 @@ for isa in vaes512 vaes256 aesni none; do
     ciphers=xts
 done
 job "tables, keys, errors, LUKS" "$here/control.sh" 32 .
-extra=(--file "cryptd.ko=/usr/lib/uml/modules/$(linux.uml --version)/kernel/crypto/cryptd.ko")
+extra=(--file "cryptd.ko=/usr/lib/uml/modules/$(linux.uml --version)/kernel/crypto/cryptd.ko"
+    --file "xtent_run_test.ko=$modules/xtent_run_test.ko" --file "engine-lib.sh=$here/engine-lib.sh")
 job "XTS over an ECB engine" "$here/engine.sh" 4 .
+job "drivers that take runs" "$here/engine-run.sh" 4 .
+job "drivers that fail" "$here/engine-fail.sh" 4 .
 extra=()
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
