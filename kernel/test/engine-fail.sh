@@ -47,7 +47,7 @@ for cipher in "$runs" "$engine"; do
             done
         done
         set_parameter sync_every 0
-        cmp -n 4194304 /tmp/data /dev/mapper/ours || fail "$cipher: read after failures"
+        cmp -n "$bytes" /tmp/data /dev/mapper/ours || fail "$cipher: read after failures"
         remove ours
     done
 done
@@ -57,7 +57,7 @@ for cipher in "$runs" "$engine"; do
     setup ours xtent "$ours" "$cipher-plain64" "$(key 64)" 0 request_size:4096 in_flight:8
     pids=
     for i in 0 1 2 3 4 5 6 7; do
-        dd if=/tmp/data of=/dev/mapper/ours bs=64k count=8 seek=$((i * 8)) oflag=direct conv=notrunc 2>/dev/null &
+        dd if=/tmp/data of=/dev/mapper/ours bs=64k count=4 seek=$((i * 4)) oflag=direct conv=notrunc 2>/dev/null &
         pids="$pids $!"
     done
     for pid in $pids; do

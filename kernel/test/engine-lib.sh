@@ -7,7 +7,7 @@ fail() {
     exit 1
 }
 
-bytes=4194304
+bytes=2097152
 sectors=$((bytes / 512))
 ours=/dev/ram0
 theirs=/dev/ram1
@@ -46,7 +46,7 @@ random_writes() {
     done </tmp/places
 }
 
-dd if=/dev/urandom of=/tmp/data bs=1M count=4 2>/dev/null
+dd if=/dev/urandom of=/tmp/data bs=1M count=2 2>/dev/null
 busy=no # or yes: a queue must have been full
 
 # compare CIPHER IV-MODE KEY-BYTES IV-OFFSET SECTOR LARGE|- OPTIONS...: OPTIONS for ours alone.
@@ -109,9 +109,9 @@ at_once() {
     pids=
     for i in 0 1 2 3 4 5 6 7; do
         (for _ in 1 2 3 4; do
-            dd if=/tmp/data of=/dev/mapper/ours bs=512k count=1 seek=$i skip=$i oflag=direct conv=notrunc 2>/dev/null || exit 1
-            dd if=/dev/mapper/ours of=/tmp/read$i bs=512k count=1 skip=$i iflag=direct 2>/dev/null || exit 1
-            [ "$(dd if=/tmp/data bs=512k count=1 skip=$i 2>/dev/null | sha256sum)" = "$(sha256sum </tmp/read$i)" ] || exit 1
+            dd if=/tmp/data of=/dev/mapper/ours bs=256k count=1 seek=$i skip=$i oflag=direct conv=notrunc 2>/dev/null || exit 1
+            dd if=/dev/mapper/ours of=/tmp/read$i bs=256k count=1 skip=$i iflag=direct 2>/dev/null || exit 1
+            [ "$(dd if=/tmp/data bs=256k count=1 skip=$i 2>/dev/null | sha256sum)" = "$(sha256sum </tmp/read$i)" ] || exit 1
         done) &
         pids="$pids $!"
     done

@@ -18,9 +18,9 @@ compare "$runs" plain64 32 0 4096 large
 compare "$runs" plain64 64 0 2048 large request_size:8192 in_flight:2
 compare "$runs" plain64 64 0 512 - request_size:4096
 # Across the end of 32 bits: plain starts over at 0, plain64 goes on.
-compare "$runs" plain 64 4294963200 512 -
-compare "$runs" plain64 64 4294963200 512 -
-compare "$runs" plain 64 34359734272 4096 large
+compare "$runs" plain 64 4294965248 512 -
+compare "$runs" plain64 64 4294965248 512 -
+compare "$runs" plain 64 34359736320 4096 large
 # IVs that do not count up by 1: one request a sector.
 compare "$runs" plain64 64 0 4096 -
 compare "$runs" plain64be 64 0 512 -

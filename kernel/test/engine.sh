@@ -14,9 +14,9 @@ for cut in "" request_size:512 request_size:4096 request_size:32768; do
 done
 compare "$engine" plain 64 0 512 - in_flight:2
 # Across the end of 32 bits.
-compare "$engine" plain 64 4294963200 512 - in_flight:64
-compare "$engine" plain 48 4294963200 4096 large
-compare "$engine" plain64be 64 4294963200 512 -
+compare "$engine" plain 64 4294965248 512 - in_flight:64
+compare "$engine" plain 48 4294965248 4096 large
+compare "$engine" plain64be 64 4294965248 512 -
 compare "$engine" plain64be 32 0 4096 -
 compare "$engine" null 64 0 1024 - request_size:2048
 compare "$engine" plain64 64 0 2048 large same_cpu_crypt

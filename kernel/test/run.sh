@@ -62,9 +62,9 @@ done
 job "tables, keys, errors, LUKS" "$here/control.sh" 32 .
 extra=(--file "cryptd.ko=/usr/lib/uml/modules/$(linux.uml --version)/kernel/crypto/cryptd.ko"
     --file "xtent_run_test.ko=$modules/xtent_run_test.ko" --file "engine-lib.sh=$here/engine-lib.sh")
-job "XTS over an ECB engine" "$here/engine.sh" 4 .
-job "drivers that take runs" "$here/engine-run.sh" 4 .
-job "drivers that fail" "$here/engine-fail.sh" 4 .
+job "XTS over an ECB engine" "$here/engine.sh" 2 .
+job "drivers that take runs" "$here/engine-run.sh" 2 .
+job "drivers that fail" "$here/engine-fail.sh" 2 .
 extra=()
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
