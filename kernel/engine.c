@@ -7,6 +7,7 @@
  */
 #include <crypto/algapi.h>
 #include <crypto/xts.h>
+#include <linux/highmem.h>
 
 #include "flight.h"
 
@@ -101,15 +102,20 @@ static void xor_run(struct xt_job *job, struct bio *src, struct bvec_iter src_it
 	const u8 *tweak = job->tweaks;
 
 	while (dst_iter.bi_size) {
-		struct bio_vec in = mp_bvec_iter_bvec(src->bi_io_vec, src_iter);
-		struct bio_vec out = mp_bvec_iter_bvec(flight->dst->bi_io_vec, dst_iter);
+		/* Page by page, since 32-bit machines map only some of them. */
+		struct bio_vec in = bvec_iter_bvec(src->bi_io_vec, src_iter);
+		struct bio_vec out = bvec_iter_bvec(flight->dst->bi_io_vec, dst_iter);
 		unsigned int len = min3(in.bv_len, out.bv_len, (unsigned int)XT_MASK_BYTES);
+		u8 *from, *to;
 
 		xt_clock_enter(&flight->clock, XT_ROW_TWEAK);
 		make_masks(job, tweak, len);
 		xt_clock_enter(&flight->clock, row);
-		crypto_xor_cpy(page_address(out.bv_page) + out.bv_offset,
-			       page_address(in.bv_page) + in.bv_offset, job->masks, len);
+		from = bvec_kmap_local(&in);
+		to = bvec_kmap_local(&out);
+		crypto_xor_cpy(to, from, job->masks, len);
+		kunmap_local(to);
+		kunmap_local(from);
 		tweak += len / flight->xt->options.sector_size * XTS_BLOCK_SIZE;
 		bio_advance_iter_single(src, &src_iter, len);
 		bio_advance_iter_single(flight->dst, &dst_iter, len);
