@@ -6,7 +6,6 @@
  * have a multiple of 64 bytes (BRW), or of 16 and at least 48 (Horner), up to 64 KiB.
  */
 #include <linux/module.h>
-#include <linux/version.h>
 #include <crypto/algapi.h>
 #include <crypto/internal/cipher.h>
 #include <crypto/internal/skcipher.h>
@@ -17,6 +16,7 @@
 #include <asm/simd.h>
 #endif
 
+#include "compat.h"
 #include "fast_hash.h"
 
 #define BLOCK 16
@@ -418,11 +418,7 @@ static void __exit fast_exit(void)
 module_init(fast_init);
 module_exit(fast_exit);
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-MODULE_IMPORT_NS("CRYPTO_INTERNAL");
-#else
-MODULE_IMPORT_NS(CRYPTO_INTERNAL);
-#endif
+MODULE_IMPORT_NS(XT_CRYPTO_INTERNAL);
 MODULE_ALIAS_CRYPTO("fast");
 MODULE_ALIAS_CRYPTO("fast_horner");
 MODULE_DESCRIPTION("FAST, a wide-block encryption mode");

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* From sector numbers to IVs, as dm-crypt makes them. */
-#include <linux/version.h>
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
-#include <linux/unaligned.h>
-#else
-#include <asm/unaligned.h>
-#endif
-
+#include "compat.h"
 #include "xtent.h"
 
 /* The number that the IV of the sector at 512-byte unit `sector` holds. */

@@ -11,6 +11,7 @@
 #include <keys/trusted-type.h>
 #include <keys/user-type.h>
 
+#include "compat.h"
 #include "xtent.h"
 
 #define MAX_KEY 512

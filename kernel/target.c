@@ -7,6 +7,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "compat.h"
 #include "xtent.h"
 
 static void xtent_dtr(struct dm_target *ti)
@@ -68,8 +69,8 @@ static bool is_async(const struct xt_target *xt)
 static int create_queues(struct xt_target *xt, const char *name)
 {
 	/* Reads that wait for each other are decrypted on the CPU that got them. */
-	unsigned int bound = xt->options.same_cpu_crypt ? 0 : WQ_UNBOUND;
-	unsigned int active = bound ? num_online_cpus() : 1;
+	unsigned int bound = xt->options.same_cpu_crypt ? WQ_PERCPU : WQ_UNBOUND;
+	unsigned int active = xt->options.same_cpu_crypt ? 1 : num_online_cpus();
 	int cpu;
 
 	/* Who waits for an engine leaves the CPU to the next. */
@@ -79,7 +80,8 @@ static int create_queues(struct xt_target *xt, const char *name)
 	xt->read_queue = alloc_workqueue("xtent_read/%s", WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
 					 active, name);
 	xt->write_queue = alloc_workqueue("xtent_write/%s",
-					  WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound, active, name);
+					  WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
+					  active, name);
 	xt->done = alloc_percpu(struct xt_done);
 	xt->counters = alloc_percpu(struct xt_counters);
 	if (!xt->read_queue || !xt->write_queue || !xt->done || !xt->counters)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What kernels from 6.1 on name differently: every question of their version is here. */
+#ifndef XTENT_COMPAT_H
+#define XTENT_COMPAT_H
+
+#include <linux/version.h>
+#include <crypto/aes.h>
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
+
+/* hex2bin() */
+#if __has_include(<linux/hex.h>)
+#include <linux/hex.h>
+#else
+#include <linux/kernel.h>
+#endif
+
+/* The namespace of a module is a string now. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define XT_CRYPTO_INTERNAL "CRYPTO_INTERNAL"
+#else
+#define XT_CRYPTO_INTERNAL CRYPTO_INTERNAL
+#endif
+
+/* Work queues that are not unbound have to say so. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
+#define WQ_PERCPU 0
+#endif
+
+/* AES of single blocks has a key of its own, in a form that is the CPU's affair. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define xt_aes_key aes_enckey
+#define xt_aes_set_key aes_prepareenckey
+#else
+#define xt_aes_key crypto_aes_ctx
+#define xt_aes_set_key aes_expandkey
+#endif
+
+#endif
