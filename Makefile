@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test kernel-test rtl-test rtl-test-fast rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
+.PHONY: help build demo test kernel-test kernel-test-all rtl-test rtl-test-fast rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,11 @@ kernel-test: ## build dm-xtent for User Mode Linux and test it against dm-crypt
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh
 	$(CARGO) test --package xtent-tests --test kernel_modules -- --ignored
+
+kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
+	@scripts/setup.sh kernel-all
+	@kernel/test/run.sh all
+	$(CARGO) test --package xtent-tests --test kernel_modules --test kernel612 -- --ignored
 
 rtl-test: ## lint and simulate the hardware cores
 	@scripts/setup.sh rtl
@@ -49,7 +54,7 @@ test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
 
 test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	@scripts/setup.sh uml612
-	@scripts/uml612.sh
+	@scripts/kernel.sh uml-6.12
 	$(CARGO) test --package xtent-tests --test kernel612 -- --ignored
 
 check: ## format, lints, documentation

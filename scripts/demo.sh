@@ -124,7 +124,7 @@ cd /
 umount /mnt
 cryptsetup close vault
 JOB
-scripts/uml.sh --disk "vault=$work/vault.img" --file "key=$work/key" --file "manifest=$work/manifest" \
+scripts/guest.sh --disk "vault=$work/vault.img" --file "key=$work/key" --file "manifest=$work/manifest" \
     "$work/job" >"$work/guest" || {
     cat "$work/guest" >&2
     exit 1

@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel
+# usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -10,7 +10,7 @@ export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 # recommend, so a C library's headers are named beside the compiler.
 demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
     busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc
-    /usr/include/stdlib.h:libc6-dev"
+    /usr/include/stdlib.h:libc6-dev depmod:kmod readelf:binutils"
 bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
     /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev make:make perl:perl"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
@@ -18,7 +18,11 @@ test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c+
 uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
 aarch64="debootstrap:debootstrap"
-kernel="$demo flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make"
+kernel="$demo flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make qemu-system-x86_64:qemu-system-x86"
+kernel_all="$kernel mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
+    qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
+    /usr/aarch64-linux-gnu/include/stdlib.h:libc6-dev-arm64-cross
+    arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11"
 
@@ -31,8 +35,9 @@ static) wanted=$static ;;
 aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
 kernel) wanted=$kernel ;;
+kernel-all) wanted=$kernel_all ;;
 *)
-    echo "usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel" >&2
+    echo "usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all" >&2
     exit 2
     ;;
 esac

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the modules for a kernel and prints the folder that holds them. Sources
-# and kernels are cached under target/kernel.
+# Builds the modules for a kernel and prints the folder that holds them. Sources,
+# kernels and modules are cached under target/kernel.
 #
-# usage: build.sh uml     for Debian's User Mode Linux (6.1)
+# usage: build.sh BED    a kernel of scripts/kernel.sh: uml, uml-6.12, x86-6.1,
+#                        x86-6.12, x86-7, arm64 or armhf
 set -euo pipefail
 export LC_ALL=C
 
@@ -11,67 +12,77 @@ die() {
     exit 125
 }
 
-kernel=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cache=$(realpath -m "${CARGO_TARGET_DIR:-$kernel/../target}/kernel")
-mkdir -p "$cache"
-exec 9>"$cache/lock"
-flock 9
-
-step() { # step WHAT COMMAND...
-    printf 'kernel: %s\n' "$1" >&2
-    shift
-    "$@" >"$cache/log" 2>&1 || {
-        tail -40 "$cache/log" >&2
-        die "that failed; the end of the log is above"
-    }
-}
-
-# source_tree VERSION: unpacks Debian's linux-source-6.1 of that very version,
-# since a module's version magic holds it.
-source_tree() {
-    tree=$cache/linux-$1
-    [ ! -e "$tree/Makefile" ] || return 0
-    local revision work
-    revision=$(apt-cache madison linux-source-6.1 | awk -v v="$1-" 'index($3, v) == 1 { print $3; exit }')
-    [ -n "$revision" ] || die "apt knows no linux-source-6.1 of version $1; apt-get update may help"
-    work=$(mktemp -d "$cache/unpack.XXXXXX")
-    (
-        cd "$work"
-        step "downloading linux-source-6.1 $revision" apt-get download "linux-source-6.1=$revision"
-        step "unpacking the package" dpkg-deb -x linux-source-6.1_*.deb unpacked
-        # Without the drivers that no such kernel has: half of the files.
-        step "unpacking the source" tar -xf unpacked/usr/src/linux-source-6.1.tar.xz --wildcards \
-            --exclude='*/drivers/gpu/*.[ch]' --exclude='*/drivers/net/*.[ch]' --exclude='*/drivers/media/*.[ch]' \
-            --exclude='*/sound/*.[ch]' --exclude='*/tools/testing/*' --exclude='*/boot/dts/*' --exclude='*/tools/perf/*'
-    )
-    mv "$work/linux-source-6.1" "$tree"
-    rm -rf "$work"
-}
-
-case ${1:-} in
-uml)
-    version=$(linux.uml --version) || die "linux.uml is missing (Debian package user-mode-linux)"
-    source_tree "$version"
-    output=$cache/uml-$version
-    build=(make -C "$tree" ARCH=um "O=$output")
-    if [ ! -e "$output/scripts/mod/modpost" ]; then
-        mkdir -p "$output"
-        linux.uml --showconfig >"$output/.config"
-        step "configuring" "${build[@]}" olddefconfig
-        step "preparing" "${build[@]}" modules_prepare
-    fi
-    # The binary does not tell its symbols: what is missing shows when it is loaded.
-    modules=$cache/modules-uml
-    mkdir -p "$modules"
-    cp "$kernel"/*.[ch] "$kernel/Kbuild" "$modules/"
-    step "building the modules" make -C "$output" ARCH=um "M=$modules" W=1 KBUILD_MODPOST_WARN=1 modules
-    if grep -E 'kernel/.*warning:|modules-uml/.*warning:' "$cache/log" >&2; then
-        die "warnings; see above"
-    fi
-    ;;
+sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC1091
+. "$sources/../scripts/kernel-packages.sh"
+bed=${1:-}
+case $bed in
+uml | uml-6.12 | x86-6.1 | x86-6.12 | x86-7 | arm64 | armhf) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2
     ;;
 esac
+kernel=$("$sources/../scripts/kernel.sh" "$bed") || exit 125
+version=$(cat "$kernel/version")
+# shellcheck disable=SC2154  # set there
+exec 9>"$cache/lock-modules-$bed"
+flock 9
+log=$cache/log-modules-$bed
+modules=$cache/modules-$bed
+work=$(mktemp -d "$cache/work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+make=(make W=1 CONFIG_DEBUG_INFO_BTF_MODULES=)
+case $bed in
+uml)
+    # A module's version magic holds the very version.
+    tree=$(source_tree linux-source-6.1 "$version")
+    output=$cache/prepared-uml-$version
+    if [ ! -e "$output/scripts/mod/modpost" ]; then
+        mkdir -p "$output"
+        "$kernel/image" --showconfig >"$output/.config"
+        step "configuring" make -C "$tree" ARCH=um "O=$output" olddefconfig
+        step "preparing" make -C "$tree" ARCH=um "O=$output" modules_prepare
+    fi
+    # The binary does not tell its symbols: what is missing shows when it is loaded.
+    make+=(-C "$output" ARCH=um KBUILD_MODPOST_WARN=1)
+    ;;
+# KASAN makes frames larger.
+uml-6.12) make+=(-C "$kernel/build" ARCH=um KCFLAGS=-Wframe-larger-than=4096) ;;
+x86-6.1 | x86-6.12) make+=(-C "$kernel/build" CC=gcc) ;;
+arm64) make+=(-C "$kernel/build" ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc) ;;
+armhf) make+=(-C "$kernel/build" ARCH=arm CROSS_COMPILE=arm-linux-gnueabihf- CC=arm-linux-gnueabihf-gcc) ;;
+esac
+
+mkdir -p "$modules"
+# With their times, so that only what has changed is compiled again.
+cp -p "$sources"/*.[ch] "$sources/test/planted.c" "$modules/"
+(cat "$sources/Kbuild" && echo "obj-m += planted.o") >"$modules/Kbuild"
+for file in "$modules"/*.[ch]; do
+    case $file in *.mod.c | */planted.c) continue ;; esac
+    [ -e "$sources/$(basename "$file")" ] || rm "$file"
+done
+# Another kernel of the same bed.
+[ "$(cat "$modules/kernel" 2>/dev/null)" = "$kernel" ] || {
+    rm -f "$modules"/*.o "$modules"/.*.cmd
+    echo "$kernel" >"$modules/kernel"
+}
+case $bed in
+x86-7)
+    # Where its own compiler is; objtool wants /proc.
+    sid=$(readlink "$kernel/sid")
+    mkdir -p "$sid/modules"
+    # shellcheck disable=SC2016  # expanded inside
+    step "building the modules for $bed" unshare --mount sh -c '
+        mount -t proc proc "$1/proc" && mount --bind "$2" "$1/modules" && sid=$1 && shift 2 && exec chroot "$sid" "$@"' \
+        sh "$sid" "$modules" "${make[@]}" -C "/usr/src/linux-headers-$version" M=/modules modules
+    ;;
+*) step "building the modules for $bed" "${make[@]}" "M=$modules" modules ;;
+esac
+# Of our files; a kernel's makefiles warn of compilers that differ.
+if grep -E '^([^ ]*/)?[a-z0-9_]+\.[ch]:[0-9:]* warning:|objtool:.*warning|^WARNING: modpost' "$log" |
+    if [ "$bed" = uml ]; then grep -v 'modpost:.*\(undefined!\|unresolved symbol\)'; else cat; fi >&2; then
+    die "warnings; see above"
+fi
 echo "$modules"

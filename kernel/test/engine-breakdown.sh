@@ -21,9 +21,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cat >"$work/job" <<JOB
-insmod /in/dm-xtent.ko timing=1 && insmod /in/cryptd.ko && insmod /in/xtent_run_test.ko || exit 1
+insmod /in/dm-xtent.ko timing=1 && modprobe cryptd && insmod /in/xtent_run_test.ko || exit 1
 rmmod brd
-insmod /modules/brd.ko rd_nr=1 rd_size=16384
+modprobe brd rd_nr=1 rd_size=16384
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 # measure NAME ENGINE CUT MEGABYTES: the counters before and after each direction
 measure() {
@@ -56,9 +56,8 @@ while [ \$round -lt $rounds ]; do
     round=\$((round + 1))
 done
 JOB
-"$root/scripts/uml.sh" --file "dm-xtent.ko=$modules/dm-xtent.ko" \
+"$root/scripts/guest.sh" --file "dm-xtent.ko=$modules/dm-xtent.ko" \
     --file "xtent_run_test.ko=$modules/xtent_run_test.ko" \
-    --file "cryptd.ko=/usr/lib/uml/modules/$(linux.uml --version)/kernel/crypto/cryptd.ko" \
     --timeout 110 "$work/job" >"$work/log" || {
     cat "$work/log" >&2
     exit 1

@@ -6,7 +6,7 @@
 . /in/engine-lib.sh
 engine='engine:cryptd(ecb(aes-generic))'
 
-insmod /in/cryptd.ko || fail "cryptd"
+modprobe cryptd || fail "cryptd"
 for cut in "" request_size:512 request_size:4096 request_size:32768; do
     compare "$engine" plain64 64 0 512 - $cut
     [ "$cut" = request_size:512 ] || compare "$engine" plain64 32 0 4096 - $cut
@@ -45,7 +45,7 @@ remove ours
 
 # --- a queue of one request: the engine's backlog
 rmmod cryptd || fail "cryptd is still in use"
-insmod /in/cryptd.ko cryptd_max_cpu_qlen=1 || fail "cryptd"
+modprobe cryptd cryptd_max_cpu_qlen=1 || fail "cryptd"
 busy=yes
 compare "$engine" plain64 64 0 512 - request_size:512
 compare "$engine" plain64 64 0 4096 - request_size:4096 in_flight:64

@@ -1,70 +1,162 @@
 #!/usr/bin/env bash
-# Builds dm-xtent for Debian's User Mode Linux and runs its tests there: against
-# the kernel's own dm-crypt with every instruction set, and what else a target does.
+# Builds the modules for kernels and runs their tests there.
+#
+# usage: run.sh [BED...]   kernels of scripts/kernel.sh; "all" is all of them, and the
+#                          default is the quick one, uml
+#   JOBS=REGEX             only the jobs whose name matches it
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$here/../..
+# The driver that takes runs, for tests.
 export CONFIG_XTENT_RUN_TEST=m
-modules=$("$here/build.sh" uml)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cc -static -O1 -Wall -Werror -o "$work/addkey" "$here/addkey.c"
+
+truncate -s 256M "$work/scratch"
 
 passed=0
 failed=0
-extra=()
-# job NAME SCRIPT MEGABYTES CIPHERS MODULE-OPTIONS...: runs a script in a guest with
-# two RAM disks.
+passed() { # passed NAME WHAT
+    echo "$1: ok ($2)"
+    passed=$((passed + 1))
+}
+failed() { # failed NAME: with the log
+    cat "$work/log"
+    echo "$1: FAILED"
+    failed=$((failed + 1))
+}
+
+# job NAME SCRIPTS MEGABYTES CIPHERS MODULE-OPTIONS...: runs scripts of this folder in
+# a guest with two RAM disks, each with the modules loaded anew. The kernel's log is
+# searched for complaints after each.
 job() {
-    local name=$1 script=$2 size=$3 ciphers=$4
+    local name="$bed, $1" scripts=$2 size=$3 ciphers=$4 started=$SECONDS files=() file
     shift 4
+    [[ $name =~ ${JOBS:-.} ]] || return 0
+    for file in $scripts log.sh engine-lib.sh; do files+=(--file "$file=$here/$file"); done
+    for file in dm-xtent.ko xtent_fast.ko planted.ko xtent_run_test.ko; do files+=(--file "$file=$modules/$file"); done
+    for file in addkey dirty; do files+=(--file "$file=$work/$file-$arch"); done
     cat >"$work/job" <<JOB
-insmod /in/xtent_fast.ko && insmod /in/dm-xtent.ko $* || { dmesg | tail -5; exit 1; }
-rmmod brd
-insmod /modules/brd.ko rd_nr=2 rd_size=$((size * 1024))
-chmod +x /in/addkey
-export CIPHERS='$ciphers'
-sh /in/script
+. /in/log.sh
+[ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
+chmod +x /in/addkey /in/dirty
+export CIPHERS='$ciphers' BYTES=$((size * 1048576))
+rmmod brd 2>/dev/null
+modprobe brd rd_nr=2 rd_size=$((size * 1024)) || exit
+insmod /in/xtent_fast.ko || { dmesg | tail -5; exit 1; }
+results=
+for script in $scripts; do
+    insmod /in/dm-xtent.ko $* || { dmesg | tail -5; exit 1; }
+    sh /in/\$script >/tmp/output 2>&1
+    status=\$?
+    cat /tmp/output
+    [ \$status = 0 ] || exit \$status
+    ! grep -q '^dm_xtent ' /proc/modules || rmmod dm_xtent || exit
+    log_is_clean || exit
+    results="\$results\${results:+; }\$(tail -1 /tmp/output)"
+done
+echo "\$results"
 JOB
-    if "$root/scripts/uml.sh" --file "dm-xtent.ko=$modules/dm-xtent.ko" --file "addkey=$work/addkey" \
-        --file "xtent_fast.ko=$modules/xtent_fast.ko" \
-        ${extra[@]+"${extra[@]}"} --file "script=$script" --timeout 300 "$work/job" >"$work/log" 2>&1; then
-        echo "$name: ok ($(tail -1 "$work/log"))"
-        passed=$((passed + 1))
+    if "$root/scripts/guest.sh" --on "$bed" ${memory:+--memory "$memory"} "${files[@]}" --disk "scratch=$work/scratch" \
+        --timeout 900 "$work/job" >"$work/log" 2>&1; then
+        passed "$name" "$(tail -1 "$work/log"); $((SECONDS - started)) s"
     else
-        cat "$work/log"
-        echo "$name: FAILED"
-        failed=$((failed + 1))
+        failed "$name"
     fi
 }
 
-# The first of them that this machine has runs every cipher.
-ciphers=.
-host=$(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -1)
-for isa in vaes512 vaes256 aesni none; do
-    case $isa in
+# lacks ISA FLAGS: what these flags of a CPU lack for an instruction set.
+lacks() {
+    local needs flag
+    case $1 in
     vaes512) needs="vaes vpclmulqdq avx512vl avx512bw avx512dq" ;;
     vaes256) needs="vaes vpclmulqdq avx2" ;;
     aesni) needs="aes pclmulqdq" ;;
     none) needs="" ;;
     esac
-    lacks=
     for flag in $needs; do
-        [[ " $host " == *" $flag "* ]] || lacks="$lacks $flag"
+        [[ " $2 " == *" $flag "* ]] || printf ' %s' "$flag"
     done
-    if [ -n "$lacks" ]; then
-        echo "against dm-crypt, $isa: NOT RUN, this machine lacks$lacks"
-        continue
+}
+
+# against FLAGS CIPHERS: the byte by byte comparisons, with each instruction set. The
+# first that there is runs these ciphers, the others XTS.
+against() {
+    local isa lacking ciphers=$2
+    for isa in vaes512 vaes256 aesni none; do
+        lacking=$(lacks $isa "$1")
+        if [ -n "$lacking" ]; then
+            echo "$bed, against dm-crypt, $isa: NOT RUN, its CPU lacks$lacking"
+            continue
+        fi
+        job "against dm-crypt, $isa" against-dm-crypt.sh "$megabytes" "$ciphers" "isa=$isa"
+        ciphers="xts-plain64 64"
+    done
+}
+
+# What the guests' CPU has, as the guest itself sees it.
+flags() {
+    echo 'grep -m 1 -E "^(flags|Features)" /proc/cpuinfo' >"$work/flags"
+    "$root/scripts/guest.sh" --on "$bed" "$work/flags" | sed 's/.*: //'
+}
+
+run_bed() {
+    local modules arch=$bed memory="" megabytes=1
+    [ "$bed" != uml ] || megabytes=4
+    modules=$("$here/build.sh" "$bed")
+    local cc=cc
+    case $bed in
+    arm64) cc=aarch64-linux-gnu-gcc ;;
+    armhf) cc=arm-linux-gnueabihf-gcc ;;
+    *) arch=host ;;
+    esac
+    for program in addkey dirty; do
+        [ -e "$work/$program-$arch" ] ||
+            $cc -static -O1 -Wall -Werror -o "$work/$program-$arch" "$here/$program.c"
+    done
+    job "a planted report is found" planted.sh 4 .
+    case $bed in
+    uml)
+        # It has no HCTR2.
+        against "$(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -1)" "xts|cbc|adiantum|fast"
+        ;;
+    uml-6.12)
+        against "$(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -1)" "hctr2|adiantum|fast|xts-plain64 64"
+        ;;
+    # An emulated CPU is slow.
+    *) against "$(flags)" "xts-plain64 64|adiantum|fast\(" ;;
+    esac
+    job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
+    job "XTS over an ECB engine" engine.sh 2 .
+    job "drivers that take runs" engine-run.sh 2 .
+    job "drivers that fail" engine-fail.sh 2 .
+    case $bed in
+    uml*) memory=64 ;;
+    *) memory=192 ;;
+    esac
+    job "swap, $memory MB" swap.sh 1 .
+}
+
+power_off() {
+    local name="$bed, power-offs" started=$SECONDS
+    [[ $name =~ ${JOBS:-.} ]] || return 0
+    if "$here/power-off.sh" "$bed" "$("$here/build.sh" "$bed")" >"$work/log" 2>&1; then
+        passed "$name" "$(paste -sd ';' "$work/log"); $((SECONDS - started)) s"
+    else
+        failed "$name"
     fi
-    job "against dm-crypt, $isa" "$here/against-dm-crypt.sh" 4 "$ciphers" "isa=$isa"
-    ciphers=xts
+}
+
+case "${*:-}" in
+"") beds=uml ;;
+all) beds="uml uml-6.12 x86-6.1 x86-6.12 x86-7 arm64 armhf" ;;
+*) beds=$* ;;
+esac
+for bed in $beds; do
+    run_bed
+    # Any kernel's file systems will do; this one has most of them new.
+    [ "$bed" != x86-6.12 ] || power_off
 done
-job "tables, keys, errors, LUKS" "$here/control.sh" 32 .
-extra=(--file "cryptd.ko=/usr/lib/uml/modules/$(linux.uml --version)/kernel/crypto/cryptd.ko"
-    --file "xtent_run_test.ko=$modules/xtent_run_test.ko" --file "engine-lib.sh=$here/engine-lib.sh")
-job "XTS over an ECB engine" "$here/engine.sh" 2 .
-job "drivers that take runs" "$here/engine-run.sh" 2 .
-job "drivers that fail" "$here/engine-fail.sh" 2 .
-extra=()
+[ $((passed + failed)) -gt 0 ] || { echo "no job is called ${JOBS:-}" >&2 && exit 2; }
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

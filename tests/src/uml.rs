@@ -1,5 +1,5 @@
 //! The kernel's own dm-crypt: shell scripts as root inside User Mode Linux
-//! (`scripts/uml.sh`). No privileges on the host.
+//! (`scripts/guest.sh`). No privileges on the host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,14 +8,16 @@ use crate::luks::{KEY, Maker, Shape};
 use crate::scratch::assert_same;
 use crate::{Cmd, Scratch, pattern};
 
-/// A kernel 6.12, which `scripts/uml612.sh` builds if it has not yet: that
-/// takes many minutes.
-pub fn kernel_612() -> PathBuf {
-    let built = Cmd::new(crate::bed::root_folder().join("scripts/uml612.sh"))
+/// User Mode Linux 6.12, as `scripts/guest.sh --on` names it. It is built if it has
+/// not yet been: that takes many minutes.
+pub fn kernel_612() -> &'static str {
+    const BED: &str = "uml-6.12";
+    Cmd::new(crate::bed::root_folder().join("scripts/kernel.sh"))
+        .arg(BED)
         .env("CARGO_TARGET_DIR", crate::bed::target_folder())
         .limit(Duration::from_secs(2 * 3600))
         .ok();
-    built.out().trim().into()
+    BED
 }
 
 /// The folder with our kernel modules for Debian's User Mode Linux, built if need be.
@@ -51,7 +53,7 @@ pub struct Job {
     script: String,
     disks: Vec<(String, PathBuf)>,
     files: Vec<(String, Vec<u8>)>,
-    kernel: Option<PathBuf>,
+    kernel: Option<&'static str>,
 }
 
 /// What came of it.
@@ -82,9 +84,9 @@ impl Job {
         self
     }
 
-    /// Another kernel than Debian's, with everything built in.
-    pub fn kernel(mut self, kernel: &Path) -> Self {
-        self.kernel = Some(kernel.to_owned());
+    /// Another kernel than Debian's 6.1.
+    pub fn kernel(mut self, bed: &'static str) -> Self {
+        self.kernel = Some(bed);
         self
     }
 
@@ -92,12 +94,12 @@ impl Job {
     pub fn run(self) -> Outcome {
         let results = Scratch::new();
         let inputs = Scratch::new();
-        let mut command = Cmd::new(crate::bed::root_folder().join("scripts/uml.sh"))
+        let mut command = Cmd::new(crate::bed::root_folder().join("scripts/guest.sh"))
             .args(["--timeout", "150", "--out"])
             .arg(results.path())
             .limit(Duration::from_secs(180));
-        if let Some(kernel) = &self.kernel {
-            command = command.arg("--kernel").arg(kernel);
+        if let Some(kernel) = self.kernel {
+            command = command.args(["--on", kernel]);
         }
         for (name, image) in &self.disks {
             command = command.args(["--disk", &format!("{name}={}", image.display())]);
@@ -130,8 +132,8 @@ impl Outcome {
 pub enum Peer {
     /// dm-crypt of Debian's kernel.
     DmCrypt,
-    /// dm-crypt of another kernel, with everything built in.
-    Kernel(PathBuf),
+    /// dm-crypt of another kernel.
+    Kernel(&'static str),
     /// dm-crypt of Debian's kernel with our ciphers, from this folder of modules.
     OurCiphers(PathBuf),
     /// dm-xtent, and our ciphers, from this folder.

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Runs inside the guest: several readers and writers at once, each of which compares
+# what it reads, on a RAM disk, which completes requests where they were made, and on
+# one whose requests end in interrupts, while the device is suspended, resumed and
+# gets other tables.
+fail() {
+    echo "FAILED: $*"
+    touch /tmp/failed
+    dmesg | tail -5
+    exit 1
+}
+
+key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1ff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff00112233445566778899aabbccddeeff
+workers=4
+rounds=${ROUNDS:-6}
+
+# worker NUMBER: on a megabyte of its own, direct and cached, with requests of several sizes.
+worker() {
+    dd if=/dev/urandom of="/tmp/data-$1" bs=64k count=16 2>/dev/null
+    round=0
+    while [ $round -lt "$rounds" ]; do
+        for size in 4 64 1024; do
+            dd if="/tmp/data-$1" of=/dev/mapper/d bs=${size}k seek=$(($1 * 1024 / size)) oflag=direct \
+                conv=notrunc 2>/dev/null || fail "worker $1 cannot write"
+            dd if=/dev/mapper/d of="/tmp/read-$1" bs=${size}k skip=$(($1 * 1024 / size)) count=$((1024 / size)) \
+                iflag=direct 2>/dev/null || fail "worker $1 cannot read"
+            cmp "/tmp/data-$1" "/tmp/read-$1" || fail "worker $1 reads something else, $size KiB at once"
+        done
+        # Cached, and written back by others.
+        dd if="/tmp/data-$1" of=/dev/mapper/d bs=16k seek=$(($1 * 64)) conv=notrunc,fsync 2>/dev/null ||
+            fail "worker $1 cannot write through the cache"
+        round=$((round + 1))
+    done
+}
+
+report=
+for disk in /dev/ram0 /d/scratch; do
+    # Counters start again with every table, so what shows is the last's.
+    table="0 32768 xtent aes-xts-plain64 $key 0 $disk 0"
+    dmsetup create d --noudevrules --noudevsync --table "$table" || fail "table on $disk"
+    dmsetup mknodes d
+    rm -f /tmp/done
+    (
+        changes=0
+        while [ ! -e /tmp/done ] && [ ! -e /tmp/failed ]; do
+            case $((changes % 3)) in
+            0) dmsetup load d --table "$table 1 same_cpu_crypt" || fail "load" ;;
+            1) dmsetup load d --table "$table 1 no_read_workqueue" || fail "load" ;;
+            2) dmsetup suspend d --noudevsync || fail "suspend" ;;
+            esac
+            dmsetup resume d --noudevsync || fail "resume"
+            changes=$((changes + 1))
+        done
+        echo $changes >/tmp/changes
+    ) &
+    others=$!
+    running=
+    i=0
+    while [ $i -lt $workers ]; do
+        worker $i &
+        running="$running $!"
+        i=$((i + 1))
+    done
+    # shellcheck disable=SC2086  # a list of numbers
+    wait $running
+    touch /tmp/done
+    wait $others
+    [ ! -e /tmp/failed ] || exit 1
+    # One table to the end, for its counters.
+    dmsetup load d --table "$table" || fail "the last table"
+    dmsetup resume d --noudevsync || fail "the last table"
+    running=
+    for i in 0 1 2 3; do
+        dd if=/dev/mapper/d of="/tmp/read-$i" bs=4k count=256 skip=$((i * 256)) iflag=direct 2>/dev/null &
+        running="$running $!"
+    done
+    # shellcheck disable=SC2086
+    wait $running
+    for i in 0 1 2 3; do cmp "/tmp/data-$i" "/tmp/read-$i" || fail "worker $i's data after all"; done
+    dmsetup status d
+    report="$report, $(cat /tmp/changes) tables and suspensions on $(basename $disk)"
+    dmsetup remove d --noudevrules --noudevsync || fail remove
+done
+echo "$(nproc) CPUs, $workers workers$report"

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs inside the guest: the check of the kernel's log finds a report, and a kernel
+# that checks itself reports what planted.ko does.
+# shellcheck disable=SC1091
+. /in/log.sh
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# found TERM: the log is not clean, and says why; then it is cleared.
+found() {
+    ! log_is_clean >/tmp/found || fail "$1 was not reported"
+    grep -q "$1" /tmp/found || fail "reported was not $1 but: $(head -5 /tmp/found)"
+    [ ! -e /sys/kernel/debug/kmemleak ] || echo clear >/sys/kernel/debug/kmemleak
+    dmesg -c >/dev/null
+    rm /tmp/dmesg
+}
+
+log_is_clean || fail "complaints before anything was planted"
+echo "<4>WARNING: planted" >/dev/kmsg
+found "WARNING: planted"
+what="a line"
+if [ -e /sys/kernel/debug/kmemleak ]; then
+    # The validator of locks comes first: it stops at anything that KASAN reports.
+    for pair in "lockdep:possible circular locking" "sleep:BUG: sleeping function" "leak:memory is lost" \
+        "kasan:KASAN: slab-use-after-free"; do
+        insmod /in/planted.ko "what=${pair%%:*}" || fail "planted.ko what=${pair%%:*}"
+        rmmod planted
+        found "${pair#*:}"
+        what="$what, ${pair%%:*}"
+    done
+fi
+echo "planted and found: $what"

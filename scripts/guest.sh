@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# Runs a shell script as root inside another Linux kernel, with its own dm-crypt:
+# in User Mode Linux, as an ordinary process, or in QEMU without hardware
+# virtualisation. No privileges on the host.
+#
+# usage: guest.sh [options] JOB
+#   --on BED            the kernel, as scripts/kernel.sh names it; default uml
+#   --disk NAME=FILE    the script sees FILE as the block device /d/NAME
+#                       (size a multiple of 512; NAME=FILE:ro for read-only; QEMU
+#                       takes nbd+unix:///?socket=PATH as well)
+#   --file NAME=FILE    the script sees a copy of FILE as /in/NAME
+#   --out DIR           files that the script leaves in /out (its working
+#                       directory) appear in DIR
+#   --memory MEGABYTES  default 384 for User Mode Linux, 768 for QEMU
+#   --cache MODE        of QEMU's disks, default writeback
+#   --cut WORD=N        power-off: kills the guest when it has printed N lines that
+#                       begin with WORD
+#   --timeout SECONDS   default 120
+#   --quiet             no console log unless the bed itself fails
+#
+# Prints the console. Exits with the script's status; 124 on a timeout, 125 if
+# the bed failed (then with the whole console log on standard error).
+set -euo pipefail
+export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+die() {
+    printf 'guest: %s\n' "$*" >&2
+    exit 125
+}
+
+names=()
+paths=()
+files=()
+out=
+seconds=120
+quiet=
+bed=uml
+memory=
+mode=writeback
+cut=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --disk)
+        names+=("${2%%=*}")
+        paths+=("${2#*=}")
+        shift 2
+        ;;
+    --file) files+=("$2") && shift 2 ;;
+    --out) out=$2 && shift 2 ;;
+    --on) bed=$2 && shift 2 ;;
+    --memory) memory=$2 && shift 2 ;;
+    --cache) mode=$2 && shift 2 ;;
+    --cut) cut=$2 && shift 2 ;;
+    --timeout) seconds=$2 && shift 2 ;;
+    --quiet) quiet=1 && shift ;;
+    -*) die "unknown option $1" ;;
+    *) break ;;
+    esac
+done
+[ $# -eq 1 ] || die "one job script wanted"
+job=$1
+[ ${#paths[@]} -le 14 ] || die "at most 14 disks"
+
+kernel=$("$here/kernel.sh" "$bed") || exit 125
+initramfs=$("$here/guest-initramfs.sh" "$kernel") || exit 125
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/guest.XXXXXX")
+guest=
+watchdog=
+# shellcheck disable=SC2317  # called by the trap
+finish() {
+    # The guest leads a session of its own; its helper processes go with it.
+    if [ -n "$guest" ]; then
+        kill -KILL -- "-$guest" 2>/dev/null || true
+        wait "$guest" 2>/dev/null || true
+    fi
+    [ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+mkdir "$work/in" "$work/results"
+cp "$job" "$work/in/job"
+for file in ${files[@]+"${files[@]}"}; do
+    cp "${file#*=}" "$work/in/${file%%=*}"
+done
+: >"$work/in/disks"
+[ ${#names[@]} -eq 0 ] || printf '%s\n' "${names[@]}" >"$work/in/disks"
+tar -cf "$work/job.tar" -C "$work/in" .
+truncate -s 256M "$work/results.tar"
+
+# shellcheck disable=SC2054  # the commas are the programs' own
+uml() {
+    # "d": the file is data even if it looks like a copy-on-write overlay.
+    local drives=("ubdadr=$work/job.tar" "ubdbd=$work/results.tar") letters=cdefghijklmnop i=0 path flags
+    for path in ${paths[@]+"${paths[@]}"}; do
+        flags=d
+        case $path in *:ro)
+            path=${path%:ro}
+            flags=dr
+            ;;
+        esac
+        case $path in *[,:]*) die "$path: User Mode Linux takes no commas or colons in file names" ;; esac
+        [ -e "$path" ] || die "$path: no such file"
+        drives+=("ubd${letters:$i:1}$flags=$(realpath "$path")")
+        i=$((i + 1))
+    done
+    # The guest's memory is a file that it maps executable.
+    local shared=/dev/shm
+    if [ ! -w $shared ] || findmnt -no OPTIONS -T $shared | grep -qw noexec; then
+        shared=$work
+    fi
+    cc -O1 -Wall -Werror -o "$work/uml-exec" "$here/uml-exec.c" || die "cannot compile uml-exec; run scripts/setup.sh"
+    command=(env "TMPDIR=$shared" "$work/uml-exec" "$kernel/image" "mem=${memory:-384}M" "initrd=$initramfs"
+        con=null con0=null,fd:1 quiet panic=-1 "${drives[@]}")
+}
+
+# shellcheck disable=SC2054
+qemu() {
+    local machine console=ttyAMA0 path more
+    case $(cat "$kernel/arch") in
+    # Without cmpxchg16b, which this QEMU emulates wrongly for Linux 6.12.
+    x86_64) machine=(qemu-system-x86_64 -M q35 -cpu max,-cx16) console=ttyS0 ;;
+    arm64) machine=(qemu-system-aarch64 -M virt -cpu max) ;;
+    arm) machine=(qemu-system-arm -M virt -cpu max) ;;
+    esac
+    command -v "${machine[0]}" >/dev/null || die "${machine[0]} is missing; run scripts/setup.sh kernel-all"
+    command=("${machine[@]}" -accel tcg,thread=multi -smp 2 -m "${memory:-768}M" -nographic -no-reboot -nodefaults
+        -serial stdio -monitor none -kernel "$kernel/image" -initrd "$initramfs"
+        -append "console=$console quiet panic=-1 mitigations=off"
+        -drive "file=$work/job.tar,format=raw,if=virtio,read-only=on"
+        -drive "file=$work/results.tar,format=raw,if=virtio")
+    for path in ${paths[@]+"${paths[@]}"}; do
+        more=
+        case $path in *:ro)
+            path=${path%:ro}
+            more=,read-only=on
+            ;;
+        esac
+        command+=(-drive "file=${path//,/,,},format=raw,if=virtio,cache=$mode$more")
+    done
+}
+
+case $bed in
+uml*) uml ;;
+*) qemu ;;
+esac
+# Where several guests wait for each other's disks, none of it may be held open.
+setsid "${command[@]}" </dev/null >"$work/console" 2>&1 9>&- &
+guest=$!
+sleep "$seconds" &
+watchdog=$!
+if [ -n "$cut" ]; then
+    # Ends when the guest does, or when it has seen enough.
+    tail --pid="$guest" -s 0.05 -n +1 -f "$work/console" |
+        grep -a -c -m "${cut#*=}" "^${cut%%=*}" >"$work/seen" &
+    watcher=$!
+    wait -n "$guest" "$watchdog" "$watcher" 2>/dev/null || true
+    kill -KILL -- "-$guest" 2>/dev/null || true
+    wait "$guest" 2>/dev/null || true
+    guest=
+    kill "$watcher" 2>/dev/null || true
+    kill -0 "$watchdog" 2>/dev/null || {
+        cat "$work/console" >&2
+        die "$cut lines were not reached in $seconds seconds; console log above"
+    }
+    tr -d '\r' <"$work/console" >"$work/log"
+    [ "$(grep -c -a "^${cut%%=*}" "$work/log")" -ge "${cut#*=}" ] || {
+        cat "$work/log" >&2
+        die "the guest ended before it had printed $cut; console log above"
+    }
+    sed -n '/^BED: start/,$p' "$work/log" | sed 1d
+    exit 0
+fi
+wait -n "$guest" "$watchdog" 2>/dev/null || true
+timed_out=
+kill -0 "$watchdog" 2>/dev/null || timed_out=1
+
+# The console ends its lines with CR LF.
+tr -d '\r' <"$work/console" >"$work/log"
+if [ -n "$timed_out" ]; then
+    cat "$work/log" >&2
+    printf 'guest: no end after %s seconds; console log above\n' "$seconds" >&2
+    exit 124
+fi
+if ! grep -q '^BED: saved' "$work/log" || ! tar -xf "$work/results.tar" -C "$work/results"; then
+    cat "$work/log" >&2
+    die "the guest did not finish; console log above"
+fi
+[ -n "$quiet" ] || sed -n '/^BED: start/,/^BED: end/p' "$work/log" | sed '1d;$d'
+if [ -n "$out" ]; then
+    mkdir -p "$out"
+    cp -r "$work/results/." "$out/"
+fi
+exit "$(cat "$work/results/status")"

@@ -1,0 +1,125 @@
+# shellcheck shell=bash disable=SC2154
+# For kernel.sh and build.sh: where kernels are kept, and Debian's packages for them.
+# Expects die(), and $log and $work where something is fetched.
+
+cache=$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/kernel")
+
+step() { # step WHAT COMMAND...
+    printf 'kernel: %s\n' "$1" >&2
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -40 "$log" >&2
+        die "that failed; the end of the log is above"
+    }
+}
+
+# newest_of META: the version of the kernel that this package stands for.
+newest_of() {
+    local found
+    found=$(apt-cache depends "$1" 2>/dev/null | awk '/Depends: linux-image-/ { print $2; exit }')
+    [ -n "$found" ] || die "apt does not know $1; apt-get update may help"
+    printf '%s\n' "${found#linux-image-}"
+}
+
+# unpack FOLDER APT-GET... -- PACKAGE...: these, and nothing that they depend on.
+unpack() {
+    local into=$1 apt=() debs
+    shift
+    while [ "$1" != -- ]; do apt+=("$1") && shift; done
+    shift
+    mkdir -p "$into"
+    debs=$(mktemp -d "$work/debs.XXXXXX")
+    (cd "$debs" && "${apt[@]}" download -q -o APT::Sandbox::User=root "$@")
+    for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$into"; done
+    rm -r "$debs"
+}
+
+# in_root ROOT apt-get ...: downloads to the working directory by the apt of another Debian.
+in_root() {
+    local root=$1
+    shift
+    rm -rf "$root/debs" && mkdir "$root/debs"
+    chroot "$root" env --chdir=/debs "$@"
+    mv "$root"/debs/*.deb .
+}
+
+# unpack_all FOLDER PACKAGE...: these and all that they depend on.
+unpack_all() {
+    local into=$1
+    shift
+    mkdir -p "$into" "$work/all/partial"
+    apt-get install -y -q --no-install-recommends --download-only -o APT::Sandbox::User=root \
+        -o "Dir::Cache::Archives=$work/all" "$@"
+    for deb in "$work/all"/*.deb; do dpkg-deb -x "$deb" "$into"; done
+}
+
+# The mirror that this machine itself uses.
+mirror() {
+    local found
+    found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
+        awk '$1 == "URIs:" && $2 !~ /security/ && $2 ~ /debian/ { print $2; exit }')
+    [ -n "$found" ] || found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+        sed -nE 's|^deb +(\[[^]]*\] *)?([^ ]+debian/?) .*|\2|p' | grep -v security | head -1)
+    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+}
+
+# foreign_apt ARCH: from here on apt knows bookworm's packages for that machine, and
+# nothing of what is installed on this one.
+foreign_apt() {
+    local state=$cache/apt-$1
+    mkdir -p "$state"/{lists/partial,archives/partial,sources}
+    : >"$state/status"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(mirror) bookworm main" >"$state/sources.list"
+    cat >"$state/conf" <<CONF
+APT::Architecture "$1";
+APT::Architectures { "$1"; };
+APT::Sandbox::User "root";
+Dir::State "$state";
+Dir::State::status "$state/status";
+Dir::State::Lists "$state/lists";
+Dir::Cache "$state";
+Dir::Etc::SourceList "$state/sources.list";
+Dir::Etc::SourceParts "$state/sources";
+CONF
+    export APT_CONFIG=$state/conf
+    [ -n "$(find "$state/lists" -name '*Packages*' -print -quit)" ] ||
+        step "asking for the packages of $1" apt-get update
+}
+native_apt() {
+    unset APT_CONFIG
+}
+
+# source_tree PACKAGE [VERSION]: the folder with Debian's source of that kernel.
+source_tree() {
+    local package=$1 revision tree
+    revision=$(apt-cache madison "$package" | awk -v v="${2:+$2-}" 'index($3, v) == 1 { print $3; exit }')
+    [ -n "$revision" ] || die "apt knows no $package${2:+ of version $2}; apt-get update may help"
+    tree=$cache/linux-${revision%%-*}
+    [ -e "$tree/Makefile" ] || {
+        step "downloading $package $revision" unpack "$work/source" apt-get -- "$package=$revision"
+        # Without the drivers that no such kernel has: half of the files.
+        mkdir "$work/tree"
+        step "unpacking the source" tar -xf "$work/source/usr/src/$package.tar.xz" -C "$work/tree" --wildcards \
+            --exclude='*/drivers/gpu/*.[ch]' --exclude='*/drivers/net/*.[ch]' --exclude='*/drivers/media/*.[ch]' \
+            --exclude='*/sound/*.[ch]' --exclude='*/tools/testing/*' --exclude='*/boot/dts/*' --exclude='*/tools/perf/*'
+        mv "$work/tree/$package" "$tree"
+    }
+    printf '%s\n' "$tree"
+}
+
+# sid_root: a folder with Debian's sid, for its compiler, made the first time.
+sid_root() {
+    local root=$cache/sid
+    [ "$(id -u)" -eq 0 ] || die "x86-7 needs root, to make a Debian system in a folder and to chroot there"
+    [ -e "$root/complete" ] || {
+        rm -rf "$root"
+        # Debian 12's debootstrap does not know every name; that of sid's script is the same.
+        step "Debian sid from $(mirror) into a folder" \
+            debootstrap --variant=minbase --include=make,gcc sid "$root" "$(mirror)" sid
+        # A mirror that stands still has lists whose time is over.
+        echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/99-valid"
+        step "asking for its packages" chroot "$root" apt-get update
+        touch "$root/complete"
+    }
+    printf '%s\n' "$root"
+}

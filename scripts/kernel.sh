@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# Gets a Linux kernel to run tests in, and prints the folder with it:
+#
+#   image      what to boot; for User Mode Linux a program of its own
+#   lib/modules/VERSION
+#   build      where modules for it are built (not for uml)
+#   root       the programs for its guests, where they are not this machine's
+#   version, arch
+#
+# usage: kernel.sh BED
+#   uml        User Mode Linux 6.1, Debian's package
+#   uml-6.12   User Mode Linux 6.12 with HCTR2, KASAN, lockdep and kmemleak, built
+#              from Debian's linux-source-6.12: ten minutes of one CPU, the first time
+#   x86-6.1  x86-6.12  x86-7
+#              Debian's kernels for x86-64, of bookworm, its security archive and sid,
+#              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
+#   arm64  armhf
+#              Debian's 6.1 for 64-bit and 32-bit ARM, for QEMU
+#
+# Packages are unpacked, not installed. Cached under target/kernel.
+set -euo pipefail
+export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
+
+die() {
+    printf 'kernel: %s\n' "$*" >&2
+    exit 125
+}
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC1091
+. "$here/kernel-packages.sh"
+# shellcheck disable=SC2154  # set there
+mkdir -p "$cache"
+bed=${1:-}
+# One at a time for each kernel.
+exec 9>"$cache/lock-$bed"
+flock 9
+# shellcheck disable=SC2034  # used there
+log=$cache/log-$bed
+work=$(mktemp -d "$cache/work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# keep VERSION ARCH: $work/new becomes the bed's folder.
+keep() {
+    echo "$1" >"$work/new/version"
+    echo "$2" >"$work/new/arch"
+    mv "$work/new" "$folder"
+}
+
+# arrange VERSION ARCH: an unpacked kernel's files, where the bed wants them.
+arrange() {
+    local new=$work/new headers
+    # Newer Debians have everything below usr, the kernel as well.
+    [ -e "$new/lib/modules" ] || ln -s usr/lib "$new/lib"
+    mv "$(find "$new/boot" "$new/lib/modules/$1" -name "vmlinuz*" 2>/dev/null | head -1)" "$new/image"
+    headers=$(find "$new/usr/src" -maxdepth 1 -name "linux-headers-$1" 2>/dev/null || true)
+    if [ -n "$headers" ]; then
+        ln -s "usr/src/$(basename "$headers")" "$new/build"
+        # Its makefile names the common headers by where they would be installed.
+        sed -i "s|/usr/src/|$folder/usr/src/|" "$headers/Makefile"
+    fi
+    step "listing the modules' dependencies" depmod -b "$new" "$1"
+    keep "$1" "$2"
+}
+
+case $bed in
+uml)
+    version=$(linux.uml --version) || die "linux.uml is missing (Debian package user-mode-linux)"
+    folder=$cache/uml-$version
+    [ -e "$folder/version" ] || {
+        [ -e "/usr/lib/uml/modules/$version/modules.dep" ] || die "no modules for linux.uml; reinstall user-mode-linux"
+        mkdir -p "$work/new/lib"
+        ln -s "$(command -v linux.uml)" "$work/new/image"
+        ln -s /usr/lib/uml/modules "$work/new/lib/modules"
+        keep "$version" um
+    }
+    ;;
+uml-6.12)
+    config=$here/../kernel/test/uml-6.12.config
+    # Of the configuration only: a newer revision of the package is no reason to build again.
+    folder=$cache/uml-6.12-$(sha256sum "$config" | cut -c1-16)
+    [ -e "$folder/version" ] || {
+        tree=$(source_tree linux-source-6.12)
+        mkdir -p "$folder"
+        build=(nice make -C "$tree" ARCH=um "O=$folder/build")
+        mkdir -p "$folder/build"
+        step "configuring" "${build[@]}" tinyconfig
+        cat "$config" >>"$folder/build/.config"
+        step "configuring" "${build[@]}" olddefconfig
+        grep CONFIG_ "$config" | grep -vxFf "$folder/build/.config" >&2 &&
+            die "the kernel's configuration refuses the above"
+        step "building, which takes minutes" "${build[@]}" "-j$(nproc)" linux modules
+        step "installing its modules" "${build[@]}" "INSTALL_MOD_PATH=$folder" modules_install
+        strip -o "$folder/image" "$folder/build/linux"
+        find "$folder/build" -name '*.o' -not -path '*/scripts/*' -delete
+        echo um >"$folder/arch"
+        cat "$folder/build/include/config/kernel.release" >"$folder/version"
+    }
+    ;;
+x86-6.1 | x86-6.12)
+    meta=linux-image-amd64
+    [ "$bed" = x86-6.1 ] || meta=linux-image-6.12-amd64
+    version=$(newest_of "$meta")
+    folder=$cache/$bed-$version
+    [ -e "$folder/version" ] || {
+        kbuild=$(apt-cache depends "linux-headers-$version" | awk '$2 ~ /^linux-kbuild-/ { print $2; exit }')
+        common=linux-headers-${version%-amd64}-common
+        step "downloading Linux $version" unpack "$work/new" apt-get -- \
+            "linux-image-$version" "linux-headers-$version" "$common" "$kbuild"
+        arrange "$version" x86_64
+    }
+    ;;
+x86-7)
+    sid=$(sid_root)
+    version=$(chroot "$sid" apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
+    version=${version#linux-image-}
+    folder=$cache/$bed-$version
+    [ -e "$folder/version" ] || {
+        step "installing the headers of Linux $version" chroot "$sid" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends "linux-headers-$version"
+        # sid has the kernel and its modules in packages of their own.
+        step "downloading Linux $version" unpack "$work/new" in_root "$sid" apt-get -- \
+            "linux-binary-$version" "linux-modules-$version"
+        ln -s "$sid" "$work/new/sid"
+        arrange "$version" x86_64
+    }
+    ;;
+arm64 | armhf)
+    meta=linux-image-arm64
+    [ "$bed" = arm64 ] || meta=linux-image-armmp-lpae
+    foreign_apt "$bed"
+    version=$(newest_of "$meta")
+    folder=$cache/$bed-$version
+    [ -e "$folder/version" ] || {
+        common=linux-headers-${version%-arm64}
+        common=${common%-armmp-lpae}-common
+        step "downloading Linux $version" unpack "$work/new" apt-get -- \
+            "linux-image-$version" "linux-headers-$version" "$common"
+        step "downloading programs for $bed" unpack_all "$work/new/root" busybox-static cryptsetup-bin dmsetup
+        # What runs while modules are built has to run here.
+        native_apt
+        step "downloading the build's tools" unpack "$work/new" apt-get -- linux-kbuild-6.1
+        arrange "$version" "${bed/armhf/arm}"
+    }
+    ;;
+*)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
+    exit 2
+    ;;
+esac
+echo "$folder"
