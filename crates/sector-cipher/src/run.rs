@@ -281,6 +281,11 @@ impl<'a, 'b> Sectors<'a, 'b> {
         self.bytes
     }
 
+    /// Sectors that are left of the segment that the stream is in.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
     /// An empty batch, to be filled.
     #[inline(always)]
     pub(crate) fn empty_batch(&self) -> Batch<'a> {

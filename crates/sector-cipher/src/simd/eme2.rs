@@ -144,8 +144,7 @@ impl Cursor {
 struct Second<V> {
     /// Vector 0 of them, but for what block 0 has in addition.
     first: V,
-    /// The same, its halves swapped.
-    swapped: V,
+    state: [V; 5],
     masks: [V; OCTET],
 }
 
@@ -156,7 +155,7 @@ impl<V: Vector> Second<V> {
         let zero = V::zero();
         let mut second = Self {
             first: zero,
-            swapped: zero,
+            state: [zero; 5],
             masks: [zero; OCTET],
         };
         let at = Cursor::new::<_, false>(step);
@@ -164,8 +163,8 @@ impl<V: Vector> Second<V> {
         second
     }
 
-    /// Works out mask `I` of the octet `at`, after those before, beside the
-    /// rounds of `x`, to which it is tied to stay there.
+    /// Step `I` of eight to the masks of the octet `at`, beside the rounds of `x`,
+    /// to which it is tied to stay there.
     #[inline(always)]
     fn beside<const I: usize, const N: usize>(
         &mut self,
@@ -177,45 +176,25 @@ impl<V: Vector> Second<V> {
             let [mut first, more] = first_mask(steps, self.first, at);
             x[0].tie(&mut first);
             self.first = first;
-            self.swapped = first.swap_halves();
-            self.masks[0] = first.xor(more);
-        } else {
-            x[0].tie(&mut self.swapped);
-            self.masks[I] = spread::<V, I>(self.first, self.swapped);
+            let mask = V::mask::<OCTET>(
+                &mut self.state,
+                #[inline(always)]
+                || first,
+                0,
+            );
+            self.masks[0] = mask.xor(more);
+            return;
         }
-        if I > 1 {
-            x[N / 2].tie(&mut self.masks[I - 1]);
-        }
+        x[0].tie(&mut self.state[0]);
+        let mut mask = V::mask::<OCTET>(&mut self.state, V::zero, I);
+        x[N / 2].tie(&mut mask);
+        self.masks[2 * I % OCTET + 2 * I / OCTET] = mask;
     }
 }
 
-/// Which vector's mask is worked out beside a round, for rounds 1 to 8; zero
-/// behind them.
+/// Which step to the masks is done beside a round, for rounds 1 to 8; zero behind
+/// them.
 const I_OF: [usize; 14] = [0, 0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0];
-
-/// Vector `i` of an octet's masks, from its vector 0 and the same with its
-/// halves swapped.
-#[inline(always)]
-fn spread<V: Vector, const I: usize>(first: V, swapped: V) -> V {
-    macro_rules! times {
-        ($i:literal) => {
-            match V::BLOCKS {
-                1 => first.times_x_with::<$i, { 64 - $i }>(swapped),
-                2 => first.times_x_with::<{ 2 * $i }, { 64 - 2 * $i }>(swapped),
-                _ => first.times_x_with::<{ 4 * $i }, { 64 - 4 * $i }>(swapped),
-            }
-        };
-    }
-    match I {
-        1 => times!(1),
-        2 => times!(2),
-        3 => times!(3),
-        4 => times!(4),
-        5 => times!(5),
-        6 => times!(6),
-        _ => times!(7),
-    }
-}
 
 /// Vector 0 of the masks of an octet of the first step, or of the first one of
 /// the second step, from vector 0 of the octet before; and what block 0 has in

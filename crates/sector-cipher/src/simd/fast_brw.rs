@@ -13,7 +13,7 @@
 
 use super::brw::{self, HEAD, HashKey, STEPS, SUBTREE, Subtrees, Sum, Tree};
 use super::{Vector, WideKeys, aes, counter, wipe};
-use crate::run::{BATCH, BLOCK, Sector, Sectors, settled};
+use crate::run::{BLOCK, Batch, Sector, Sectors, settled};
 use core::mem::MaybeUninit;
 use core::ptr;
 
@@ -53,9 +53,9 @@ impl Keys {
 /// Bytes that a lane takes.
 const STRIDE: usize = SUBTREE * BLOCK;
 
-/// Subtrees that go through the phases together, and so the most sectors: as
-/// many as stay in the first-level cache, since each is read twice.
-const SUBTREES: usize = 64;
+/// Subtrees that go through the phases together, and so sectors, at most: about as many
+/// as stay in the first-level cache, since each is read twice.
+const SUBTREES: usize = 32;
 
 /// Lanes of the widest vector.
 const LANES: usize = 4;
@@ -119,12 +119,16 @@ impl Blocks {
     }
 }
 
-/// Some sectors on their way through all phases.
+/// Some sectors on their way through all phases: a hash of each, what follows from it
+/// for their first blocks, counter mode with the second hash, and the first blocks
+/// again. The next ones have their first hash beside the counter mode.
 struct Pass<'k> {
     keys: &'k Keys,
     /// Behind the last stands the same, up to a vector's end.
     sectors: [Sector; SUBTREES],
     len: usize,
+    /// How many there may be.
+    most: usize,
     /// Of the subtrees in a sector.
     log: u32,
     tweaks: Blocks,
@@ -157,6 +161,16 @@ const fn place<V: Vector>(k: usize, i: usize) -> (usize, usize) {
 }
 
 impl<V: Vector> Lanes<V> {
+    #[inline(always)]
+    fn none() -> Self {
+        Self {
+            src: [ptr::null(); 4],
+            dst: [ptr::null_mut(); 4],
+            first: [0; 4],
+            starts: [V::zero(); 4],
+        }
+    }
+
     /// Quarter `K` of the text.
     ///
     /// # Safety
@@ -173,16 +187,19 @@ impl<V: Vector> Lanes<V> {
     }
 
     /// Quarter `K` through counter mode; between the rounds the hash of the
-    /// quarter before, `BEFORE`, whose text is `x`: this one's takes its place.
+    /// quarter before, `BEFORE`, whose text is `x`: this one's takes its place. If
+    /// `AHEAD`, the first hash of quarter `K` of `ahead` as well.
     ///
     /// # Safety
     /// The sectors and the seeds are there.
     #[inline(always)]
-    unsafe fn count<const K: usize, const BEFORE: usize, const ROUNDS: usize>(
+    unsafe fn count<const K: usize, const BEFORE: usize, const ROUNDS: usize, const AHEAD: bool>(
         &self,
         keys: &Keys,
         tree: &mut Tree<V>,
         x: &mut [V; 8],
+        ahead: &Self,
+        ahead_tree: &mut Tree<V>,
     ) {
         let aes = &keys.aes;
         let mut y = [V::zero(); 8];
@@ -202,8 +219,17 @@ impl<V: Vector> Lanes<V> {
             V::wide_round::<8, true, ROUND>(&mut y, aes);
             // The steps go evenly between the rounds.
             unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 1 + STEP * (ROUNDS - 2) / (STEPS - 1) {
-                tree.step::<BEFORE, STEP>(&keys.hash, x);
+                tree.step::<BEFORE, STEP, true>(&keys.hash, x);
                 tree.pin::<STEP>();
+                if AHEAD {
+                    let mut text = [V::zero(); 8];
+                    if STEP == 1 || STEP == 5 {
+                        // SAFETY: the caller's promise.
+                        text = unsafe { ahead.load::<K>() };
+                    }
+                    ahead_tree.step::<K, STEP, true>(&keys.hash, &text);
+                    ahead_tree.pin::<STEP>();
+                }
             });
         });
         let mut text = [ptr::null(); 8];
@@ -263,23 +289,46 @@ impl<V: Vector> Subtrees<V> for SideBySide<V> {
     }
 }
 
-impl Pass<'_> {
-    /// Takes the next sectors, `false` if there are none.
+impl<'k> Pass<'k> {
     #[inline(always)]
-    fn fill(&mut self, sectors: &mut Sectors<'_, '_>) -> bool {
-        let mut batch = sectors.empty_batch();
+    fn none(keys: &'k Keys, log: u32, most: usize) -> Self {
+        Self {
+            keys,
+            sectors: [Sector::NONE; SUBTREES],
+            len: 0,
+            most,
+            log,
+            tweaks: Blocks::NONE,
+            hashes: Blocks::NONE,
+            seeds: Blocks::NONE,
+            heads: [Blocks::NONE; HEAD],
+        }
+    }
+
+    /// Takes the next sectors, `false` if there are none. `taken` are those of the
+    /// batch that passes have had.
+    #[inline(always)]
+    fn fill<'a>(
+        &mut self,
+        sectors: &mut Sectors<'a, '_>,
+        batch: &mut Batch<'a>,
+        taken: &mut usize,
+    ) -> bool {
         self.len = 0;
         loop {
-            sectors.fill(&mut batch);
-            let end = self.len + batch.len();
-            self.sectors[self.len..end].copy_from_slice(batch.sectors());
-            if batch.len() != 0 {
-                self.tweaks.set_all(self.len, &batch.ivs()[..batch.len()]);
+            if *taken == batch.len() {
+                sectors.fill(batch);
+                *taken = 0;
             }
-            self.len = end;
-            if batch.len() < BATCH || self.len << self.log == SUBTREES {
+            let end = batch.len().min(*taken + self.most - self.len);
+            let some = *taken..end;
+            if some.is_empty() {
                 break;
             }
+            self.sectors[self.len..][..some.len()].copy_from_slice(&batch.sectors()[some.clone()]);
+            self.tweaks.set_all(self.len, &batch.ivs()[some.clone()]);
+            self.len += some.len();
+            *taken = end;
         }
         if self.len == 0 {
             return false;
@@ -300,12 +349,7 @@ impl Pass<'_> {
     /// read and write the same bytes.
     #[inline(always)]
     fn lanes<V: Vector, const COUNT: bool>(&self, first: usize) -> Lanes<V> {
-        let mut lanes = Lanes {
-            src: [ptr::null(); 4],
-            dst: [ptr::null_mut(); 4],
-            first: [0; 4],
-            starts: [V::zero(); 4],
-        };
+        let mut lanes = Lanes::none();
         for i in 0..V::BLOCKS {
             let subtree = first + i;
             let sector = (subtree >> self.log) % SUBTREES;
@@ -328,13 +372,13 @@ impl Pass<'_> {
         lanes
     }
 
-    /// The hashes of all subtrees.
+    /// The hashes of all subtrees from `start` on.
     #[inline(always)]
-    fn first_hash<V: Vector>(&mut self) {
+    fn first_hash<V: Vector>(&mut self, start: usize) {
         let key = &self.keys.hash;
         let mut tree = Tree::new();
-        let mut before = 0;
-        for first in (0..self.subtrees()).step_by(V::BLOCKS) {
+        let mut before = start;
+        for first in (start..self.subtrees()).step_by(V::BLOCKS) {
             let lanes = self.lanes::<V, false>(first);
             // SAFETY: the sectors are there.
             unsafe {
@@ -351,29 +395,67 @@ impl Pass<'_> {
         self.hashes.set(before, tree.hash);
     }
 
-    /// Counter mode, and the hashes of what comes out.
+    /// Counter mode, and the hashes of what comes out; beside that the first hashes
+    /// of the sectors of `ahead`.
     #[inline(always)]
-    fn counter_and_second_hash<V: Vector, const ROUNDS: usize>(&mut self) {
+    fn counter_and_hashes<V: Vector, const ROUNDS: usize>(&mut self, ahead: &mut Self) {
         let keys = self.keys;
         let mut tree = Tree::new();
+        let mut ahead_tree = Tree::new();
         let mut x = [V::zero(); 8];
         let mut before = 0;
-        for first in (0..self.subtrees()).step_by(V::BLOCKS) {
-            let lanes = self.lanes::<V, true>(first);
-            // SAFETY: the sectors are there.
-            unsafe {
-                lanes.count::<0, 3, ROUNDS>(keys, &mut tree, &mut x);
-                lanes.count::<1, 0, ROUNDS>(keys, &mut tree, &mut x);
-                lanes.count::<2, 1, ROUNDS>(keys, &mut tree, &mut x);
-                // Of the subtrees before; the first time, of nothing.
-                self.hashes.set(before, tree.hash);
-                lanes.count::<3, 2, ROUNDS>(keys, &mut tree, &mut x);
-            }
-            before = first;
+        macro_rules! count {
+            ($first:expr, $beside:literal) => {
+                let lanes = self.lanes::<V, true>($first);
+                let next = if $beside {
+                    ahead.lanes::<V, false>($first)
+                } else {
+                    Lanes::none()
+                };
+                // SAFETY: the sectors are there.
+                unsafe {
+                    macro_rules! quarter {
+                        ($k:literal, $before:literal) => {
+                            lanes.count::<$k, $before, ROUNDS, $beside>(
+                                keys,
+                                &mut tree,
+                                &mut x,
+                                &next,
+                                &mut ahead_tree,
+                            );
+                        };
+                    }
+                    quarter!(0, 3);
+                    quarter!(1, 0);
+                    if $beside {
+                        ahead.hashes.set(before, ahead_tree.hash);
+                    }
+                    quarter!(2, 1);
+                    // Of the subtrees before; the first time, of nothing.
+                    self.hashes.set(before, tree.hash);
+                    quarter!(3, 2);
+                }
+                before = $first;
+            };
+        }
+        let both = self.subtrees().min(ahead.subtrees());
+        for first in (0..both).step_by(V::BLOCKS) {
+            count!(first, true);
+        }
+        if both != 0 {
+            ahead_tree.finish(&keys.hash);
+            ahead.hashes.set(before, ahead_tree.hash);
+        }
+        let both = both.next_multiple_of(V::BLOCKS);
+        for first in (both..self.subtrees()).step_by(V::BLOCKS) {
+            count!(first, false);
         }
         tree.quarter::<3>(&keys.hash, &x);
         tree.finish(&keys.hash);
         self.hashes.set(before, tree.hash);
+        if both < ahead.subtrees() {
+            ahead.first_hash::<V>(both);
+        }
     }
 
     /// The sectors from `first` on, as many as there are lanes: where block
@@ -518,28 +600,44 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &Keys,
     mut sectors: Sectors<'_, '_>,
 ) {
-    let mut pass = Pass {
-        keys,
-        sectors: [Sector::NONE; SUBTREES],
-        len: 0,
-        log: (sectors.bytes() / STRIDE).trailing_zeros(),
-        tweaks: Blocks::NONE,
-        hashes: Blocks::NONE,
-        seeds: Blocks::NONE,
-        heads: [Blocks::NONE; HEAD],
-    };
+    let log = (sectors.bytes() / STRIDE).trailing_zeros();
+    // A short run in two halves, so that there is something ahead.
+    let together = (sectors.left() << log)
+        .div_ceil(2)
+        .clamp(2 * LANES, SUBTREES)
+        >> log;
+    let mut passes = [
+        Pass::none(keys, log, together),
+        Pass::none(keys, log, together),
+    ];
     // Sectors of the largest pass.
-    let mut most = 0;
-    while pass.fill(&mut sectors) {
-        most = most.max(pass.len);
-        pass.first_hash::<V>();
-        match V::BLOCKS {
-            2 if pass.len <= BATCH => pass.middle::<V, 4, ROUNDS, ENCRYPT>(),
-            4 if pass.len <= BATCH => pass.middle::<V, 2, ROUNDS, ENCRYPT>(),
+    let mut most = [0; 2];
+    let [mut pass, mut ahead] = passes.each_mut();
+    let [mut pass_most, mut ahead_most] = most.each_mut();
+    let mut batch = sectors.empty_batch();
+    let mut taken = 0;
+    if !pass.fill(&mut sectors, &mut batch, &mut taken) {
+        return;
+    }
+    pass.first_hash::<V>(0);
+    loop {
+        *pass_most = pass.len.max(*pass_most);
+        match pass.len.div_ceil(V::BLOCKS) {
+            1 => pass.middle::<V, 1, ROUNDS, ENCRYPT>(),
+            2 => pass.middle::<V, 2, ROUNDS, ENCRYPT>(),
+            3 | 4 => pass.middle::<V, 4, ROUNDS, ENCRYPT>(),
             _ => pass.middle::<V, 8, ROUNDS, ENCRYPT>(),
         }
-        pass.counter_and_second_hash::<V, ROUNDS>();
+        let more = ahead.fill(&mut sectors, &mut batch, &mut taken);
+        pass.counter_and_hashes::<V, ROUNDS>(ahead);
         pass.finish::<V, ENCRYPT>();
+        if !more {
+            break;
+        }
+        core::mem::swap(&mut pass, &mut ahead);
+        core::mem::swap(&mut pass_most, &mut ahead_most);
     }
-    pass.wipe::<V>(most);
+    for (pass, most) in passes.iter_mut().zip(most) {
+        pass.wipe::<V>(most);
+    }
 }

@@ -87,11 +87,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 impl Scheme for Keys {
     /// The sector's third block has number one.
     const FIRST: u32 = 1_u32.wrapping_sub(2);
-
-    #[inline(always)]
-    fn element<V: Vector>(block: V) -> V {
-        block
-    }
+    const REVERSED: bool = false;
 
     #[inline(always)]
     fn powers(&self) -> &Powers {

@@ -69,6 +69,18 @@ impl<V: Vector> Products<V> {
         *self = Self::from_parts(parts);
     }
 
+    /// The same of two vectors in memory, one behind the other.
+    ///
+    /// # Safety
+    /// They are readable.
+    #[inline(always)]
+    pub(super) unsafe fn add_two_at(&mut self, src: *const u8, y: Pair<V>) {
+        let mut parts = self.into_parts();
+        // SAFETY: the caller's promise.
+        unsafe { V::add_products_at(&mut parts, src, y.values, y.sums) };
+        *self = Self::from_parts(parts);
+    }
+
     /// Lane `i` is the sum of all lanes of `sums[i]`; there are as many as a
     /// vector has lanes.
     #[inline(always)]
@@ -138,10 +150,14 @@ impl<V: Vector> Products<V> {
     }
 
     /// Reduced in the layout of XTS and FAST: bit i is x^i, and x^128 is
-    /// x^7 + x^2 + x + 1. By shifts: the unit for carry-less products is the
-    /// one that hashes wait for.
+    /// x^7 + x^2 + x + 1. On narrow vectors by shifts: the unit for carry-less products
+    /// is the one that hashes wait for.
     #[inline(always)]
     pub(super) fn reduce(self) -> V {
+        if V::BLOCKS == 4 {
+            let middle = self.middle.xor3(self.low, self.high);
+            return V::reduce(self.low, middle, self.high, V::zero());
+        }
         let (low, high) = self.halves();
         // What the shifts move out of each half.
         let out = high
@@ -158,12 +174,21 @@ impl<V: Vector> Products<V> {
     /// Reduced in POLYVAL (RFC 8452, section 3), with its factor of x^-128.
     #[inline(always)]
     pub(super) fn reduce_polyval(self) -> V {
+        if V::BLOCKS == 4 {
+            // A word at the bottom is cleared by the multiple of the modulus that
+            // adds it at x^57, x^62 and x^63 from there, and at x^128. The lower
+            // word first, then the upper one, with what the lower one gives it.
+            let modulus = V::splat(0xc200_0000_0000_0000);
+            let middle = self.middle.xor3(self.low, self.high);
+            let low = self.low.xor(middle.low_to_high());
+            let low = low.swap_halves().xor(low.clmul::<0x00>(modulus));
+            let low = low.swap_halves().xor(low.clmul::<0x00>(modulus));
+            return self.high.xor3(middle.high_to_low(), low);
+        }
         let (low, high) = self.halves();
-        // A word at the bottom is cleared by the multiple of the modulus that
-        // adds it at x^57, x^62 and x^63 from there, and at x^128.
+        // The same by shifts.
         let up = |x: V| x.shl64::<57>().xor3(x.shl64::<62>(), x.shl64::<63>());
         let down = |x: V| x.shr64::<7>().xor3(x.shr64::<2>(), x.shr64::<1>());
-        // The lower word first; what it gives the upper one is cleared with that.
         let low = low.xor(up(low).low_to_high());
         let rest = down(low).xor(up(low).high_to_low());
         high.xor3(low, rest)

@@ -37,8 +37,8 @@ const FINISH: usize = 1;
 pub(super) trait Scheme {
     /// The number of the sector's first block in counter mode.
     const FIRST: u32;
-    /// Blocks as the hash takes them.
-    fn element<V: Vector>(block: V) -> V;
+    /// Whether the hash takes the bytes of a block in reverse.
+    const REVERSED: bool;
     /// The powers of the hash's key, one for each block.
     fn powers(&self) -> &Powers;
     /// The AES key of counter mode.

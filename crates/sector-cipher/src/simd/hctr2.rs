@@ -69,11 +69,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 
 impl Scheme for Keys {
     const FIRST: u32 = 0;
-
-    #[inline(always)]
-    fn element<V: Vector>(block: V) -> V {
-        block
-    }
+    const REVERSED: bool = false;
 
     #[inline(always)]
     fn powers(&self) -> &Powers {

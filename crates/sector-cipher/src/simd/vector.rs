@@ -152,10 +152,25 @@ pub(crate) trait Vector: Copy {
         sum[1] = sum[1].xor3(p.clmul::<0x00>(halves), q.clmul::<0x11>(halves));
         sum[2] = sum[2].xor3(x[0].clmul::<0x11>(y[0]), x[1].clmul::<0x11>(y[1]));
     }
+    /// [`Self::add_products`] with both of `x` from memory, one behind the other.
+    ///
+    /// # Safety
+    /// They are readable.
+    #[inline(always)]
+    unsafe fn add_products_at(sum: &mut [Self; 3], src: *const u8, y: [Self; 2], halves: Self) {
+        // SAFETY: the caller's promise.
+        let x = unsafe { [Self::load(src), Self::load(src.add(Self::BYTES))] };
+        Self::add_products(sum, x, y, halves);
+    }
     /// `low` + x^64 `middle` + x^128 `high` reduced in the layout of XTS and
     /// FAST (bit i is x^i, x^128 is x^7 + x^2 + x + 1), plus `block`.
     #[inline(always)]
     fn reduce(low: Self, middle: Self, high: Self, block: Self) -> Self {
+        Self::reduce_beside_aes(low, middle, high, block)
+    }
+    /// The same by units that AES does not need.
+    #[inline(always)]
+    fn reduce_beside_aes(low: Self, middle: Self, high: Self, block: Self) -> Self {
         let polynomial = Self::splat(0x87);
         let low = low.xor3(middle.low_to_high(), block);
         let high = high.xor(middle.high_to_low());
@@ -213,14 +228,18 @@ pub(crate) trait Vector: Copy {
             _ => self.times_x::<32, 32>(),
         }
     }
-    /// Step `step` of `COUNT` of a sector's masks, eight or sixteen vectors: the
-    /// tweak times 1, x, x^2, ... They come in any order that leaves the even
-    /// ones before the odd ones: with number 2 `step` at first. `state` is kept
-    /// from step to step.
+    /// Step `step` of `COUNT` masks, eight or sixteen vectors: `first`, which has a
+    /// mask times 1, x, x^2, ... in its lanes, and what follows it. They come in
+    /// any order that leaves the even ones before the odd ones: with number 2 `step`
+    /// at first. `first` is asked for in step 0, and `state` is kept from step to step.
     #[inline(always)]
-    fn mask<const COUNT: usize>(state: &mut [Self; 5], tweak: Self::One, step: usize) -> Self {
+    fn mask<const COUNT: usize>(
+        state: &mut [Self; 5],
+        first: impl FnOnce() -> Self,
+        step: usize,
+    ) -> Self {
         if step == 0 {
-            state[0] = Self::powers_of_x(tweak);
+            state[0] = first();
             state[1] = state[0].swap_halves();
         }
         let [first, swapped, ..] = *state;

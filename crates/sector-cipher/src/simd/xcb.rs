@@ -128,11 +128,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 
 impl Scheme for Keys {
     const FIRST: u32 = 0;
-
-    #[inline(always)]
-    fn element<V: Vector>(block: V) -> V {
-        block.reverse_bytes()
-    }
+    const REVERSED: bool = true;
 
     #[inline(always)]
     fn powers(&self) -> &Powers {

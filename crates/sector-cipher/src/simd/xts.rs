@@ -144,10 +144,10 @@ fn run<V: Vector, const N: usize, const ROUNDS: usize, const ENCRYPT: bool, cons
     if batch.len() == 0 {
         return;
     }
-    if batch.len() == 1 && (PAIRS || N == HALF) {
+    if batch.len() == 1 {
         let tweak = encrypted::<V::One, ROUNDS>(ivs(sectors, batch, 0), &keys.tweak);
         // SAFETY: a sector of the stream.
-        unsafe { lone::<V, ROUNDS, ENCRYPT>(data, batch.sector(0), bytes, tweak) };
+        unsafe { lone::<V, ROUNDS, ENCRYPT, PAIRS>(data, batch.sector(0), bytes, tweak) };
         return;
     }
     for i in 0..batch.len().div_ceil(V::BLOCKS) {
@@ -177,7 +177,9 @@ fn run<V: Vector, const N: usize, const ROUNDS: usize, const ENCRYPT: bool, cons
                 let a = batch.sector(2 * i);
                 if 2 * i + 1 == batch.len() {
                     // SAFETY: a sector of the stream.
-                    unsafe { lone::<V, ROUNDS, ENCRYPT>(data, a, bytes, tweaks.of::<V>(2 * i)) };
+                    unsafe {
+                        lone::<V, ROUNDS, ENCRYPT, true>(data, a, bytes, tweaks.of::<V>(2 * i))
+                    };
                     break;
                 }
                 let b = batch.sector(2 * i + 1);
@@ -256,25 +258,23 @@ const OTHER: u8 = 1;
 /// They are those of the next two sectors.
 const PAIR: u8 = 2;
 
-/// A sector with nothing to do beside it, in groups of eight vectors. What one
-/// step gives the next stays in registers: here its time counts.
+/// A sector with nothing to do beside it, in groups of eight vectors, or in `ONE`.
+/// What one step gives the next stays in registers: here its time counts.
 ///
 /// # Safety
 /// The sector has `bytes` bytes.
 #[inline(always)]
-unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: bool>(
     keys: &WideKeys,
     sector: Sector,
     bytes: usize,
     tweak: V::One,
 ) {
     let group = HALF * V::BYTES;
-    // On the widest vectors it is one of 512 bytes.
-    let one = V::ABREAST != HALF;
     let mut masks = [V::zero(); HALF];
     let mut state = [V::zero(); 5];
     unroll!(STEP in 0 1 2 3 4 5 6 7, {
-        masks[order(HALF, STEP)] = V::mask::<HALF>(&mut state, tweak, STEP);
+        masks[order(HALF, STEP)] = V::mask::<HALF>(&mut state, #[inline(always)] || V::powers_of_x(tweak), STEP);
     });
     let mut offset = 0;
     loop {
@@ -288,11 +288,11 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::wide_round::<HALF, ENCRYPT, ROUND>(&mut x, keys);
             // The ties keep the masks beside the rounds.
-            if ROUND > 1 && ROUND <= HALF + 1 && !one {
+            if ROUND > 1 && ROUND <= HALF + 1 && !ONE {
                 const BEFORE: usize = (ROUND + HALF - 2) % HALF;
                 x[1].tie(&mut masks[BEFORE]);
             }
-            if ROUND <= HALF && !one {
+            if ROUND <= HALF && !ONE {
                 const I: usize = (ROUND - 1) % HALF;
                 let mut mask = now[I];
                 x[0].tie(&mut mask);
@@ -305,7 +305,7 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             unsafe { x.store(sector.dst().add(offset + i * V::BYTES)) };
         }
         offset += group;
-        if one || offset == bytes {
+        if ONE || offset == bytes {
             return;
         }
     }
@@ -365,12 +365,22 @@ impl<V: Vector, const N: usize> Work<'_, V, N> {
                 self.next.0[step].write(mask);
             }
             OTHER => {
-                let mask = V::mask::<N>(state, tweaks[0], step);
+                let mask = V::mask::<N>(
+                    state,
+                    #[inline(always)]
+                    || V::powers_of_x(tweaks[0]),
+                    step,
+                );
                 self.next.0[order(N, step)].write(mask);
             }
             _ => {
                 let (half, step) = (step / HALF, step % HALF);
-                let mask = V::mask::<HALF>(state, tweaks[half], step);
+                let mask = V::mask::<HALF>(
+                    state,
+                    #[inline(always)]
+                    || V::powers_of_x(tweaks[half]),
+                    step,
+                );
                 self.next.0[half * HALF + order(HALF, step)].write(mask);
             }
         }

@@ -51,6 +51,7 @@ cpufeatures::new!(
     "avx2",
     "avx512f",
     "avx512bw",
+    "avx512vbmi",
     "avx512vl",
     "gfni",
     "vaes",

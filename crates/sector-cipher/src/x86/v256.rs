@@ -347,6 +347,36 @@ impl Vector for V256 {
         carry.xor(intrinsics!(_mm256_bslli_epi128::<2>(self.0)))
     }
 
+    /// From the fifth on each is x^8 times the one four before: whole bytes move, and
+    /// the units that shift bits are those of AES.
+    #[inline(always)]
+    fn mask<const COUNT: usize>(
+        state: &mut [Self; 5],
+        first: impl FnOnce() -> Self,
+        step: usize,
+    ) -> Self {
+        let [block, swapped, one, other, _] = state;
+        if step == 0 {
+            *block = first();
+            *swapped = block.swap_halves();
+        }
+        let mask = match step {
+            0 => *block,
+            1 => block.times_x_with::<4, 60>(*swapped),
+            4 => block.times_x_with::<2, 62>(*swapped),
+            5 => block.times_x_with::<6, 58>(*swapped),
+            _ => {
+                let carry = intrinsics!(_mm256_bsrli_epi128::<15>(one.0));
+                let moved = intrinsics!(_mm256_bslli_epi128::<1>(one.0));
+                moved.xor(carry.clmul::<0x00>(Self::splat(0x87)))
+            }
+        };
+        // Of the two steps before.
+        *one = *other;
+        *other = mask;
+        mask
+    }
+
     #[inline(always)]
     fn powers_of_x(block: V128) -> Self {
         let block = Self::spread(block);

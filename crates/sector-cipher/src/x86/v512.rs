@@ -110,19 +110,80 @@ const fn last_bytes_from_one(count: usize) -> u128 {
     order
 }
 
-/// Lane `i` times x^(`from` + i) in the field of XTS, `from` up to 60, from
-/// itself and the same with its halves swapped.
+/// A rotation of both halves of each lane to the left, by fewer than 64 bits.
+/// Intel's CPUs shift and rotate bits of 64-byte vectors where they do AES, but take
+/// bits from anywhere elsewhere.
+#[repr(C, align(64))]
+struct Rotation {
+    /// For `vpmultishiftqb`: at which bit each byte starts.
+    order: [u8; 64],
+    /// The bits of each half that come round.
+    round: [u64; 8],
+}
+
+impl Rotation {
+    const fn new(bits: [u8; 4]) -> Self {
+        let mut rotation = Self {
+            order: [0; 64],
+            round: [0; 8],
+        };
+        let mut byte = 0;
+        while byte < 64 {
+            let bits = bits[byte / 16];
+            #[allow(clippy::cast_possible_truncation, reason = "below 64")]
+            let from = 8 * (byte % 8) as u8;
+            rotation.order[byte] = (64 + from - bits) % 64;
+            rotation.round[byte / 8] = (1 << bits) - 1;
+            byte += 1;
+        }
+        rotation
+    }
+}
+
+/// By the number of the lane.
+static BY_LANE: Rotation = Rotation::new([0, 1, 2, 3]);
+/// By four bits.
+static BY_4: Rotation = Rotation::new([4; 4]);
+
+/// Times x^n in the field of XTS, with n what the rotation says for a lane.
 #[inline(always)]
-fn times_powers_of_x(block: V512, swapped: V512, from: i64) -> V512 {
+fn times_x_by(block: V512, rotation: &Rotation) -> V512 {
+    // SAFETY: the CPU has the features, and both are 64 bytes, aligned.
+    unsafe {
+        let order = _mm512_load_si512((&raw const rotation.order).cast());
+        let round = _mm512_load_si512((&raw const rotation.round).cast());
+        let rotated = V512(_mm512_multishift_epi64_epi8(order, block.0));
+        let swapped = rotated.swap_halves();
+        // What comes round belongs to the other half. At the bottom it is what
+        // leaves the block, and stands there once, which is the 1 in what x^128 is.
+        let moved = _mm512_ternarylogic_epi64::<0xd8>(rotated.0, swapped.0, round);
+        let out = swapped.and(V512(round));
+        V512(moved).xor(out.clmul::<0x00>(V512::splat(0x86)))
+    }
+}
+
+/// The last bytes of each lane, eight if `EIGHT` and four if not, times
+/// x^7 + x^2 + x + 1, which takes two bytes each: in their places the first of all
+/// of them, and the second.
+#[inline(always)]
+fn last_bytes_times_polynomial<const EIGHT: bool>(block: V512) -> [V512; 2] {
+    // Each in the place of two, so that products do not touch: bytes 12 to 15 as the
+    // low half, 8 to 11 as the high one.
+    let apart = V512::splat(0xff0b_ff0a_ff09_ff08_ff0f_ff0e_ff0d_ff0c);
+    let polynomial = V512::splat(0x87);
+    let first = V512::splat(0x0604_0200_0e0c_0a08_ffff_ffff_ffff_ffff);
+    let second = V512::splat(0x0705_0301_0f0d_0b09_ffff_ffff_ffff_ffff);
     // SAFETY: the CPU has the features.
     unsafe {
-        let lanes = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
-        let left = _mm512_add_epi64(lanes, _mm512_set1_epi64(from));
-        // A shift by 64 leaves zero.
-        let right = _mm512_sub_epi64(_mm512_set1_epi64(64), left);
-        let out = V512(_mm512_srlv_epi64(swapped.0, right));
-        let carry = out.clmul::<0x00>(V512::splat(0x86));
-        V512(_mm512_sllv_epi64(block.0, left)).xor3(out, carry)
+        let apart = V512(_mm512_shuffle_epi8(block.0, apart.0));
+        let mut products = apart.clmul::<0x00>(polynomial);
+        if EIGHT {
+            products = products.low_halves(apart.clmul::<0x01>(polynomial));
+        }
+        [first, second].map(
+            #[inline(always)]
+            |order| V512(_mm512_shuffle_epi8(products.0, order.0)),
+        )
     }
 }
 
@@ -143,7 +204,7 @@ impl Vector for V512 {
     type One = V128;
 
     #[target_feature(
-        enable = "aes,avx2,avx512f,avx512bw,avx512vl,gfni,vaes,pclmulqdq,vpclmulqdq,sse4.1"
+        enable = "aes,avx2,avx512f,avx512bw,avx512vbmi,avx512vl,gfni,vaes,pclmulqdq,vpclmulqdq,sse4.1"
     )]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()
@@ -311,8 +372,8 @@ impl Vector for V512 {
         intrinsics!(_mm512_unpackhi_epi64(self.0, b.0))
     }
 
-    /// Without carry-less products: on AMD's CPUs each takes the place of three
-    /// other operations. Multiplying bytes by x^7 + x^2 + x + 1 is linear.
+    /// Without carry-less products, which are what hashes wait for: multiplying bytes
+    /// by x^7 + x^2 + x + 1 is linear. Intel's CPUs do that where they do AES.
     #[inline(always)]
     fn reduce(low: Self, middle: Self, high: Self, block: Self) -> Self {
         // SAFETY: the CPU has the features.
@@ -361,6 +422,12 @@ impl Vector for V512 {
     fn add_products(sum: &mut [Self; 3], x: [Self; 2], y: [Self; 2], halves: Self) {
         // SAFETY: the CPU has the features.
         unsafe { add_products(sum, x, y, halves) };
+    }
+
+    #[inline(always)]
+    unsafe fn add_products_at(sum: &mut [Self; 3], src: *const u8, y: [Self; 2], halves: Self) {
+        // SAFETY: the caller's promise, and the CPU has the features.
+        unsafe { add_products_at(sum, src, y, halves) };
     }
 
     #[inline(always)]
@@ -428,41 +495,38 @@ impl Vector for V512 {
 
     #[inline(always)]
     fn times_x_of_group(self) -> Self {
-        let carry = self.shr64::<32>().clmul::<0x01>(Self::splat(0x87));
-        // Four bytes up: other units than those of AES.
-        carry.xor(intrinsics!(_mm512_maskz_shuffle_epi32::<0x93>(
-            0xeeee, self.0
-        )))
+        let carry = intrinsics!(_mm512_bsrli_epi128::<12>(self.0)).clmul::<0x00>(Self::splat(0x87));
+        carry.xor(intrinsics!(_mm512_bslli_epi128::<4>(self.0)))
     }
 
     /// In two series, from x^0 and from x^4 on, in which each is x^8 times the
     /// one before: whole bytes move, and those that move out come back as their
-    /// products with x^7 + x^2 + x + 1. A product without carries each would
-    /// take the place of more operations.
+    /// products with x^7 + x^2 + x + 1.
     #[inline(always)]
-    fn mask<const COUNT: usize>(state: &mut [Self; 5], tweak: V128, step: usize) -> Self {
-        let [block, swapped, first, low, high] = state;
-        if step == 0 {
-            *block = Self::spread(tweak).pin();
-            *swapped = block.swap_halves().pin();
-        }
+    fn mask<const COUNT: usize>(
+        state: &mut [Self; 5],
+        first: impl FnOnce() -> Self,
+        step: usize,
+    ) -> Self {
+        let [block, low, high, ..] = state;
         let by = step % (COUNT / 2);
         if by == 0 {
-            let from = if step == 0 { 0 } else { 4 };
-            *first = times_powers_of_x(*block, *swapped, from);
-            *low = intrinsics!(_mm512_gf2p8affine_epi64_epi8::<0>(
-                first.0,
-                _mm512_set1_epi64(times_polynomial(0))
-            ));
-            *high = intrinsics!(_mm512_gf2p8affine_epi64_epi8::<0>(
-                first.0,
-                _mm512_set1_epi64(times_polynomial(8))
-            ));
-            return *first;
+            *block = if step == 0 {
+                first()
+            } else {
+                times_x_by(*block, &BY_4)
+            };
+            // A series of eight masks has seven bytes that move out, of four three.
+            [*low, *high] = if COUNT == 8 {
+                last_bytes_times_polynomial::<false>(*block)
+            } else {
+                last_bytes_times_polynomial::<true>(*block)
+            };
+            return *block;
         }
         macro_rules! bytes_up {
             ($by:literal) => {
-                intrinsics!(_mm512_alignr_epi8::<{ 16 - $by }>(first.0, low.0))
+                intrinsics!(_mm512_alignr_epi8::<{ 16 - $by }>(block.0, low.0))
             };
         }
         let moved = match by {
@@ -480,8 +544,7 @@ impl Vector for V512 {
 
     #[inline(always)]
     fn powers_of_x(block: V128) -> Self {
-        let block = Self::spread(block);
-        times_powers_of_x(block, block.swap_halves(), 0)
+        times_x_by(Self::spread(block), &BY_LANE)
     }
 
     #[inline(always)]

@@ -195,3 +195,54 @@ pub(super) fn add_products(sum: &mut [V512; 3], x: [V512; 2], y: [V512; 2], halv
         );
     }
 }
+
+/// See [`crate::simd::Vector::add_products_at`]. Sums of halves take no shuffles
+/// here, which are done where products are: a half of each vector is beside the
+/// other if it is read eight bytes away, still inside of the two.
+///
+/// # Safety
+/// Two vectors are readable at `src`.
+#[target_feature(enable = "avx512f,vpclmulqdq")]
+#[inline]
+pub(super) unsafe fn add_products_at(
+    sum: &mut [V512; 3],
+    src: *const u8,
+    y: [V512; 2],
+    halves: V512,
+) {
+    let (_a, _b, _s, _t, _u): (__m512i, __m512i, __m512i, __m512i, __m512i);
+    let _v: __m512i;
+    // SAFETY: computes on registers, and reads what the caller promises.
+    unsafe {
+        core::arch::asm!(
+            "vmovdqu64 {a}, zmmword ptr [{src}]",
+            "vmovdqu64 {b}, zmmword ptr [{src} + 64]",
+            // The first one's in the low halves, the second one's in the high ones.
+            "vpxorq {s}, {a}, zmmword ptr [{src} + 8]",
+            "vpxorq {t}, {b}, zmmword ptr [{src} + 56]",
+            "vpclmulqdq {u}, {a}, {p}, 0x00",
+            "vpclmulqdq {a}, {a}, {p}, 0x11",
+            "vpclmulqdq {v}, {b}, {q}, 0x00",
+            "vpclmulqdq {b}, {b}, {q}, 0x11",
+            "vpclmulqdq {s}, {s}, {h}, 0x00",
+            "vpclmulqdq {t}, {t}, {h}, 0x11",
+            "vpternlogq {low}, {u}, {v}, 0x96",
+            "vpternlogq {high}, {a}, {b}, 0x96",
+            "vpternlogq {middle}, {s}, {t}, 0x96",
+            src = in(reg) src,
+            p = in(zmm_reg) y[0].0,
+            q = in(zmm_reg) y[1].0,
+            h = in(zmm_reg) halves.0,
+            a = out(zmm_reg) _a,
+            b = out(zmm_reg) _b,
+            s = out(zmm_reg) _s,
+            t = out(zmm_reg) _t,
+            u = out(zmm_reg) _u,
+            v = out(zmm_reg) _v,
+            low = inout(zmm_reg) sum[0].0,
+            middle = inout(zmm_reg) sum[1].0,
+            high = inout(zmm_reg) sum[2].0,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+}

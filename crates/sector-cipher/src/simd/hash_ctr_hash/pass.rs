@@ -3,8 +3,35 @@
 
 use super::Scheme;
 use crate::run::Sector;
-use crate::simd::field::Products;
+use crate::simd::field::{Pair, Products};
 use crate::simd::{Vector, counter};
+
+/// A vector of blocks as the hash takes them.
+#[inline(always)]
+fn element<S: Scheme, V: Vector>(blocks: V) -> V {
+    if S::REVERSED {
+        blocks.reverse_bytes()
+    } else {
+        blocks
+    }
+}
+
+/// Adds two vectors of the sector to a hash.
+///
+/// # Safety
+/// They are readable at `src`.
+#[inline(always)]
+unsafe fn add<S: Scheme, V: Vector>(hash: &mut Products<V>, src: *const u8, powers: Pair<V>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if S::REVERSED {
+            let blocks = [V::load(src), V::load(src.add(V::BYTES))];
+            hash.add_two(blocks.map(element::<S, V>), powers);
+        } else {
+            hash.add_two_at(src, powers);
+        }
+    }
+}
 
 /// Where it is, `N` vectors at a time.
 pub(super) struct Pass<'k, S, V, const N: usize> {
@@ -106,9 +133,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
                     let second = HASH && i % 2 == 1;
                     let i = if HASH { i & !1 } else { 2 * i };
                     if second {
-                        let data = ahead.add(behind + i * V::BYTES);
-                        let data = [V::load(data), V::load(data.add(V::BYTES))];
-                        self.before.add_two([S::element(data[0]), S::element(data[1])], powers);
+                        add::<S, V>(&mut self.before, ahead.add(behind + i * V::BYTES), powers);
                         self.before.order(&mut x);
                     } else {
                         powers = self.scheme.powers().at(behind + i * V::BYTES);
@@ -120,7 +145,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
             let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
             let x = V::aes_finish_between::<N, true, ROUNDS>(x, keys, src, dst);
             for (x, block) in x.iter().zip(&mut self.blocks) {
-                *block = S::element(*x);
+                *block = element::<S, V>(*x);
             }
             self.written = true;
         }
@@ -135,11 +160,9 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         for i in (0..N).step_by(2) {
             // SAFETY: the caller's promise.
             unsafe {
-                let data = ahead.add(behind + i * V::BYTES);
-                let data = [V::load(data), V::load(data.add(V::BYTES))];
-                let powers = self.scheme.powers().at(behind + i * V::BYTES);
-                self.before
-                    .add_two([S::element(data[0]), S::element(data[1])], powers);
+                let at = behind + i * V::BYTES;
+                let powers = self.scheme.powers().at(at);
+                add::<S, V>(&mut self.before, ahead.add(at), powers);
             }
         }
     }
