@@ -9,6 +9,7 @@ mod peers;
 mod plot;
 mod report;
 mod runs;
+mod sharing;
 mod verify;
 
 #[allow(unsafe_code)]

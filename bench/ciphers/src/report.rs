@@ -21,6 +21,9 @@ pub(crate) struct Report {
     pub(crate) flows: Vec<Curve>,
     pub(crate) requests: Vec<Curve>,
     pub(crate) goals: Vec<Judged>,
+    /// The share of the readings that were disturbed by another hardware thread on
+    /// the same core.
+    pub(crate) shared_core: f64,
 }
 
 /// What it was measured on.
@@ -172,9 +175,10 @@ impl Report {
         );
         let _ = writeln!(
             text,
-            "Medians of {} rounds, {} ms of thread CPU time each.{}",
+            "Medians of {} rounds, {} ms of thread CPU time each; {:.0} % of the readings on a core shared with another hardware thread.{}",
             self.settings.rounds,
             self.settings.slice_us as f64 / 1000.0,
+            100.0 * self.shared_core,
             if self.settings.quick {
                 " QUICK: these figures mean little."
             } else {

@@ -85,6 +85,7 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
         flows: Vec::new(),
         requests: Vec::new(),
         goals: Vec::new(),
+        shared_core: 0.0,
     };
     if options.wants(What::Ciphers) {
         for task in &tasks {
@@ -111,6 +112,7 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
     if options.require.is_some() && report.goals.is_empty() {
         return Err("nothing was measured that --require could judge".to_owned());
     }
+    report.shared_core = meter.shared();
     report.write(&options.output, best)?;
     plot::write(&report, &options.output, best)?;
     print!("{}", report.summary(best));

@@ -1,0 +1,95 @@
+//! Whether the core is ours. On a virtual machine the other hardware thread of a core
+//! may belong to somebody else. It takes the place of instructions, of which a
+//! cipher needs many and the AES unit alone only a few: ratios to the latter
+//! would tell how busy the neighbour is.
+#![allow(unsafe_code)]
+
+/// At this share of what it can begin in a cycle a core counts as ours.
+pub(crate) const ALONE: f64 = 0.93;
+
+/// A core, by what it has done so far.
+pub(crate) struct Core {
+    rates: Vec<f64>,
+    /// What it does when it is ours.
+    alone: f64,
+}
+
+impl Core {
+    pub(crate) fn new() -> Self {
+        let mut core = Self {
+            rates: Vec::new(),
+            alone: 0.0,
+        };
+        for _ in 0..512 {
+            core.share();
+        }
+        core
+    }
+
+    /// Of the instructions that can begin in a cycle, how many do now: 1 is all.
+    pub(crate) fn share(&mut self) -> f64 {
+        // The middle one of three: an interruption makes one of them mean nothing.
+        let mut rates = [(); 3].map(|()| per_cycle());
+        rates.sort_by(f64::total_cmp);
+        self.rates.push(rates[1]);
+        if self.rates.len().is_multiple_of(256) {
+            // Nearly the highest: some are too high, because of interruptions.
+            self.rates.sort_by(f64::total_cmp);
+            self.alone = self.rates[self.rates.len() * 95 / 100];
+        }
+        rates[1] / self.alone
+    }
+}
+
+/// Additions that do not depend on each other, in the time of a multiplication that
+/// waits for the one before. Both take a fixed number of cycles on a core alone.
+#[cfg(target_arch = "x86_64")]
+fn per_cycle() -> f64 {
+    use core::arch::asm;
+    use core::arch::x86_64::{__rdtscp, _rdtsc};
+    const CHAINED: usize = 200;
+    const SIDE_BY_SIDE: usize = 1000;
+    // SAFETY: reads the clock, and computes on registers that it says it changes.
+    unsafe {
+        let start = _rdtsc();
+        for _ in 0..CHAINED {
+            asm!(
+                "imul {a}, {a}", "imul {a}, {a}", "imul {a}, {a}", "imul {a}, {a}",
+                "imul {a}, {a}", "imul {a}, {a}", "imul {a}, {a}", "imul {a}, {a}",
+                a = out(reg) _, options(nomem, nostack),
+            );
+        }
+        let between = __rdtscp(&mut 0);
+        for _ in 0..SIDE_BY_SIDE {
+            asm!(
+                "add {a}, {b}", "add {c}, {b}", "add {d}, {b}", "add {e}, {b}", "add {f}, {b}", "add {g}, {b}",
+                "add {a}, {b}", "add {c}, {b}", "add {d}, {b}", "add {e}, {b}", "add {f}, {b}", "add {g}, {b}",
+                "add {a}, {b}", "add {c}, {b}", "add {d}, {b}", "add {e}, {b}", "add {f}, {b}", "add {g}, {b}",
+                "add {a}, {b}", "add {c}, {b}", "add {d}, {b}", "add {e}, {b}", "add {f}, {b}", "add {g}, {b}",
+                a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+                e = out(reg) _, f = out(reg) _, g = out(reg) _,
+                options(nomem, nostack),
+            );
+        }
+        let end = __rdtscp(&mut 0);
+        (between - start) as f64 / (end - between).max(1) as f64
+    }
+}
+
+/// Nothing is known of other CPUs.
+#[cfg(not(target_arch = "x86_64"))]
+fn per_cycle() -> f64 {
+    1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_most() {
+        let mut core = Core::new();
+        let share = core.share();
+        assert!(share > 0.0 && share < 2.0, "{share}");
+    }
+}
