@@ -230,6 +230,11 @@ fn operations<V: Vector>() {
         }
         is(V::reduce(x, y, z, x), &|i| reduce(b[i], c[i]), "reduce");
         is(
+            V::reduce_beside_aes(x, y, z, y),
+            &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]),
+            "reduce_beside_aes",
+        );
+        is(
             V::reduce(x, y, z, y),
             &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]),
             "reduce",
@@ -249,6 +254,20 @@ fn operations<V: Vector>() {
             &|i| times_x(a[0], i),
             "powers_of_x",
         );
+        masks::<V, 8>(a[0]);
+        if V::ABREAST == 16 {
+            masks::<V, 16>(a[0]);
+        }
+        // Of two vectors side by side in registers, and in memory.
+        let mut sums = [x, y, z];
+        V::add_products(&mut sums, [x, y], [y, z], z);
+        let mut of_memory = [x, y, z];
+        let both = [x, y];
+        // SAFETY: two vectors.
+        unsafe { V::add_products_at(&mut of_memory, both.as_ptr().cast(), [y, z], z) };
+        for (sum, other) in sums.into_iter().zip(of_memory) {
+            assert_eq!(sum.blocks(), other.blocks(), "add_products_at");
+        }
         let (p, q) = (|i: usize| words(a[i]), |i: usize| words(b[i]));
         is(
             x.unpack32_low(y),
@@ -314,6 +333,21 @@ fn operations<V: Vector>() {
             for (i, block) in bytes[offset..].chunks_exact(16).take(V::BLOCKS).enumerate() {
                 assert_eq!(block, b[i].to_le_bytes(), "store");
             }
+        }
+    }
+}
+
+/// All masks, in the order in which they come.
+fn masks<V: Vector, const COUNT: usize>(tweak: u128) {
+    let mut state = [V::zero(); 5];
+    for step in 0..COUNT {
+        let first = || V::powers_of_x(V::One::splat(tweak));
+        let mask = V::mask::<COUNT>(&mut state, first, step);
+        let at = 2 * step % COUNT + 2 * step / COUNT;
+        for (lane, block) in mask.blocks().into_iter().take(V::BLOCKS).enumerate() {
+            let power = V::BLOCKS * at + lane;
+            let expected = (0..power).fold(tweak, |block, _| portable::double(block));
+            assert_eq!(block, expected, "mask {at} of {COUNT}, lane {lane}");
         }
     }
 }
