@@ -13,7 +13,7 @@ pub enum Backend {
     AesNi,
     /// x86-64 VAES and VPCLMULQDQ with AVX2: `vaes256`.
     Vaes256,
-    /// x86-64 VAES, VPCLMULQDQ and GFNI with AVX-512 (F, BW, VL): `vaes512`.
+    /// x86-64 VAES and VPCLMULQDQ with AVX-512 (F, BW, VL, VBMI): `vaes512`.
     Vaes512,
     /// 64-bit ARM with AES and PMULL (the cryptographic extension): `armv8`.
     Armv8,

@@ -239,11 +239,6 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    fn high_to_low(self) -> Self {
-        intrinsics!(vextq_u8::<8>(self.0, vdupq_n_u8(0)))
-    }
-
-    #[inline(always)]
     fn reverse_bytes(self) -> Self {
         Self(intrinsics!(vrev64q_u8(self.0)).0).swap_halves()
     }

@@ -16,7 +16,7 @@
 //! twice as long: a subtree's last block, which is only added, and the block
 //! behind it are the first two of the next 512 bytes, and left to the joining.
 
-use super::Vector;
+use super::{Vector, field};
 
 /// Blocks from one subtree to the next: its 31, and the one that joins it with
 /// what follows.
@@ -145,18 +145,8 @@ impl<V: Vector> Sum<V> {
 
     #[inline(always)]
     pub(super) fn reduce(self) -> V {
-        self.reduce_where::<false>()
-    }
-
-    /// [`Self::reduce`] beside the rounds of AES or not.
-    #[inline(always)]
-    fn reduce_where<const BESIDE_AES: bool>(self) -> V {
         let middle = self.middle.xor3(self.low, self.high);
-        if BESIDE_AES {
-            V::reduce_beside_aes(self.low, middle, self.high, self.block)
-        } else {
-            V::reduce(self.low, middle, self.high, self.block)
-        }
+        field::reduce(self.low.xor(self.block), middle, self.high)
     }
 }
 
@@ -236,11 +226,7 @@ impl<V: Vector> Tree<V> {
     /// Step `STEP` of quarter `K`, whose eight blocks for each lane are `x`:
     /// four consecutive ones of each, lane by lane, and the four that follow.
     #[inline(always)]
-    pub(super) fn step<const K: usize, const STEP: usize, const BESIDE_AES: bool>(
-        &mut self,
-        key: &HashKey,
-        x: &[V; 8],
-    ) {
+    pub(super) fn step<const K: usize, const STEP: usize>(&mut self, key: &HashKey, x: &[V; 8]) {
         match STEP {
             // The second quarter before this.
             0 => {
@@ -248,12 +234,12 @@ impl<V: Vector> Tree<V> {
                     0 | 2 => self.seven,
                     _ => self.sum.plus(self.seven),
                 }
-                .reduce_where::<BESIDE_AES>();
+                .reduce();
             }
             // This one.
             1 => self.blocks[0] = V::transpose_halves([x[0], x[1], x[2], x[3]]),
             // The quarter before.
-            2 => self.three = self.left.reduce_where::<BESIDE_AES>(),
+            2 => self.three = self.left.reduce(),
             3 => self.left = Self::leaf(key, self.blocks[0]),
             4 => {
                 let level = if K == 3 { 4 } else { 3 };
@@ -301,7 +287,7 @@ impl<V: Vector> Tree<V> {
     #[inline(always)]
     pub(super) fn quarter<const K: usize>(&mut self, key: &HashKey, x: &[V; 8]) {
         unroll!(STEP in 0 1 2 3 4 5 6 7, {
-            self.step::<K, STEP, false>(key, x);
+            self.step::<K, STEP>(key, x);
             self.pin::<STEP>();
         });
     }
@@ -309,8 +295,8 @@ impl<V: Vector> Tree<V> {
     /// What is left to do after the last quarter of all.
     #[inline(always)]
     pub(super) fn finish(&mut self, key: &HashKey) {
-        unroll!(STEP in 0 2 4 6, self.step::<0, STEP, false>(key, &[V::zero(); 8]));
-        unroll!(STEP in 0 4, self.step::<1, STEP, false>(key, &[V::zero(); 8]));
+        unroll!(STEP in 0 2 4 6, self.step::<0, STEP>(key, &[V::zero(); 8]));
+        unroll!(STEP in 0 4, self.step::<1, STEP>(key, &[V::zero(); 8]));
     }
 }
 

@@ -219,7 +219,7 @@ impl<V: Vector> Lanes<V> {
             V::wide_round::<8, true, ROUND>(&mut y, aes);
             // The steps go evenly between the rounds.
             unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 1 + STEP * (ROUNDS - 2) / (STEPS - 1) {
-                tree.step::<BEFORE, STEP, true>(&keys.hash, x);
+                tree.step::<BEFORE, STEP>(&keys.hash, x);
                 tree.pin::<STEP>();
                 if AHEAD {
                     let mut text = [V::zero(); 8];
@@ -227,7 +227,7 @@ impl<V: Vector> Lanes<V> {
                         // SAFETY: the caller's promise.
                         text = unsafe { ahead.load::<K>() };
                     }
-                    ahead_tree.step::<K, STEP, true>(&keys.hash, &text);
+                    ahead_tree.step::<K, STEP>(&keys.hash, &text);
                     ahead_tree.pin::<STEP>();
                 }
             });

@@ -139,60 +139,40 @@ impl<V: Vector> Products<V> {
         }
     }
 
-    /// Both halves of the 255 bits.
-    #[inline(always)]
-    fn halves(self) -> (V, V) {
-        let middle = self.middle.xor3(self.low, self.high);
-        (
-            self.low.xor(middle.low_to_high()),
-            self.high.xor(middle.high_to_low()),
-        )
-    }
-
     /// Reduced in the layout of XTS and FAST: bit i is x^i, and x^128 is
-    /// x^7 + x^2 + x + 1. On narrow vectors by shifts: the unit for carry-less products
-    /// is the one that hashes wait for.
+    /// x^7 + x^2 + x + 1.
     #[inline(always)]
     pub(super) fn reduce(self) -> V {
-        if V::BLOCKS == 4 {
-            let middle = self.middle.xor3(self.low, self.high);
-            return V::reduce(self.low, middle, self.high, V::zero());
-        }
-        let (low, high) = self.halves();
-        // What the shifts move out of each half.
-        let out = high
-            .shr64::<63>()
-            .xor3(high.shr64::<62>(), high.shr64::<57>());
-        // From the upper half it comes back at x^128, where the high half
-        // begins, and is too short to be moved out again.
-        let high = high.xor(out.high_to_low());
-        let times = high.xor3(high.shl64::<1>(), high.shl64::<2>());
-        let times = times.xor3(high.shl64::<7>(), out.low_to_high());
-        low.xor(times)
+        reduce(self.low, self.middle.xor3(self.low, self.high), self.high)
     }
 
     /// Reduced in POLYVAL (RFC 8452, section 3), with its factor of x^-128.
     #[inline(always)]
     pub(super) fn reduce_polyval(self) -> V {
-        if V::BLOCKS == 4 {
-            // A word at the bottom is cleared by the multiple of the modulus that
-            // adds it at x^57, x^62 and x^63 from there, and at x^128. The lower
-            // word first, then the upper one, with what the lower one gives it.
-            let modulus = V::splat(0xc200_0000_0000_0000);
-            let middle = self.middle.xor3(self.low, self.high);
-            let low = self.low.xor(middle.low_to_high());
-            let low = low.swap_halves().xor(low.clmul::<0x00>(modulus));
-            let low = low.swap_halves().xor(low.clmul::<0x00>(modulus));
-            return self.high.xor3(middle.high_to_low(), low);
-        }
-        let (low, high) = self.halves();
-        // The same by shifts.
-        let up = |x: V| x.shl64::<57>().xor3(x.shl64::<62>(), x.shl64::<63>());
-        let down = |x: V| x.shr64::<7>().xor3(x.shr64::<2>(), x.shr64::<1>());
-        let low = low.xor(up(low).low_to_high());
-        let rest = down(low).xor(up(low).high_to_low());
-        high.xor3(low, rest)
+        let middle = self.middle.xor3(self.low, self.high);
+        reduce_polyval(self.low, middle, self.high)
     }
+}
+
+/// `low` + x^64 `middle` + x^128 `high` in the layout of XTS and FAST. A word at the
+/// top, of x^64 times a vector, goes down to x^0 times x^7 + x^2 + x + 1. With the
+/// one of these that is the word itself a word of the vector beside it trades
+/// places: two products and two swaps, and no shift of what reaches from one half into
+/// the other.
+#[inline(always)]
+pub(super) fn reduce<V: Vector>(low: V, middle: V, high: V) -> V {
+    let rest = V::splat(1 << 7 | 1 << 2 | 1 << 1);
+    let middle = middle.xor3(high.swap_halves(), high.clmul::<0x01>(rest));
+    low.xor3(middle.swap_halves(), middle.clmul::<0x01>(rest))
+}
+
+/// The same in POLYVAL, times x^-128: a word at the bottom is cleared by the multiple
+/// of the modulus that adds it at x^57, x^62 and x^63 from there, and at x^128.
+#[inline(always)]
+fn reduce_polyval<V: Vector>(low: V, middle: V, high: V) -> V {
+    let rest = V::splat(0xc200_0000_0000_0000);
+    let middle = middle.xor3(low.swap_halves(), low.clmul::<0x00>(rest));
+    high.xor3(middle.swap_halves(), middle.clmul::<0x00>(rest))
 }
 
 #[cfg(test)]

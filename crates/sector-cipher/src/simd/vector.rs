@@ -162,30 +162,10 @@ pub(crate) trait Vector: Copy {
         let x = unsafe { [Self::load(src), Self::load(src.add(Self::BYTES))] };
         Self::add_products(sum, x, y, halves);
     }
-    /// `low` + x^64 `middle` + x^128 `high` reduced in the layout of XTS and
-    /// FAST (bit i is x^i, x^128 is x^7 + x^2 + x + 1), plus `block`.
-    #[inline(always)]
-    fn reduce(low: Self, middle: Self, high: Self, block: Self) -> Self {
-        Self::reduce_beside_aes(low, middle, high, block)
-    }
-    /// The same by units that AES does not need.
-    #[inline(always)]
-    fn reduce_beside_aes(low: Self, middle: Self, high: Self, block: Self) -> Self {
-        let polynomial = Self::splat(0x87);
-        let low = low.xor3(middle.low_to_high(), block);
-        let high = high.xor(middle.high_to_low());
-        // The upper word first: what it gives lies at x^64, and reaches up to
-        // x^134, into the lower word of the high half.
-        let upper = high.clmul::<0x01>(polynomial);
-        let high = high.xor(upper.high_to_low());
-        low.xor3(upper.low_to_high(), high.clmul::<0x00>(polynomial))
-    }
     /// The low half in the high one's place, and the other way round.
     fn swap_halves(self) -> Self;
     /// The low half goes up by 64 bits, zeros behind it.
     fn low_to_high(self) -> Self;
-    /// The high half goes down by 64 bits, zeros above it.
-    fn high_to_low(self) -> Self;
     /// The last byte first.
     fn reverse_bytes(self) -> Self;
     /// Each 64-bit half to the left by `N` bits.

@@ -1,7 +1,7 @@
 //! Every vector against plain integers. Called for each vector of a CPU.
 
 use super::aes::{decrypt, encrypt};
-use super::{AesKeys, Vector, WideKeys};
+use super::{AesKeys, Vector, WideKeys, field};
 use crate::portable;
 use core::array::from_fn;
 
@@ -53,7 +53,7 @@ pub(crate) unsafe fn check<V: Vector>() {
     // SAFETY: as above.
     unsafe { V::call(rounds::<V>) };
     // SAFETY: as above.
-    unsafe { super::field::tests::check::<V>() };
+    unsafe { field::tests::check::<V>() };
 }
 
 fn operations<V: Vector>() {
@@ -120,7 +120,6 @@ fn operations<V: Vector>() {
         is(x.clmul::<0x11>(y), &|i| product(i, true, true), "clmul 11");
         is(x.swap_halves(), &|i| a[i].rotate_left(64), "swap_halves");
         is(x.low_to_high(), &|i| a[i] << 64, "low_to_high");
-        is(x.high_to_low(), &|i| a[i] >> 64, "high_to_low");
         is(x.reverse_bytes(), &|i| a[i].swap_bytes(), "reverse_bytes");
         is(x.shl64::<1>(), &|i| by_halves(a[i], &|h| h << 1), "shl64");
         is(x.shl64::<63>(), &|i| by_halves(a[i], &|h| h << 63), "shl64");
@@ -228,15 +227,9 @@ fn operations<V: Vector>() {
             };
             is(v, &model, "transpose_halves");
         }
-        is(V::reduce(x, y, z, x), &|i| reduce(b[i], c[i]), "reduce");
         is(
-            V::reduce_beside_aes(x, y, z, y),
-            &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]),
-            "reduce_beside_aes",
-        );
-        is(
-            V::reduce(x, y, z, y),
-            &|i| a[i] ^ b[i] ^ reduce(b[i], c[i]),
+            field::reduce(x, y, z),
+            &|i| a[i] ^ reduce(b[i], c[i]),
             "reduce",
         );
         let times_x = |block: u128, power: usize| {

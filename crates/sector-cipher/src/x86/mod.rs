@@ -53,7 +53,6 @@ cpufeatures::new!(
     "avx512bw",
     "avx512vbmi",
     "avx512vl",
-    "gfni",
     "vaes",
     "vpclmulqdq"
 );

@@ -244,11 +244,6 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn high_to_low(self) -> Self {
-        intrinsics!(_mm_srli_si128::<8>(self.0))
-    }
-
-    #[inline(always)]
     fn reverse_bytes(self) -> Self {
         let order = Self::splat(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f);
         intrinsics!(_mm_shuffle_epi8(self.0, order.0))

@@ -279,11 +279,6 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn high_to_low(self) -> Self {
-        intrinsics!(_mm256_srli_si256::<8>(self.0))
-    }
-
-    #[inline(always)]
     fn reverse_bytes(self) -> Self {
         let order = Self::splat(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f);
         intrinsics!(_mm256_shuffle_epi8(self.0, order.0))

@@ -81,22 +81,6 @@ fn lower_blocks([a, b, c, d]: [V512; 4]) -> [V512; 2] {
     }
 }
 
-/// The matrix, for `vgf2p8affineqb`, that takes a byte to bits `from` to
-/// `from` + 7 of its product with x^7 + x^2 + x + 1.
-const fn times_polynomial(from: u32) -> i64 {
-    let mut matrix = 0_u64;
-    let mut bit = 0;
-    while bit < 8 {
-        // Input bit j gives output bits j, j + 1, j + 2 and j + 7.
-        let place = 1_u64 << (bit + from);
-        let inputs = (place | place >> 1 | place >> 2 | place >> 7) & 0xff;
-        // The row of output bit 0 is the last byte.
-        matrix |= inputs << (8 * (7 - bit));
-        bit += 1;
-    }
-    matrix.cast_signed()
-}
-
 /// The order, for `vpshufb`, that takes the last `count` bytes, up to seven, to
 /// bytes 1 and up, with zeros around.
 const fn last_bytes_from_one(count: usize) -> u128 {
@@ -204,7 +188,7 @@ impl Vector for V512 {
     type One = V128;
 
     #[target_feature(
-        enable = "aes,avx2,avx512f,avx512bw,avx512vbmi,avx512vl,gfni,vaes,pclmulqdq,vpclmulqdq,sse4.1"
+        enable = "aes,avx2,avx512f,avx512bw,avx512vbmi,avx512vl,vaes,pclmulqdq,vpclmulqdq,sse4.1"
     )]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()
@@ -372,27 +356,6 @@ impl Vector for V512 {
         intrinsics!(_mm512_unpackhi_epi64(self.0, b.0))
     }
 
-    /// Without carry-less products, which are what hashes wait for: multiplying bytes
-    /// by x^7 + x^2 + x + 1 is linear. Intel's CPUs do that where they do AES.
-    #[inline(always)]
-    fn reduce(low: Self, middle: Self, high: Self, block: Self) -> Self {
-        // SAFETY: the CPU has the features.
-        unsafe {
-            let low_bits = _mm512_set1_epi64(times_polynomial(0));
-            let high_bits = _mm512_set1_epi64(times_polynomial(8));
-            // What reaches beyond x^256 comes from the last byte, of which
-            // `middle` has no part.
-            let out = _mm512_gf2p8affine_epi64_epi8::<0>(high.0, high_bits);
-            let out = Self(_mm512_bsrli_epi128::<15>(out));
-            let high = high.xor3(middle.high_to_low(), out);
-            let carry = _mm512_gf2p8affine_epi64_epi8::<0>(high.0, high_bits);
-            let carry = Self(_mm512_bslli_epi128::<1>(carry));
-            let folded = Self(_mm512_gf2p8affine_epi64_epi8::<0>(high.0, low_bits));
-            let sum = low.xor3(middle.low_to_high(), folded);
-            sum.xor3(carry, block)
-        }
-    }
-
     #[inline(always)]
     fn pin(self) -> Self {
         intrinsics!(pin(self.0))
@@ -438,11 +401,6 @@ impl Vector for V512 {
     #[inline(always)]
     fn low_to_high(self) -> Self {
         intrinsics!(_mm512_bslli_epi128::<8>(self.0))
-    }
-
-    #[inline(always)]
-    fn high_to_low(self) -> Self {
-        intrinsics!(_mm512_bsrli_epi128::<8>(self.0))
     }
 
     #[inline(always)]
