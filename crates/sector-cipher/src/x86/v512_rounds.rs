@@ -197,8 +197,8 @@ pub(super) fn add_products(sum: &mut [V512; 3], x: [V512; 2], y: [V512; 2], halv
 }
 
 /// See [`crate::simd::Vector::add_products_at`]. Sums of halves take no shuffles
-/// here, which are done where products are: a half of each vector is beside the
-/// other if it is read eight bytes away, still inside of the two.
+/// here, which are done where products are: reading can put the low half of each
+/// block beside its high one as well.
 ///
 /// # Safety
 /// Two vectors are readable at `src`.
@@ -217,14 +217,16 @@ pub(super) unsafe fn add_products_at(
         core::arch::asm!(
             "vmovdqu64 {a}, zmmword ptr [{src}]",
             "vmovdqu64 {b}, zmmword ptr [{src} + 64]",
-            // The first one's in the low halves, the second one's in the high ones.
-            "vpxorq {s}, {a}, zmmword ptr [{src} + 8]",
-            "vpxorq {t}, {b}, zmmword ptr [{src} + 56]",
+            // In the high halves.
+            "vmovddup {s}, zmmword ptr [{src}]",
+            "vmovddup {t}, zmmword ptr [{src} + 64]",
+            "vpxorq {s}, {s}, {a}",
+            "vpxorq {t}, {t}, {b}",
             "vpclmulqdq {u}, {a}, {p}, 0x00",
             "vpclmulqdq {a}, {a}, {p}, 0x11",
             "vpclmulqdq {v}, {b}, {q}, 0x00",
             "vpclmulqdq {b}, {b}, {q}, 0x11",
-            "vpclmulqdq {s}, {s}, {h}, 0x00",
+            "vpclmulqdq {s}, {s}, {h}, 0x01",
             "vpclmulqdq {t}, {t}, {h}, 0x11",
             "vpternlogq {low}, {u}, {v}, 0x96",
             "vpternlogq {high}, {a}, {b}, 0x96",
