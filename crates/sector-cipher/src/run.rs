@@ -281,9 +281,15 @@ impl<'a, 'b> Sectors<'a, 'b> {
         self.bytes
     }
 
-    /// Sectors that are left of the segment that the stream is in.
-    pub(crate) fn left(&self) -> usize {
-        self.left
+    /// How many sectors are left, if they are one run; `None` if further segments
+    /// follow.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn left(&self) -> Option<usize> {
+        (self.rest.len() == 0).then_some(self.left)
     }
 
     /// An empty batch, to be filled.
@@ -301,35 +307,40 @@ impl<'a, 'b> Sectors<'a, 'b> {
 
     /// Replaces the batch by the next sectors, as many as there are up to
     /// [`BATCH`]; none at the end.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn fill(&mut self, batch: &mut Batch<'a>) {
-        batch.len = 0;
         batch.count = None;
-        while batch.len < BATCH {
-            if self.left == 0 {
-                let Some(segment) = self.rest.next() else {
-                    return;
-                };
-                self.dst = segment.data.as_mut_ptr();
-                self.src = self.dst;
-                self.left = segment.data.len() >> self.rule.log_bytes;
-                self.next = segment.first;
-                continue;
+        batch.len = self.take(&mut batch.sectors, &mut batch.ivs);
+    }
+
+    /// The next sectors and their IVs, as many as there is room for. Tells how many.
+    #[inline(never)]
+    pub(crate) fn take(&mut self, sectors: &mut [Sector], ivs: &mut [u128]) -> usize {
+        let mut places = sectors.iter_mut().zip(ivs);
+        let room = places.len();
+        loop {
+            let count = self.left.min(places.len());
+            // Not in their places, through which each would wait for the one before.
+            let (mut src, mut dst, mut next) = (self.src, self.dst, self.next);
+            for (sector, iv) in places.by_ref().take(count) {
+                *sector = Sector { src, dst };
+                put(iv, self.rule.iv(next));
+                src = src.wrapping_add(self.bytes);
+                dst = dst.wrapping_add(self.bytes);
+                next = next.wrapping_add(self.rule.units);
             }
-            let count = self.left.min(BATCH - batch.len);
-            let sectors = batch.sectors[batch.len..][..count].iter_mut();
-            for (sector, iv) in sectors.zip(&mut batch.ivs[batch.len..]) {
-                *sector = Sector {
-                    src: self.src,
-                    dst: self.dst,
-                };
-                put(iv, self.rule.iv(self.next));
-                self.src = self.src.wrapping_add(self.bytes);
-                self.dst = self.dst.wrapping_add(self.bytes);
-                self.next = self.next.wrapping_add(self.rule.units);
-            }
-            batch.len += count;
+            (self.src, self.dst, self.next) = (src, dst, next);
             self.left -= count;
+            if places.len() == 0 {
+                return room;
+            }
+            let Some(segment) = self.rest.next() else {
+                return room - places.len();
+            };
+            self.dst = segment.data.as_mut_ptr();
+            self.src = self.dst;
+            self.left = segment.data.len() >> self.rule.log_bytes;
+            self.next = segment.first;
         }
     }
 

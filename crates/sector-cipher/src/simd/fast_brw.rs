@@ -602,8 +602,9 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 ) {
     let log = (sectors.bytes() / STRIDE).trailing_zeros();
     // A short run in two halves, so that there is something ahead.
-    let together = (sectors.left() << log)
-        .div_ceil(2)
+    let together = sectors
+        .left()
+        .map_or(SUBTREES, |left| (left << log).div_ceil(2))
         .clamp(2 * LANES, SUBTREES)
         >> log;
     let mut passes = [

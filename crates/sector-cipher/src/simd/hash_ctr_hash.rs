@@ -27,6 +27,9 @@ pub(super) use group::Group;
 /// Bytes of a group, at most, if it has several sectors.
 const GROUP_BYTES: usize = 16384;
 
+/// Bytes of a group, at least, if there are as many.
+const LEAST_BYTES: usize = 4096;
+
 /// Parts of the middle.
 const PARTS: usize = 4;
 
@@ -85,59 +88,72 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
     scheme: &S,
     mut sectors: Sectors<'_, '_>,
 ) {
+    if sectors.left() == Some(1) {
+        return alone::<S, V, ROUNDS, ENCRYPT, N>(scheme, sectors);
+    }
     let bytes = sectors.bytes();
     // Few enough to be in the first-level cache still when they come to counter
     // mode.
-    let together = (GROUP_BYTES >> bytes.trailing_zeros()).clamp(1, GROUP);
+    let most = (GROUP_BYTES >> bytes.trailing_zeros()).clamp(1, GROUP);
+    // A short run in more groups, so that there is something to go beside the first hash,
+    // but not in smaller ones than keep a unit busy while the middle waits for itself.
+    let least = (LEAST_BYTES >> bytes.trailing_zeros()).clamp(1, GROUP);
+    let together = sectors
+        .left()
+        .map_or(most, |left| left.div_ceil(4).clamp(least, most));
     // Bytes between the parts of the middle.
     let spacing = together * bytes / PARTS;
-    let mut batch = sectors.empty_batch();
-    let mut taken = 0;
     let mut groups = [Group::none(bytes); 4];
     let mut before = Sums::<V>::zero();
     let mut after = Sums::<V>::zero();
     let mut pass = Pass::<S, V, N>::new(scheme);
-    let mut step = 0_usize;
+    // Four groups, each one step behind the next; the first ones of the array come first.
+    let [a, b, c, d] = groups.each_mut();
+    let mut order = [a, d, c, b];
     let (mut used_groups, mut used_lanes) = (0, 0);
     loop {
-        // Four groups, each one step behind the next.
-        let [first, second, third, fourth] = [0, 3, 2, 1].map(|i| (step + i) % 4);
-        groups[first].fill(&mut sectors, &mut batch, &mut taken, together);
-        let (hashed, counted) = (groups[first].len, groups[third].len);
+        let [first, second, third, fourth] = &mut order;
+        first.fill(&mut sectors, together);
+        let (hashed, counted) = (first.len, third.len);
+        if hashed == 0 && second.len == 0 && counted == 0 && fourth.len == 0 {
+            break;
+        }
         if hashed != 0 {
-            used_groups = used_groups.max(first + 1);
+            used_groups += 1;
             used_lanes = used_lanes.max(hashed);
         }
         let mut part = 0;
         let mut done = 0;
         macro_rules! next_part {
             () => {
-                let group = &mut groups[second];
-                for lane in (0..group.len).step_by(V::BLOCKS) {
+                let mut lane = 0;
+                while lane < second.len {
                     scheme.middle::<V, ROUNDS, ENCRYPT>(
                         part,
-                        group,
+                        second,
                         #[inline(always)]
                         || before.get(lane),
                         lane,
                     );
+                    lane += V::BLOCKS;
                 }
                 if part == FINISH {
-                    let group = &mut groups[fourth];
-                    for lane in (0..group.len).step_by(V::BLOCKS) {
-                        scheme.finish::<V, ROUNDS, ENCRYPT>(group, after.get(lane), lane);
+                    lane = 0;
+                    while lane < fourth.len {
+                        scheme.finish::<V, ROUNDS, ENCRYPT>(fourth, after.get(lane), lane);
+                        lane += V::BLOCKS;
                     }
                 }
                 part += 1;
             };
         }
-        let mut last = groups[fourth].len.wrapping_sub(1) % GROUP;
+        let mut last = fourth.len.wrapping_sub(1) % GROUP;
         if counted == 0 {
             after.0[last] = pass.finish(bytes);
         }
         for i in 0..hashed.max(counted) {
-            let (sector, ahead) = (groups[third].sectors[i], groups[first].sectors[i].src());
-            pass.start(groups[third].start.splat(i));
+            let (sector, ahead) = (third.sectors[i], first.sectors[i].src());
+            pass.start(third.start.splat(i));
             let mut offset = 0;
             while offset < bytes {
                 if done >= part * spacing && part < PARTS {
@@ -164,12 +180,10 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
         while part < PARTS {
             next_part!();
         }
-        groups[fourth].len = 0;
-        if groups.iter().all(|group| group.len == 0) {
-            break;
-        }
-        step += 1;
+        fourth.len = 0;
+        order.rotate_right(1);
     }
+    let used_groups = used_groups.min(order.len());
     // A hash of data that somebody knows tells them the hash's key. None of
     // these has a destructor, and as they are aligned their sizes are whole
     // vectors.
@@ -180,4 +194,48 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
         wipe::<V>((&raw mut before).cast(), lanes);
         wipe::<V>((&raw mut after).cast(), lanes);
     }
+}
+
+/// Encrypts or decrypts the one sector of the stream: one phase after the other, in
+/// which nothing waits in memory.
+#[inline(always)]
+fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N: usize>(
+    scheme: &S,
+    mut sectors: Sectors<'_, '_>,
+) {
+    let bytes = sectors.bytes();
+    let mut group = Group::none(bytes);
+    group.fill(&mut sectors, 1);
+    let sector = group.sectors[0];
+    let mut pass = Pass::<S, V, N>::new(scheme);
+    let mut offset = 0;
+    while offset < bytes {
+        // SAFETY: the sector is there.
+        unsafe { pass.hash(sector.src(), offset) };
+        offset += Pass::<S, V, N>::STEP;
+    }
+    // In all lanes: they do the same.
+    let hash = Products::fold_each(&[pass.take_before(); GROUP][..V::BLOCKS]);
+    unroll!(PART in 0 1 2 3, {
+        scheme.middle::<V, ROUNDS, ENCRYPT>(
+            PART,
+            &mut group,
+            #[inline(always)]
+            || hash,
+            0,
+        );
+    });
+    pass.start(group.start.splat(0));
+    offset = 0;
+    while offset < bytes {
+        let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
+        // SAFETY: the sector is there.
+        unsafe { pass.step::<ROUNDS, false>(sector, sector.src(), offset, behind) };
+        offset += Pass::<S, V, N>::STEP;
+    }
+    let hash = Products::fold_each(&[pass.finish(bytes); GROUP][..V::BLOCKS]);
+    scheme.finish::<V, ROUNDS, ENCRYPT>(&group, hash, 0);
+    // SAFETY: all bytes zero is a value of it, and as it is aligned its size is
+    // whole vectors.
+    unsafe { wipe::<V>((&raw mut group).cast(), size_of::<Group>()) };
 }

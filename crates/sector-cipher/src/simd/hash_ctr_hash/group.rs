@@ -1,6 +1,6 @@
 //! A group of sectors on its way through a hash-counter-hash mode.
 
-use crate::run::{BLOCK, Batch, Sector, Sectors};
+use crate::run::{BLOCK, Sector, Sectors};
 use crate::simd::Vector;
 use crate::simd::field::Products;
 use core::ptr;
@@ -85,30 +85,18 @@ impl Group {
         }
     }
 
-    /// The next sectors of the stream, `len` at most. `taken` are those of the
-    /// batch that groups have had.
+    /// The next sectors of the stream, `len` at most.
     #[inline(always)]
-    pub(super) fn fill<'a>(
-        &mut self,
-        sectors: &mut Sectors<'a, '_>,
-        batch: &mut Batch<'a>,
-        taken: &mut usize,
-        len: usize,
-    ) {
-        if *taken == batch.len() {
-            sectors.fill(batch);
-            *taken = 0;
+    pub(super) fn fill(&mut self, sectors: &mut Sectors<'_, '_>, len: usize) {
+        self.len = 0;
+        if sectors.left() == Some(0) {
+            return;
         }
-        self.len = len.min(batch.len() - *taken);
-        if self.len != 0 {
-            for lane in 0..GROUP {
-                // Lanes without a sector have one that is there, for reading.
-                let from = *taken + lane.min(self.len - 1);
-                self.sectors[lane] = batch.sectors()[from];
-                self.tweaks.0[lane] = batch.ivs()[from];
-            }
+        self.len = sectors.take(&mut self.sectors[..len], &mut self.tweaks.0[..len]);
+        // Lanes without a sector have one that is there, for reading.
+        for lane in self.len..GROUP {
+            self.sectors[lane] = self.sectors[0];
         }
-        *taken += self.len;
     }
 
     /// Of the sectors from `lane` on, the source's block at `offset`, in bytes.
