@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test kernel-test kernel-test-all rtl-test rtl-test-fast rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume man install check clean
+.PHONY: help build demo test kernel-test kernel-test-all rtl-test rtl-test-fast rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ bench: ## the ciphers against other libraries; BENCH="..." gives it options
 bench-volume: build ## the server against qemu-nbd and nbdkit
 	@scripts/setup.sh bench
 	bench/volume/compare.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume
+
+bench-kernel: ## dm-xtent against dm-crypt in User Mode Linux; BENCH="..." gives it options
+	@scripts/setup.sh kernel
+	bench/kernel/compare.py --output $(TARGET)/bench-kernel $(BENCH)
 
 man: build ## the manual pages, in target/man
 	@rm -rf $(TARGET)/man && mkdir -p $(TARGET)/man

@@ -11,6 +11,8 @@
 #   uml        User Mode Linux 6.1, Debian's package
 #   uml-6.12   User Mode Linux 6.12 with HCTR2, KASAN, lockdep and kmemleak, built
 #              from Debian's linux-source-6.12: ten minutes of one CPU, the first time
+#   uml-6.12-fast
+#              the same without these checkers, for bench/kernel: some minutes
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
@@ -75,19 +77,22 @@ uml)
         keep "$version" um
     }
     ;;
-uml-6.12)
-    config=$here/../kernel/test/uml-6.12.config
+uml-6.12 | uml-6.12-fast)
+    configs=("$here/../kernel/test/uml-6.12.config")
+    # The last word on an option counts.
+    [ "$bed" = uml-6.12 ] || configs+=("$here/../kernel/test/$bed.config")
     # Of the configuration only: a newer revision of the package is no reason to build again.
-    folder=$cache/uml-6.12-$(sha256sum "$config" | cut -c1-16)
+    folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
         tree=$(source_tree linux-source-6.12)
         mkdir -p "$folder"
         build=(nice make -C "$tree" ARCH=um "O=$folder/build")
         mkdir -p "$folder/build"
         step "configuring" "${build[@]}" tinyconfig
-        cat "$config" >>"$folder/build/.config"
+        cat "${configs[@]}" >>"$folder/build/.config"
         step "configuring" "${build[@]}" olddefconfig
-        grep CONFIG_ "$config" | grep -vxFf "$folder/build/.config" >&2 &&
+        # What is off and depends on something that is off is not mentioned.
+        grep '^CONFIG_' "${configs[-1]}" | grep -vxFf "$folder/build/.config" >&2 &&
             die "the kernel's configuration refuses the above"
         step "building, which takes minutes" "${build[@]}" "-j$(nproc)" linux modules
         step "installing its modules" "${build[@]}" "INSTALL_MOD_PATH=$folder" modules_install

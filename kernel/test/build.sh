@@ -2,8 +2,8 @@
 # Builds the modules for a kernel and prints the folder that holds them. Sources,
 # kernels and modules are cached under target/kernel.
 #
-# usage: build.sh BED    a kernel of scripts/kernel.sh: uml, uml-6.12, x86-6.1,
-#                        x86-6.12, x86-7, arm64 or armhf
+# usage: build.sh BED    a kernel of scripts/kernel.sh: uml, uml-6.12, uml-6.12-fast,
+#                        x86-6.1, x86-6.12, x86-7, arm64 or armhf
 set -euo pipefail
 export LC_ALL=C
 
@@ -17,7 +17,7 @@ sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$sources/../scripts/kernel-packages.sh"
 bed=${1:-}
 case $bed in
-uml | uml-6.12 | x86-6.1 | x86-6.12 | x86-7 | arm64 | armhf) ;;
+uml | uml-6.12 | uml-6.12-fast | x86-6.1 | x86-6.12 | x86-7 | arm64 | armhf) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2
@@ -48,6 +48,7 @@ uml)
     # The binary does not tell its symbols: what is missing shows when it is loaded.
     make+=(-C "$output" ARCH=um KBUILD_MODPOST_WARN=1)
     ;;
+uml-6.12-fast) make+=(-C "$kernel/build" ARCH=um) ;;
 # KASAN makes frames larger.
 uml-6.12) make+=(-C "$kernel/build" ARCH=um KCFLAGS=-Wframe-larger-than=4096) ;;
 x86-6.1 | x86-6.12) make+=(-C "$kernel/build" CC=gcc) ;;

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds what the comparison loads into User Mode Linux, and prints the folder with it:
+# dm-xtent.ko; aesni-intel.ko, the kernel's own AES driver for x86, from the source of
+# Linux 6.12; host_clock.ko; and the program io. Cached under target/kernel.
+#
+# usage: build.sh BED    uml or uml-6.12-fast of scripts/kernel.sh
+set -euo pipefail
+export LC_ALL=C
+
+die() {
+    printf 'bench/kernel: %s\n' "$*" >&2
+    exit 125
+}
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$here/../..
+bed=${1:-}
+# shellcheck disable=SC1091
+. "$root/scripts/kernel-packages.sh"
+kernel=$("$root/scripts/kernel.sh" "$bed") || exit 125
+xtent=$("$root/kernel/test/build.sh" "$bed") || exit 125
+# shellcheck disable=SC2154  # set there
+log=$cache/log-bench-$bed
+work=$(mktemp -d "$cache/work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+tree=$(source_tree linux-source-6.12)
+make=(make ARCH=um CONFIG_DEBUG_INFO_BTF_MODULES=)
+case $bed in
+uml) make+=(-C "$cache/prepared-uml-$(cat "$kernel/version")" KBUILD_MODPOST_WARN=1) ;;
+uml-6.12-fast)
+    # The very source that the kernel was built from.
+    tree=$(realpath "$kernel/build/source")
+    make+=(-C "$kernel/build")
+    ;;
+*) die "usage: build.sh uml|uml-6.12-fast" ;;
+esac
+built=$cache/bench-$(basename "$kernel")
+mkdir -p "$built"
+exec 9>"$built/lock"
+flock 9
+
+for name in aesni-intel_asm.S aesni-intel_glue.c aes-xts-avx-x86_64.S aes-gcm-aesni-x86_64.S \
+    aes-gcm-avx10-x86_64.S aes_ctrby8_avx-x86_64.S; do
+    [ -e "$tree/arch/x86/crypto/$name" ] || die "$tree has no arch/x86/crypto/$name"
+    cmp -s "$tree/arch/x86/crypto/$name" "$built/$name" || cp "$tree/arch/x86/crypto/$name" "$built/"
+done
+# A module of its own on x86, and not to be had in this kernel: its part of ours says neither
+# who wrote it nor under what licence once more.
+sed -E '/^MODULE_(LICENSE|DESCRIPTION)/d' "$tree/crypto/simd.c" >"$built/new"
+cmp -s "$built/new" "$built/simd-helper.c" || mv "$built/new" "$built/simd-helper.c"
+cp -p "$here"/{Kbuild,on_uml.h,host_clock.c} "$built/"
+step "building the kernel's AES driver for User Mode Linux" \
+    "${make[@]}" "M=$built" modules
+if grep -E '^([^ ]*/)?(host_clock|on_uml)\.[ch]:[0-9:]* warning:|^WARNING: modpost' "$log" |
+    if [ "$bed" = uml ]; then grep -v 'modpost:.*\(undefined!\|unresolved symbol\)'; else cat; fi >&2; then
+    die "warnings; see above"
+fi
+cp -p "$xtent/dm-xtent.ko" "$built/"
+cc -static -O1 -Wall -Wextra -Werror -o "$built/io" "$here/io.c" || die "cannot compile io; run scripts/setup.sh kernel"
+echo "$built"

@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Compares dm-xtent with the kernel's dm-crypt: the kernel's CPU time and wall time.
+
+Boots User Mode Linux, into which the kernel's own AES driver for x86 has been loaded, as
+an ordinary process. There all are open at once on one device, and take turns: the device as it is,
+dm-crypt with its queues and without, dm-xtent, with sectors of 512 and of 4096 bytes. Figures are
+medians over the rounds; differences and ratios are taken within a round.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import platform
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import plot  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+# dm-xtent may cost this much more than the device, CPU seconds per GB; what stock costs is measured.
+GOAL_512 = 0.10
+NAMES = {
+    "raw": "the device as it is",
+    "stock-512": "dm-crypt, 512",
+    "stock-512-noqueue": "dm-crypt, 512, no queues",
+    "xtent-512": "dm-xtent, 512",
+    "stock-4096": "dm-crypt, 4096",
+    "stock-4096-noqueue": "dm-crypt, 4096, no queues",
+    "xtent-4096": "dm-xtent, 4096",
+}
+MEDIA = {"ram": "a RAM disk", "disk": "a file on this machine's disk"}
+REQUESTS = [4096, 16384, 65536, 262144, 1048576]
+QUICK = {"ram": [4096, 1048576], "disk": [1048576]}
+
+
+def note(text):
+    print(f"bench/kernel: {text}", file=sys.stderr, flush=True)
+
+
+def size_name(size):
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def numbers(args, part):
+    """What the guest's script has to know."""
+    quick = args.quick
+    return {
+        "rounds": 1 if quick else args.rounds,
+        "megabytes": 32 if quick else args.megabytes,
+        "requests": " ".join(map(str, QUICK[part] if quick and part in QUICK else REQUESTS)),
+        "medium": "disk" if part == "disk" else "ram",
+        "span": 32 if quick else args.span,
+        "sweep": "no" if part == "files" else "yes",
+        "files": "yes" if part == "files" else "no",
+        "file_sizes": "4" if quick else "4 64",
+        "records": "1024" if quick else "4 64 1024",
+        "digest": 8 if quick else args.span // 2,
+    }
+
+
+def boot(args, built, part, folder):
+    """One boot of a guest. Returns its lines."""
+    values = numbers(args, part)
+    job = folder / "job"
+    job.write_text("".join(f"{name}='{value}'\n" for name, value in values.items())
+                   + (HERE / "job.sh").read_text())
+    command = [*shlex.split(args.prefix), ROOT / "scripts/guest.sh", "--on", args.on,
+               "--memory", str(values["span"] + 384), "--timeout", str(args.timeout)]
+    for name in ("dm-xtent.ko", "aesni-intel.ko", "host_clock.ko", "io"):
+        command += ["--file", f"{name}={built / name}"]
+    if part == "disk":
+        image = folder / "disk"
+        with open(image, "wb") as file:
+            for _ in range(values["span"]):
+                file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+        command += ["--disk", f"disk={image}"]
+    done = subprocess.run([*map(str, command), str(job)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"the guest failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout.splitlines()
+
+
+class Results:
+    """What was measured: (part, kind, what, request) to name to a list of (CPU, wall) per GB."""
+
+    def __init__(self):
+        self.cases = collections.defaultdict(lambda: collections.defaultdict(list))
+        self.facts = {}
+
+    def read(self, part, lines):
+        found = 0
+        for line in lines:
+            fields = line.split()
+            if fields[:1] == ["FACT"]:
+                self.facts[fields[1]] = " ".join(fields[2:])
+            elif fields[:1] in (["POINT"], ["DIGEST"], ["FILE"]):
+                kind, _, name, what, request, cpu, wall, moved = fields
+                # A program that was run does not count its bytes; its file has as many.
+                gb = int(moved or 0) / 1e9 or int(request) / 1e9
+                self.cases[part, kind, what, request][name].append(
+                    (int(cpu) / 1e9 / gb, int(wall) / 1e9 / gb))
+                found += 1
+        if not found:
+            sys.exit("the guest has measured nothing:\n" + "\n".join(lines))
+
+    def rounds(self):
+        return max(len(values) for case in self.cases.values() for values in case.values())
+
+    def of(self, case, name, which=0):
+        return [value[which] for value in self.cases[case][name]]
+
+    def cost(self, case, name):
+        return statistics.median(self.of(case, name))
+
+    def wall(self, case, name):
+        return statistics.median(self.of(case, name, 1))
+
+    def above(self, case, name):
+        """CPU seconds per GB more than the device alone costs."""
+        return statistics.median(a - b for a, b in zip(self.of(case, name), self.of(case, "raw")))
+
+    def ratio(self, case, name, base):
+        return statistics.median(a / b for a, b in zip(self.of(case, name), self.of(case, base)))
+
+
+def row(*cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def head(*cells):
+    return [row(*cells), "|" + "---|" * len(cells)]
+
+
+def sweep_tables(results, part):
+    """The block device's tables."""
+    requests = sorted({int(case[3]) for case in results.cases if case[:2] == (part, "POINT")})
+    lines = [f"## {MEDIA[part].capitalize()}", ""]
+    largest = str(requests[-1])
+    lines += [f"Requests of {size_name(requests[-1])}:", ""]
+    lines += head("", "read: CPU s/GB", "above raw", "GB/s", "write: CPU s/GB", "above raw", "GB/s")
+    for name, title in NAMES.items():
+        cells = []
+        for direction in ("read", "write"):
+            case = (part, "POINT", direction, largest)
+            above = "" if name == "raw" else f"{results.above(case, name):.3f}"
+            cells += [f"{results.cost(case, name):.3f}", above, f"{1 / results.wall(case, name):.2f}"]
+        lines.append(row(title, *cells))
+    for direction in ("read", "write"):
+        lines += ["", f"CPU seconds per GB {direction}, by the size of the requests (and GB/s of wall time):", ""]
+        lines += head("", *map(size_name, requests))
+        for name, title in NAMES.items():
+            cases = [(part, "POINT", direction, str(request)) for request in requests]
+            lines.append(row(title, *(f"{results.cost(case, name):.3f} ({1 / results.wall(case, name):.2f})"
+                                      for case in cases)))
+    return lines + [""]
+
+
+def file_tables(results):
+    """The tables of files on ext4, on the RAM disk."""
+    lines = []
+    for case in [case for case in results.cases if case[1] == "DIGEST"]:
+        lines += [f"## The digest of a file of {size_name(int(case[3]))}", "",
+                  "`sha256sum` of a file on ext4, nothing of it cached:", ""]
+        lines += head("", "kernel's CPU s/GB", "above raw", "wall s/GB", "to raw")
+        for name, title in NAMES.items():
+            above = "" if name == "raw" else f"{results.above(case, name):.3f}"
+            wall = statistics.median(
+                a / b for a, b in zip(results.of(case, name, 1), results.of(case, "raw", 1)))
+            lines.append(row(title, f"{results.cost(case, name):.3f}", above,
+                             f"{results.wall(case, name):.2f}", f"{wall:.2f}"))
+        lines.append("")
+    cases = [case for case in results.cases if case[1] == "FILE"]
+    for which, title in ((0, "the kernel's CPU seconds per GB"), (1, "MB/s of wall time")):
+        lines += [f"## Files on ext4 as IOzone has them: {title}", ""]
+        lines += head("file, record", "", *NAMES.values())
+        for case in cases:
+            size, record = map(int, case[3].split(":"))
+            cells = [f"{results.cost(case, name):.3f}" if which == 0 else f"{1000 / results.wall(case, name):.0f}"
+                     for name in NAMES]
+            lines.append(row(f"{size_name(size)}, {size_name(record)}", case[2], *cells))
+        lines.append("")
+    return lines
+
+
+def verdict(results):
+    """The goals, judged on the RAM disk with the largest requests: lines, and what was missed."""
+    requests = [int(case[3]) for case in results.cases if case[:2] == ("ram", "POINT")]
+    if not requests:
+        return [], []
+    lines = ["## Goals", "", f"CPU seconds per GB above the RAM disk, requests of {size_name(max(requests))}:", ""]
+    lines += head("", "dm-crypt", "no queues", "dm-xtent", "at most", "", "dm-xtent's whole cost / dm-crypt's")
+    missed = []
+    for direction in ("read", "write"):
+        case = ("ram", "POINT", direction, str(max(requests)))
+        for sector in ("512", "4096"):
+            stock, bare, mine = (results.above(case, f"{who}-{sector}{queue}") for who, queue in (
+                ("stock", ""), ("stock", "-noqueue"), ("xtent", "")))
+            limit = GOAL_512 if sector == "512" else stock
+            met = mine <= limit
+            if not met:
+                missed.append(f"{direction}, {sector}-byte sectors: {mine:.3f} above the RAM disk, not {limit:.3f}")
+            lines.append(row(f"{direction}, {sector}", f"{stock:.3f}", f"{bare:.3f}", f"{mine:.3f}", f"{limit:.3f}",
+                             "met" if met else "MISSED",
+                             f"{results.ratio(case, 'xtent-' + sector, 'stock-' + sector):.2f}"))
+    return lines + [""], missed
+
+
+def machine(results):
+    cpuinfo = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*: (.*)", cpuinfo)
+    return {
+        "CPU": f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores; one for the guest",
+        "the machine's kernel": platform.release(),
+        "the guest's kernel": f"User Mode Linux {results.facts['kernel']}",
+        "dm-crypt's driver": results.facts["stock"],
+        "dm-xtent's instruction set": results.facts["xtent"],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "target/bench-kernel",
+                        help="folder for results.json, results.md and kernel.svg; the disk's file is made there")
+    parser.add_argument("--on", choices=("uml-6.12-fast", "uml"), default="uml-6.12-fast",
+                        help="the kernel, of scripts/kernel.sh: 6.12, built the first time, or Debian's 6.1")
+    parser.add_argument("--rounds", type=int, default=3, help="in each boot")
+    parser.add_argument("--boots", type=int, default=1, help="of each part")
+    parser.add_argument("--only", choices=("ram", "disk", "files"), action="append",
+                        help="a part: the sweep on the RAM disk, on a file, or files on ext4; may be repeated")
+    parser.add_argument("--megabytes", type=int, default=1024, help="to move for each figure")
+    parser.add_argument("--span", type=int, default=256, help="of the device, MiB")
+    parser.add_argument("--prefix", default="", help="a command that runs the guest, such as 'taskset -c 1'")
+    parser.add_argument("--timeout", type=int, default=1800, help="seconds for a boot")
+    parser.add_argument("--quick", action="store_true",
+                        help="one short round, to see that it works: the figures mean nothing")
+    parser.add_argument("--require", choices=("goal",), help="fail unless the goals are met")
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+
+    note("building; the first time that may take a kernel, some ten minutes")
+    built = subprocess.run([HERE / "build.sh", args.on], stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        sys.exit(built.returncode)
+    results = Results()
+    parts = args.only or ["ram", "disk", "files"]
+    with tempfile.TemporaryDirectory(prefix="boot-", dir=args.output) as folder:
+        for number in range(args.boots):
+            for part in parts:
+                started = time.monotonic()
+                results.read(part, boot(args, pathlib.Path(built.stdout.strip()), part, pathlib.Path(folder)))
+                note(f"{part}, boot {number + 1} of {args.boots}: {time.monotonic() - started:.0f} s")
+
+    facts = machine(results)
+    lines = ["# dm-xtent and dm-crypt", "", *(f"* {name}: {value}" for name, value in facts.items()),
+             "* one short round, figures without meaning" if args.quick else
+             f"* AES-256-XTS; medians of {results.rounds()} rounds in {args.boots} boots", ""]
+    goals, missed = verdict(results)
+    if not args.quick:
+        lines += goals
+    for part in parts:
+        lines += file_tables(results) if part == "files" else sweep_tables(results, part)
+    report = "\n".join(lines)
+    print(report)
+    (args.output / "results.md").write_text(report)
+    (args.output / "results.json").write_text(json.dumps({
+        "machine": facts, "quick": args.quick, "rounds": results.rounds(), "boots": args.boots,
+        "unit": "[CPU seconds per GB, wall seconds per GB] of each round",
+        "cases": [{"part": part, "kind": kind, "what": what, "request": request, "results": case}
+                  for (part, kind, what, request), case in results.cases.items()]}, indent=1))
+    written = "results.md and results.json"
+    if "ram" in parts:
+        (args.output / "kernel.svg").write_text(plot.draw(NAMES, results))
+        written = "results.md, results.json and kernel.svg"
+    note(f"written to {args.output}: {written}")
+    if args.require and missed and not args.quick:
+        sys.exit("missed:\n" + "\n".join(missed))
+
+
+if __name__ == "__main__":
+    main()
