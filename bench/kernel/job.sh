@@ -3,7 +3,7 @@
 #   rounds  megabytes (a point)  requests  medium (ram or disk)  span (MiB of it that are
 #   used)  sweep, files (yes or no)  file_sizes  records (KiB)  digest (MiB of the file)
 # Prints lines for compare.py: POINT, DIGEST, FILE.
-chmod +x /in/io
+chmod +x /in/io /in/sha256sum
 die() {
     dmesg | tail -5
     echo "$*"
@@ -33,23 +33,29 @@ sectors=$((span * 2048))
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 key=${key}f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff00112233445566778899aabbccddeeff
 
-# open NAME TARGET CIPHER OPTIONS
+names="raw stock-512 stock-512-noqueue xtent-512 stock-4096 stock-4096-noqueue xtent-4096"
 open() {
-    dmsetup create $1 --noudevrules --noudevsync --table "0 $sectors $2 $3 $key 0 $device 0 $4" ||
+    stock="crypt capi:$driver-plain64" queues="no_read_workqueue no_write_workqueue"
+    case $1 in
+    raw) return ;;
+    stock-512) target=$stock options= ;;
+    stock-512-noqueue) target=$stock options="2 $queues" ;;
+    xtent-512) target="xtent aes-xts-plain64" options= ;;
+    stock-4096) target=$stock options="1 sector_size:4096" ;;
+    stock-4096-noqueue) target=$stock options="3 sector_size:4096 $queues" ;;
+    xtent-4096) target="xtent aes-xts-plain64" options="1 sector_size:4096" ;;
+    esac
+    dmsetup create $1 --noudevrules --noudevsync --table "0 $sectors $target $key 0 $device 0 $options" ||
         die "cannot open $1"
     dmsetup mknodes $1
 }
-queues="no_read_workqueue no_write_workqueue"
-open stock-512 crypt "capi:$driver-plain64" ""
-open stock-512-noqueue crypt "capi:$driver-plain64" "2 $queues"
-open xtent-512 xtent aes-xts-plain64 ""
-open stock-4096 crypt "capi:$driver-plain64" "1 sector_size:4096"
-open stock-4096-noqueue crypt "capi:$driver-plain64" "3 sector_size:4096 $queues"
-open xtent-4096 xtent aes-xts-plain64 "1 sector_size:4096"
-names="raw stock-512 stock-512-noqueue xtent-512 stock-4096 stock-4096-noqueue xtent-4096"
+close() {
+    [ $1 = raw ] || dmsetup remove $1 --noudevrules --noudevsync || die "cannot close $1"
+}
 path() {
     [ $1 = raw ] && echo $device || echo /dev/mapper/$1
 }
+for name in $names; do open $name; done
 echo "FACT kernel $(uname -r)"
 echo "FACT stock $driver"
 echo "FACT xtent $(dmsetup status xtent-512 | cut -d' ' -f4)"
@@ -80,6 +86,8 @@ for name in $names; do
         /in/io $direction "$(path $name)" 1048576 $((span << 20)) $((span << 20)) >/dev/null || exit
     done
 done
+# A file system wants the device to itself.
+[ $files = no ] || for name in $names; do close $name; done
 while [ $round -lt $rounds ]; do
     round=$((round + 1))
     if [ $sweep = yes ]; then
@@ -94,13 +102,14 @@ while [ $round -lt $rounds ]; do
     fi
     for name in $names; do
         [ $files = yes ] || break
+        open $name
         # A RAM disk would forget its memory for what is discarded.
         mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$(path $name)" ||
             die "cannot make a file system on $name"
         mount -t ext4 "$(path $name)" /mnt || die "cannot mount $name"
         /in/io write /mnt/file 1048576 $((digest << 20)) $((digest << 20)) >/dev/null || exit
         echo 3 >/proc/sys/vm/drop_caches
-        measure DIGEST sha256 $((digest << 20)) run sha256sum /mnt/file
+        measure DIGEST sha256 $((digest << 20)) run /in/sha256sum /mnt/file
         rm /mnt/file
         for size in $file_sizes; do
             for record in $records; do
@@ -113,6 +122,7 @@ while [ $round -lt $rounds ]; do
             done
         done
         umount /mnt || exit
+        close $name
     done
     # Nobody is always the first.
     names="${names#* } ${names%% *}"
