@@ -2,7 +2,7 @@
 # Runs inside the guest; compare.py puts the numbers in front:
 #   rounds  megabytes (a point)  requests  medium (ram or disk)  span (MiB of it that are
 #   used)  sweep, files (yes or no)  file_sizes  records (KiB)  digest (MiB of the file)
-# Prints lines for compare.py: POINT, DIGEST, FILE.
+# Prints lines for compare.py: FACT, AES, POINT, DIGEST, FILE.
 chmod +x /in/io /in/sha256sum
 die() {
     dmesg | tail -5
@@ -90,6 +90,7 @@ done
 [ $files = no ] || for name in $names; do close $name; done
 while [ $round -lt $rounds ]; do
     round=$((round + 1))
+    echo "AES $(cat /sys/module/host_clock/parameters/aes)"
     if [ $sweep = yes ]; then
         for request in $requests; do
             for direction in read write; do
