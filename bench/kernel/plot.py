@@ -19,19 +19,20 @@ def text(x, y, words, size=12, anchor="middle"):
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def panel(x0, direction, names, results, requests, top):
+def panel(x0, direction, names, results, requests, bottom, top):
     def x(request):
         first, last = math.log2(requests[0]), math.log2(requests[-1])
         return x0 + WIDTH * (math.log2(request) - first) / max(last - first, 1)
 
     def y(cost):
-        return TOP + HEIGHT * (1 - cost / top)
+        return TOP + HEIGHT * (1 - math.log2(cost / bottom) / math.log2(top / bottom))
 
     parts = [text(x0 + WIDTH / 2, TOP - 14, f"{direction}: CPU seconds per GB, by the size of the requests", 13)]
-    step = next(s for s in (0.05, 0.1, 0.2, 0.5, 1, 2, 5) if top / s <= 10)
-    for i in range(int(top / step) + 1):
-        parts += [f'<line x1="{x0}" x2="{x0 + WIDTH}" y1="{y(i * step):.1f}" y2="{y(i * step):.1f}" stroke="#dddddd"/>',
-                  text(x0 - 6, y(i * step) + 4, f"{i * step:g}", 11, "end")]
+    mark = bottom
+    while mark <= top:
+        parts += [f'<line x1="{x0}" x2="{x0 + WIDTH}" y1="{y(mark):.1f}" y2="{y(mark):.1f}" stroke="#dddddd"/>',
+                  text(x0 - 6, y(mark) + 4, f"{mark:g}", 11, "end")]
+        mark *= 2
     for request in requests:
         name = f"{request >> 20} MiB" if request >= 1 << 20 else f"{request >> 10} KiB"
         parts.append(text(x(request), TOP + HEIGHT + 16, name, 11))
@@ -46,11 +47,12 @@ def panel(x0, direction, names, results, requests, top):
 def draw(names, results):
     requests = sorted({int(case[3]) for case in results.cases if case[:2] == ("ram", "POINT")})
     costs = [results.cost(("ram", "POINT", d, str(r)), n) for d in ("read", "write") for r in requests for n in names]
-    top = max(costs) * 1.05
+    # Powers of two: small requests cost ten times as much as large ones.
+    bottom, top = (2.0 ** edge for edge in (math.floor(math.log2(min(costs))), math.ceil(math.log2(max(costs)))))
     width = 2 * (WIDTH + LEFT) + 30
     parts = []
     for i, direction in enumerate(("read", "write")):
-        parts += panel(LEFT + i * (WIDTH + LEFT), direction, names, results, requests, top)
+        parts += panel(LEFT + i * (WIDTH + LEFT), direction, names, results, requests, bottom, top)
     for i, (name, title) in enumerate(names.items()):
         px, py = LEFT + i % 4 * 180, TOP + HEIGHT + 44 + i // 4 * 20
         parts += [f'<rect x="{px}" y="{py - 9}" width="14" height="10" fill="{COLOURS[name]}"/>',
