@@ -71,34 +71,49 @@ static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batc
 	const u32 *keys = encrypt ? xts->data.key_enc : xts->data.key_dec;
 	u8 tweaks[XT_BATCH * 16] __aligned(64);
 	const V polynomial = BROADCAST(reduction);
+	V coming[GROUP];	/* the masks of the next group */
 	unsigned int i;
+	int j;
 
 	encrypt_tweaks(&xts->tweak, batch, tweaks, rounds);
+	coming[0] = FIRST(tweaks, polynomial);
+#pragma GCC unroll 8
+	for (j = 1; j < GROUP; j++)
+		coming[j] = next_mask(coming[j - 1], polynomial);
 	for (i = 0; i < batch->count; i++) {
 		const u8 *src = batch->src[i];
 		u8 *dst = batch->dst[i];
 		const u8 *end = src + sector_size;
-		V mask = FIRST(tweaks + 16 * i, polynomial);
+		const u8 *next_tweak = tweaks + 16 * (i + 1 < batch->count ? i + 1 : i);
 
 		for (; src != end; src += GROUP * sizeof(V), dst += GROUP * sizeof(V)) {
-			V x[GROUP], masks[GROUP];
-			int j, r;
+			V x[GROUP], masks[GROUP], mask;
+			int r;
 
 #pragma GCC unroll 8
 			for (j = 0; j < GROUP; j++) {
-				masks[j] = mask;
-				mask = next_mask(mask, polynomial);
-			}
-#pragma GCC unroll 8
-			for (j = 0; j < GROUP; j++)
+				masks[j] = coming[j];
 				x[j] = XOR(XOR(LOAD(src + j * sizeof(V)), masks[j]),
 					   round_key(&xts->data, keys, 0));
+			}
+			/*
+			 * The next group's masks are made between the rounds, or else
+			 * AES would wait for them: each depends on the one before.
+			 */
+			if (src + GROUP * sizeof(V) != end)
+				mask = next_mask(masks[GROUP - 1], polynomial);
+			else
+				mask = FIRST(next_tweak, polynomial);
 #pragma GCC unroll 14
 			for (r = 1; r < rounds; r++) {
 #pragma GCC unroll 8
 				for (j = 0; j < GROUP; j++)
 					x[j] = encrypt ? ENC(x[j], round_key(&xts->data, keys, r)) :
 							 DEC(x[j], round_key(&xts->data, keys, r));
+				if (r <= GROUP) {
+					coming[r - 1] = mask;
+					mask = next_mask(mask, polynomial);
+				}
 			}
 #pragma GCC unroll 8
 			for (j = 0; j < GROUP; j++) {
