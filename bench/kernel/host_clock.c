@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /sys/module/host_clock/parameters/now, in User Mode Linux: the CPU time that the
- * guest's kernel has had, and the time of day, both in nanoseconds and by the host's
+ * guest's kernel has had, and the time that has passed, both in nanoseconds and by the host's
  * clocks. The guest's own accounts only count ticks, and some tick late.
  *
  * The kernel is one process of the host. The guest's programs and the helper that reads and writes
