@@ -204,10 +204,13 @@ void xt_emit_table(struct dm_target *ti, struct xt_target *xt, char *result,
 		    (o->in_flight != XT_IN_FLIGHT);
 
 	DMEMIT("%s ", xt->cipher);
+	/* A message may give the key another name meanwhile. */
+	mutex_lock(&xt->key_lock);
 	if (xt->key_name)
 		DMEMIT(":%u:%s", xt->key_size, xt->key_name);
 	else
 		DMEMIT("-");
+	mutex_unlock(&xt->key_lock);
 	DMEMIT(" %llu %s %llu", xt->iv_offset, xt->dev->name, (unsigned long long)xt->start);
 	if (count) {
 		DMEMIT(" %d", count);

@@ -102,7 +102,7 @@ struct xt_target {
 	char *cipher;			/* as the table line has it */
 	char *key_name;			/* in the keyring: "type:description" */
 	unsigned int key_size;		/* bytes */
-	/* Held while the key or XT_SUSPENDED changes. */
+	/* Held while the key, its name or XT_SUSPENDED changes. */
 	struct mutex key_lock;
 	u8 *noise;			/* key_size bytes, to overwrite a cipher's key with */
 
