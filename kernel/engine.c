@@ -93,30 +93,41 @@ static void make_masks(struct xt_job *job, const u8 *tweak, unsigned int bytes)
 	}
 }
 
-/* The run's data from one bio to another, or in place, XOR its masks. */
+/*
+ * The run's data from one bio to another, or in place, XOR its masks: those of whole
+ * sectors at a time, which may lie across pages, as memory that is no multiple of a
+ * sector's size away from a page's begin does.
+ */
 static void xor_run(struct xt_job *job, struct bio *src, struct bvec_iter src_iter,
 		    enum xt_row row)
 {
 	struct xt_flight *flight = job->flight;
 	struct bvec_iter dst_iter = job->dst_iter;
 	const u8 *tweak = job->tweaks;
+	unsigned int made = 0, used = 0;
 
 	while (dst_iter.bi_size) {
 		/* Page by page, since 32-bit machines map only some of them. */
 		struct bio_vec in = bvec_iter_bvec(src->bi_io_vec, src_iter);
 		struct bio_vec out = bvec_iter_bvec(flight->dst->bi_io_vec, dst_iter);
-		unsigned int len = min3(in.bv_len, out.bv_len, (unsigned int)XT_MASK_BYTES);
+		unsigned int len;
 		u8 *from, *to;
 
-		xt_clock_enter(&flight->clock, XT_ROW_TWEAK);
-		make_masks(job, tweak, len);
-		xt_clock_enter(&flight->clock, row);
+		if (used == made) {
+			xt_clock_enter(&flight->clock, XT_ROW_TWEAK);
+			made = min_t(unsigned int, dst_iter.bi_size, XT_MASK_BYTES);
+			make_masks(job, tweak, made);
+			tweak += made / flight->xt->options.sector_size * XTS_BLOCK_SIZE;
+			used = 0;
+			xt_clock_enter(&flight->clock, row);
+		}
+		len = min3(in.bv_len, out.bv_len, made - used);
 		from = bvec_kmap_local(&in);
 		to = bvec_kmap_local(&out);
-		crypto_xor_cpy(to, from, job->masks, len);
+		crypto_xor_cpy(to, from, job->masks + used, len);
 		kunmap_local(to);
 		kunmap_local(from);
-		tweak += len / flight->xt->options.sector_size * XTS_BLOCK_SIZE;
+		used += len;
 		bio_advance_iter_single(src, &src_iter, len);
 		bio_advance_iter_single(flight->dst, &dst_iter, len);
 	}

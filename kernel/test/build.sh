@@ -58,10 +58,10 @@ esac
 
 mkdir -p "$modules"
 # With their times, so that only what has changed is compiled again.
-cp -p "$sources"/*.[ch] "$sources/test/planted.c" "$modules/"
-(cat "$sources/Kbuild" && echo "obj-m += planted.o") >"$modules/Kbuild"
+cp -p "$sources"/*.[ch] "$sources"/test/{planted,shifted}.c "$modules/"
+(cat "$sources/Kbuild" && echo "obj-m += planted.o shifted.o") >"$modules/Kbuild"
 for file in "$modules"/*.[ch]; do
-    case $file in *.mod.c | */planted.c) continue ;; esac
+    case $file in *.mod.c | */planted.c | */shifted.c) continue ;; esac
     [ -e "$sources/$(basename "$file")" ] || rm "$file"
 done
 # Another kernel of the same bed.

@@ -43,6 +43,22 @@ dmsetup resume ours --noudevsync || fail resume
 ! dd if=/dev/mapper/ours bs=512k count=1 2>/dev/null | cmp -s -n 524288 - /tmp/data || fail "the same data under another key"
 remove ours
 
+# --- sectors across pages
+for cipher in "$engine" "capi:xts(ecb(aes-generic))" aes-xts; do
+    k=$(key 64)
+    setup ours xtent "$ours" "$cipher-plain64" "$k" 0 sector_size:4096
+    dd if=/tmp/data of=/dev/mapper/ours bs=32k count=1 oflag=direct 2>/dev/null || fail write
+    insmod /in/shifted.ko device=/dev/mapper/ours || fail "$cipher: memory that begins within a page"
+    rmmod shifted
+    remove ours
+    setup theirs crypt "$ours" aes-xts-plain64 "$k" 0 sector_size:4096
+    dd if=/dev/mapper/theirs of=/tmp/read bs=16k count=2 iflag=direct 2>/dev/null || fail read
+    head -c 16384 /tmp/data >/tmp/wanted
+    head -c 16384 /tmp/data >>/tmp/wanted
+    cmp /tmp/wanted /tmp/read || fail "$cipher: sectors across pages"
+    remove theirs
+done
+
 # --- a queue of one request: the engine's backlog
 rmmod cryptd || fail "cryptd is still in use"
 modprobe cryptd cryptd_max_cpu_qlen=1 || fail "cryptd"

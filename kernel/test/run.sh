@@ -34,7 +34,9 @@ job() {
     shift 4
     [[ $name =~ ${JOBS:-.} ]] || return 0
     for file in $scripts log.sh engine-lib.sh; do files+=(--file "$file=$here/$file"); done
-    for file in dm-xtent.ko xtent_fast.ko planted.ko xtent_run_test.ko; do files+=(--file "$file=$modules/$file"); done
+    for file in dm-xtent.ko xtent_fast.ko planted.ko shifted.ko xtent_run_test.ko; do
+        files+=(--file "$file=$modules/$file")
+    done
     for file in addkey dirty; do files+=(--file "$file=$work/$file-$arch"); done
     cat >"$work/job" <<JOB
 . /in/log.sh
