@@ -197,8 +197,11 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 				dm_target_offset(ti, bio->bi_iter.bi_sector);
 		return DM_MAPIO_REMAPPED;
 	}
-	/* A write's copy is one bio of single pages at worst. */
-	if (bio_data_dir(bio) == WRITE && bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT)
+	/*
+	 * A write's copy is one bio of single pages at worst. A read of huge pages would
+	 * otherwise be decrypted by one CPU, at a stretch.
+	 */
+	if (bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT)
 		dm_accept_partial_bio(bio, BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
 
 	io = dm_per_bio_data(bio, sizeof(struct xt_io));
