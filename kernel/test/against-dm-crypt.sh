@@ -2,7 +2,7 @@
 # Runs inside the guest: what one of dm-xtent and dm-crypt writes, the other
 # reads, and both leave the same bytes on the disk, for every cipher, IV mode,
 # sector size and instruction set, with requests of many sizes and places. With
-# CIPHERS, a regular expression, only with those ciphers.
+# CIPHERS, a regular expression, only with those ciphers, and with SECTORS only those sizes.
 fail() {
     echo "FAILED: $*"
     dmesg | tail -5
@@ -55,7 +55,7 @@ capi:fast(aes)-plain64 16
 capi:fast_horner(aes)-plain64 32
 CIPHERS
 while read -r cipher size; do
-    for sector in 512 1024 2048 4096; do
+    for sector in ${SECTORS:-512 1024 2048 4096}; do
         for more in "" iv_large_sectors; do
             [ -z "$more" ] || [ $sector != 512 ] || continue
             options=

@@ -42,7 +42,7 @@ job() {
 . /in/log.sh
 [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
 chmod +x /in/addkey /in/dirty
-export CIPHERS='$ciphers' BYTES=$((size * 1048576))
+export CIPHERS='$ciphers' BYTES=$((size * 1048576)) SECTORS='$sectors' ROUNDS=$rounds
 rmmod brd 2>/dev/null
 modprobe brd rd_nr=2 rd_size=$((size * 1024)) || exit
 insmod /in/xtent_fast.ko || { dmesg | tail -5; exit 1; }
@@ -103,8 +103,15 @@ flags() {
 }
 
 run_bed() {
-    local modules arch=$bed memory="" megabytes=1
+    local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6
     [ "$bed" != uml ] || megabytes=4
+    # An emulated CPU is slow.
+    case $bed in
+    uml*) ;;
+    *) sectors="512 4096" rounds=2 ;;
+    esac
+    # So much that some of it is not mapped at all times.
+    [ "$bed" != armhf ] || memory=1280
     modules=$("$here/build.sh" "$bed")
     local cc=cc
     case $bed in
@@ -125,7 +132,6 @@ run_bed() {
     uml-6.12)
         against "$(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -1)" "hctr2|adiantum|fast|xts-plain64 64"
         ;;
-    # An emulated CPU is slow.
     *) against "$(flags)" "xts-plain64 64|adiantum|fast\(" ;;
     esac
     job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
