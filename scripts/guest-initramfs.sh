@@ -124,8 +124,10 @@ awk -v wanted="$wanted" '
 ' "$modules/modules.dep" >"$work/list"
 inside=$root/lib/modules/$version
 mkdir -p "$inside"
-cp "$modules/modules.builtin" "$modules/modules.order" "$inside/"
-[ ! -e "$modules/modules.builtin.modinfo" ] || cp "$modules/modules.builtin.modinfo" "$inside/"
+cp "$modules/modules.builtin" "$inside/"
+for file in modules.order modules.builtin.modinfo; do
+    [ ! -e "$modules/$file" ] || cp "$modules/$file" "$inside/"
+done
 while read -r path; do
     mkdir -p "$inside/$(dirname "$path")"
     cp "$modules/$path" "$inside/$path"

@@ -123,9 +123,9 @@ x86-7)
     [ -e "$folder/version" ] || {
         step "installing the headers of Linux $version" chroot "$sid" env DEBIAN_FRONTEND=noninteractive \
             apt-get install -y -qq --no-install-recommends "linux-headers-$version"
-        # sid has the kernel and its modules in packages of their own.
+        # sid has the kernel, its modules and the list of what is built in in packages of their own.
         step "downloading Linux $version" unpack "$work/new" in_root "$sid" apt-get -- \
-            "linux-binary-$version" "linux-modules-$version"
+            "linux-binary-$version" "linux-modules-$version" "linux-base-$version"
         ln -s "$sid" "$work/new/sid"
         arrange "$version" x86_64
     }
