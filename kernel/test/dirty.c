@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* dirty MEGABYTES: writes that much memory, twice, and reads it back. */
+/* dirty MEGABYTES TIMES: writes that much memory, once or twice, and reads it back each time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,15 +17,16 @@ static uint64_t word(size_t page, size_t i, int pass)
 
 int main(int argc, char **argv)
 {
-	size_t pages = argc == 2 ? strtoul(argv[1], NULL, 10) * (1048576 / PAGE) : 0;
+	int passes = argc == 3 ? atoi(argv[2]) : 0;
+	size_t pages = argc == 3 ? strtoul(argv[1], NULL, 10) * (1048576 / PAGE) : 0;
 	uint64_t *words = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (!pages || words == MAP_FAILED) {
+	if (!pages || passes < 1 || passes > 2 || words == MAP_FAILED) {
 		perror("dirty");
 		return 2;
 	}
-	for (int pass = 0; pass < 2; pass++) {
+	for (int pass = 0; pass < passes; pass++) {
 		for (size_t page = 0; page < pages; page++)
 			for (size_t i = 0; i < 512; i++)
 				words[page * 512 + i] = word(page, i, pass);

@@ -42,7 +42,7 @@ job() {
 . /in/log.sh
 [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
 chmod +x /in/addkey /in/dirty
-export CIPHERS='$ciphers' BYTES=$((size * 1048576)) SECTORS='$sectors' ROUNDS=$rounds
+export CIPHERS='$ciphers' BYTES=$((size * 1048576)) SECTORS='$sectors' ROUNDS=$rounds PASSES=$passes
 rmmod brd 2>/dev/null
 modprobe brd rd_nr=2 rd_size=$((size * 1024)) || exit
 insmod /in/xtent_fast.ko || { dmesg | tail -5; exit 1; }
@@ -103,12 +103,12 @@ flags() {
 }
 
 run_bed() {
-    local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6
+    local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow.
     case $bed in
     uml*) ;;
-    *) sectors="512 4096" rounds=2 ;;
+    *) sectors="512 4096" rounds=2 passes=1 ;;
     esac
     # So much that some of it is not mapped at all times.
     [ "$bed" != armhf ] || memory=1280

@@ -22,7 +22,7 @@ for cipher in "aes-xts-plain64 $key" "aes-cbc-essiv:sha256 $(echo $key | cut -c1
     mkswap /dev/mapper/d >/dev/null || fail mkswap
     swapon /dev/mapper/d || fail swapon
     before=$(swapped_out)
-    /in/dirty $((memory * 3 / 2)) || fail "memory through swap on ${cipher%% *}"
+    /in/dirty $((memory * 3 / 2)) "${PASSES:-2}" || fail "memory through swap on ${cipher%% *}"
     out=$(($(swapped_out) - before))
     [ $((out / 256)) -ge $((memory / 2)) ] || fail "only $out pages were swapped out: this proves nothing"
     swapoff /dev/mapper/d || fail swapoff
