@@ -57,9 +57,9 @@ CIPHERS
 while read -r cipher size; do
     for sector in ${SECTORS:-512 1024 2048 4096}; do
         for more in "" iv_large_sectors; do
-            [ -z "$more" ] || [ $sector != 512 ] || continue
+            [ -z "$more" ] || [ "$sector" != 512 ] || continue
             options=
-            if [ $sector != 512 ]; then
+            if [ "$sector" != 512 ]; then
                 options="1 sector_size:$sector"
                 [ -z "$more" ] || options="2 sector_size:$sector $more"
             fi

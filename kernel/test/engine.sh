@@ -8,6 +8,7 @@ engine='engine:cryptd(ecb(aes-generic))'
 
 # unload MODULE: and those that use it, such as the CPU's own ciphers do cryptd.
 unload() {
+    # shellcheck disable=SC2013  # names, several on a line
     for user in $(awk -v name="$1" '$1 == name { gsub(",", " ", $4); print $4 }' /proc/modules); do
         [ "$user" = - ] || unload "$user"
     done
