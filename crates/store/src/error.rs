@@ -92,8 +92,11 @@ impl ErrorKind {
         }
     }
 
-    fn advice(self, operation: &str) -> &'static str {
+    fn advice(self, operation: &str, path: &Path) -> &'static str {
         match (self, operation) {
+            (Self::NotFound, "open") if is_loop_control(path) => "`modprobe loop` may help",
+            (Self::Permission, "open") if is_loop_control(path) => "loop devices take root",
+            (Self::Unsupported, "attach") => "a loop device in one step takes Linux 5.8",
             (Self::NotFound, _) => "check the path",
             (Self::Exists, _) => "choose another name or remove it first",
             (Self::Permission, "open") => {
@@ -127,6 +130,10 @@ impl ErrorKind {
             (Self::Io, _) => "check the system log for the disk's error",
         }
     }
+}
+
+fn is_loop_control(path: &Path) -> bool {
+    path == Path::new("/dev/loop-control")
 }
 
 /// A failed store operation: what, where, why.
@@ -185,7 +192,7 @@ impl fmt::Display for Error {
             Some(source) => write!(f, "{source}")?,
             None => write!(f, "{}", self.kind.meaning())?,
         }
-        write!(f, "; {}", self.kind.advice(self.operation))
+        write!(f, "; {}", self.kind.advice(self.operation, &self.path))
     }
 }
 

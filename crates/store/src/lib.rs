@@ -5,6 +5,7 @@ mod block;
 mod buffer;
 mod error;
 mod file;
+pub mod loopdev;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

@@ -8,7 +8,6 @@
 
 mod connection;
 mod file;
-mod loopdev;
 mod mount;
 mod mountinfo;
 mod session;
@@ -35,6 +34,25 @@ fn fail(kind: ErrorKind, message: impl Into<String>, cause: io::Error) -> Error 
         kind,
         message: message.into(),
         source: Some(cause.into()),
+    }
+}
+
+/// A loop device that cannot be had, and what goes without.
+fn no_loop_device(error: xtent_store::Error) -> Error {
+    use xtent_store::ErrorKind as Store;
+    let (kind, instead) = match error.kind {
+        Store::Permission => (ErrorKind::Permission, "without, use --file-only"),
+        Store::NotFound | Store::Unsupported => (
+            ErrorKind::Unsupported,
+            "without loop devices, use --file-only",
+        ),
+        Store::Busy => (ErrorKind::Busy, "without, use --file-only"),
+        _ => (ErrorKind::Io, "--file-only goes without"),
+    };
+    Error {
+        kind,
+        message: format!("{error}; {instead}"),
+        source: error.source.map(Into::into),
     }
 }
 

@@ -10,13 +10,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::thread::CapabilitySet;
+use xtent_store::loopdev::LoopDevice;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::file::Holes;
-use super::loopdev::LoopDevice;
 use super::session::{Event, FuseMount};
 use super::state::{Claim, Found, State, StateDir, VERSION};
-use super::{FILE_NAME, fail, mountinfo, refuse, resolve, tool, umount, users};
+use super::{FILE_NAME, fail, mountinfo, no_loop_device, refuse, resolve, tool, umount, users};
 use crate::{Error, ErrorKind};
 
 /// How long a forced stop waits for the file's last user.
@@ -349,7 +349,7 @@ impl FileSystem {
             .write(!read_only)
             .open(&path)
             .map_err(|e| fail(ErrorKind::Io, format!("cannot open {}", path.display()), e))?;
-        let attach = || LoopDevice::attach(&file, sector_size, read_only);
+        let attach = || LoopDevice::attach(&file, sector_size, read_only).map_err(no_loop_device);
         // A loop device turns discards and the block layer's "write zeroes"
         // alike into holes of its file, which then cannot be told apart and
         // must read as zeros. Where discards are not to be zeros in writing

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
+use xtent_store::loopdev;
 
 use super::mount::{FileSystem, busy, mountinfo_failed};
 use super::state::{self, Claim, Found, State, StateDir};
-use super::{FILE_NAME, connection, fail, loopdev, mountinfo, refuse, resolve, users};
+use super::{FILE_NAME, connection, fail, mountinfo, refuse, resolve, users};
 use crate::{Error, ErrorKind};
 
 /// How long the loop device may stay attached after the last visible unmount.

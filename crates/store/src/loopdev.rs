@@ -1,4 +1,4 @@
-//! Loop devices: attach one to the FUSE file, detach it again.
+//! Loop devices: attach one to a file, detach it again.
 //!
 //! The `ioctl`s are ours because `LOOP_CONFIGURE` (Linux 5.8) is what makes
 //! the device appear in one step with its block size, direct I/O and
@@ -15,7 +15,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
 
-use super::fail;
 use crate::{Error, ErrorKind};
 
 // linux/loop.h
@@ -78,40 +77,35 @@ unsafe impl Ioctl for GetFree {
 
 /// An attached loop device, held open. It detaches itself when its last user
 /// (this value, a mounted file system) is gone.
-pub(super) struct LoopDevice {
-    _open: File,
+#[derive(Debug)]
+pub struct LoopDevice {
+    open: File,
     number: u32,
 }
 
 impl LoopDevice {
     /// Attaches a free loop device to `backing`, with direct I/O: a page cache
-    /// of its own below the file system's would hold the plaintext twice.
-    /// `sector_size` becomes the logical block size, as under dm-crypt.
-    pub(super) fn attach(backing: &File, sector_size: u32, read_only: bool) -> Result<Self, Error> {
-        let control = OpenOptions::new()
+    /// of its own below the user's would hold everything twice. `block_size`
+    /// becomes the logical block size.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Permission`] without root; [`ErrorKind::NotFound`] if
+    /// `/dev/loop-control` is missing; [`ErrorKind::Unsupported`] by kernels
+    /// before Linux 5.8.
+    pub fn attach(backing: &File, block_size: u32, read_only: bool) -> Result<Self, Error> {
+        let control = Path::new("/dev/loop-control");
+        let open = OpenOptions::new()
             .read(true)
             .write(true)
-            .open("/dev/loop-control")
-            .map_err(|e| {
-                let (kind, hint) = match e.kind() {
-                    io::ErrorKind::PermissionDenied => (
-                        ErrorKind::Permission,
-                        "it takes root; without, use --file-only",
-                    ),
-                    _ => (
-                        ErrorKind::Unsupported,
-                        "`modprobe loop` may help; without loop devices, use --file-only",
-                    ),
-                };
-                fail(kind, format!("cannot open /dev/loop-control: {hint}"), e)
-            })?;
+            .open(control)
+            .map_err(|e| Error::from_io(e, "open", control, None))?;
         // Others look for a free device as well, and it is ours only once it
         // is configured.
         let mut last = Errno::BUSY;
         for _ in 0..100 {
-            // SAFETY: `control` is the loop control device, whose opcode this is.
-            let number = unsafe { ioctl(&control, GetFree) }
-                .map_err(|e| fail(ErrorKind::Io, "no free loop device", e.into()))?;
+            // SAFETY: `open` is the loop control device, whose opcode this is.
+            let number = unsafe { ioctl(&open, GetFree) }
+                .map_err(|e| Error::from_io(e, "search for a free device", control, None))?;
             let path = device_path(number);
             let file = match OpenOptions::new().read(true).write(true).open(&path) {
                 Ok(file) => file,
@@ -124,56 +118,41 @@ impl LoopDevice {
                     std::thread::sleep(Duration::from_millis(20));
                     continue;
                 }
-                Err(e) => {
-                    return Err(fail(
-                        ErrorKind::Permission,
-                        format!("cannot open {}", path.display()),
-                        e,
-                    ));
-                }
+                Err(e) => return Err(Error::from_io(e, "open", &path, None)),
             };
-            match configure(&file, backing, sector_size, read_only) {
+            match configure(&file, backing, block_size, read_only) {
                 Ok(()) => {
-                    return Ok(Self {
-                        _open: file,
-                        number,
-                    });
+                    return Ok(Self { open: file, number });
                 }
                 Err(Errno::BUSY) => last = Errno::BUSY,
+                // Not known to the kernel: it cannot do it in one step.
                 Err(e @ (Errno::NOTTY | Errno::INVAL)) => {
-                    return Err(fail(
-                        ErrorKind::Unsupported,
-                        format!(
-                            "the kernel cannot configure {} in one step (it takes Linux 5.8); \
-                             use --file-only and losetup",
-                            path.display()
-                        ),
-                        e.into(),
-                    ));
+                    return Err(Error {
+                        kind: ErrorKind::Unsupported,
+                        operation: "attach",
+                        path,
+                        offset: None,
+                        source: Some(e.into()),
+                    });
                 }
-                Err(e) => {
-                    return Err(fail(
-                        ErrorKind::Io,
-                        format!("cannot attach {}", path.display()),
-                        e.into(),
-                    ));
-                }
+                Err(e) => return Err(Error::from_io(e, "attach", &path, None)),
             }
         }
-        Err(fail(
-            ErrorKind::Busy,
-            "could not get hold of a free loop device",
-            last.into(),
-        ))
+        Err(Error::from_io(last, "attach", control, None))
+    }
+
+    /// The open device.
+    pub fn file(&self) -> &File {
+        &self.open
     }
 
     /// `/dev/loopN`.
-    pub(super) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         device_path(self.number)
     }
 
     /// N.
-    pub(super) fn number(&self) -> u32 {
+    pub fn number(&self) -> u32 {
         self.number
     }
 }
@@ -216,7 +195,7 @@ fn device_path(number: u32) -> PathBuf {
 }
 
 /// The file that loop device `number` is attached to; `None` if it is free.
-pub(super) fn backing_file(number: u32) -> io::Result<Option<PathBuf>> {
+pub fn backing_file(number: u32) -> io::Result<Option<PathBuf>> {
     match std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")) {
         Ok(mut text) => {
             if text.last() == Some(&b'\n') {
@@ -232,7 +211,7 @@ pub(super) fn backing_file(number: u32) -> io::Result<Option<PathBuf>> {
 }
 
 /// The loop devices attached to `backing`.
-pub(super) fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
+pub fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir("/sys/block")? {
         let name = entry?.file_name();
@@ -253,7 +232,7 @@ pub(super) fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
 /// Detaches loop device `number` if it is still attached to `backing`: a
 /// number that somebody else has got meanwhile is left alone. With users left
 /// (a mounted file system) it detaches itself when they are gone.
-pub(super) fn detach(number: u32, backing: &Path) -> io::Result<()> {
+pub fn detach(number: u32, backing: &Path) -> io::Result<()> {
     let device = match File::open(device_path(number)) {
         Ok(device) => device,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
