@@ -6,8 +6,9 @@
 //! is derived.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use sector_cipher::Backend;
 use xtent_secret::SecretBytes;
 use xtent_store::{FileStore, Store};
 
@@ -29,6 +30,19 @@ pub use luks1::{Dump as Luks1Dump, Keyslot as Luks1KeyslotDump};
 pub use luks2::{
     DigestDump, Dump as Luks2Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump,
 };
+
+static BACKEND: OnceLock<Backend> = OnceLock::new();
+
+/// Has this process encrypt keyslots with one implementation of the ciphers; the
+/// first call counts. Without, the fastest that the CPU has is used.
+pub fn force_backend(backend: Backend) {
+    // A second call has nothing to say.
+    let _ = BACKEND.set(backend);
+}
+
+fn backend() -> Option<Backend> {
+    BACKEND.get().copied()
+}
 
 /// Version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

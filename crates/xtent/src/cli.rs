@@ -42,7 +42,7 @@ pub(crate) struct Global {
     /// Nothing on standard error but warnings, errors and questions
     #[arg(long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Force one implementation of the ciphers, for support and comparisons
+    /// Force one implementation of the ciphers, of keyslots too, for support and comparisons
     #[arg(long, global = true, value_name = "BACKEND", value_parser = crate::open::parse_backend)]
     pub(crate) cpu: Option<sector_cipher::Backend>,
 }

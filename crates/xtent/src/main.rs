@@ -35,6 +35,9 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     log::start(&cli.global);
+    if let Some(backend) = cli.global.cpu {
+        xtent_luks::force_backend(backend);
+    }
     if let Err(error) = hardened {
         tracing::warn!(%error, "core dumps and tracing could not be forbidden");
     }

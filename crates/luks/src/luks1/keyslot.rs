@@ -243,7 +243,8 @@ fn keyed(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Error
         None => unreachable!(),
     };
     let zero = vec![0; key.len()];
-    let cipher = Cipher::new(spec, SECTOR, SectorCount::Units512, &zero, None).map_err(wrong)?;
+    let cipher =
+        Cipher::new(spec, SECTOR, SectorCount::Units512, &zero, crate::backend()).map_err(wrong)?;
     let mut cipher = SecretBox::new(cipher)?;
     cipher.rekey(key).map_err(wrong)?;
     Ok(cipher)

@@ -249,8 +249,14 @@ fn cipher(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Erro
     let sector_size = SectorSize::new(512)
         .ok_or_else(|| Error::unsupported("sectors of 512 bytes are not supported"))?;
     let blank = vec![0; key.len()];
-    let cipher = Cipher::new(spec, sector_size, SectorCount::Units512, &blank, None)
-        .map_err(wrong_length)?;
+    let cipher = Cipher::new(
+        spec,
+        sector_size,
+        SectorCount::Units512,
+        &blank,
+        crate::backend(),
+    )
+    .map_err(wrong_length)?;
     let mut cipher = SecretBox::new(cipher)?;
     cipher.rekey(key).map_err(wrong_length)?;
     Ok(cipher)
