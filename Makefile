@@ -13,6 +13,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the xtent command, optimised
+	@scripts/setup.sh build
 	$(CARGO) build --release --package xtent
 
 demo: ## make, serve, use and cross-check an encrypted volume
@@ -58,6 +59,7 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	$(CARGO) test --package xtent-tests --test kernel612 -- --ignored
 
 check: ## format, lints, documentation
+	@scripts/setup.sh build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check

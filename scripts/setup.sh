@@ -2,21 +2,23 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all
+# usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
 # tool:package, or file:package. Packages are installed without what they only
 # recommend, so a C library's headers are named beside the compiler.
-demo="linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
-    busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin cc:gcc
-    /usr/include/stdlib.h:libc6-dev depmod:kmod readelf:binutils"
-bench="cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
-    /usr/bin/python3:python3 cc:gcc /usr/include/stdlib.h:libc6-dev make:make perl:perl"
+# For cargo: libclang writes the bindings to the headers of the device mapper.
+build="cc:gcc /usr/include/stdlib.h:libc6-dev pkg-config:pkgconf /usr/include/libdevmapper.h:libdevmapper-dev
+    libclang:libclang1-14 libclang:libclang-common-14-dev"
+demo="$build linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
+    busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin depmod:kmod readelf:binutils"
+bench="$build cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
+    /usr/bin/python3:python3 make:make perl:perl"
 test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c++:g++
     shellcheck:shellcheck file:file valgrind:valgrind make:make"
 uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
-static="cc:gcc /usr/include/stdlib.h:libc6-dev file:file"
+static="$build file:file"
 aarch64="debootstrap:debootstrap"
 kernel="$demo /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make qemu-system-x86_64:qemu-system-x86"
 kernel_all="$kernel mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
@@ -27,6 +29,7 @@ rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11"
 
 case ${1:-} in
+build) wanted=$build ;;
 demo) wanted=$demo ;;
 test) wanted=$test ;;
 uml612) wanted=$uml612 ;;
@@ -37,10 +40,17 @@ rtl) wanted=$rtl ;;
 kernel) wanted=$kernel ;;
 kernel-all) wanted=$kernel_all ;;
 *)
-    echo "usage: setup.sh demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all" >&2
     exit 2
     ;;
 esac
+
+# Of any version, with the headers that belong to the compiler.
+has_libclang() {
+    # Not grep -q, which may be gone before the list has ended.
+    ldconfig -p | grep 'libclang[-.0-9]*so' >/dev/null &&
+        { compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' || compgen -G '/usr/lib*/clang/*/include/stddef.h'; } >/dev/null
+}
 
 packages=()
 for entry in $wanted; do
@@ -51,6 +61,8 @@ for entry in $wanted; do
         # only the base modules, or without its library, will not do.
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
             packages+=("$package")
+    elif [ "$tool" = libclang ]; then
+        has_libclang || packages+=("$package")
     elif [[ $tool == /* && -e $tool ]]; then
         continue
     elif ! command -v "$tool" >/dev/null; then

@@ -13,6 +13,10 @@ if ! ls "$(rustc --print sysroot)/lib/rustlib/$triple/lib/"libstd-*.rlib >/dev/n
     fi
     rustup target add "$triple"
 fi
+# The bindings to the device mapper are made from this machine's headers, which say the
+# same of the kernel's interface as those of the target's library would.
+headers=/usr/include/$(gcc -print-multiarch)
+export PKG_CONFIG_ALLOW_CROSS=1 BINDGEN_EXTRA_CLANG_ARGS="-idirafter $headers"
 cargo build --release --package xtent --target "$triple"
 binary=${CARGO_TARGET_DIR:-target}/$triple/release/xtent
 kind=$(file --brief "$binary")

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use xtent_tests::luks::Shape;
-use xtent_tests::uml::{Peer, assert_both_ways, kernel_modules};
+use xtent_tests::uml::{Peer, assert_both_ways, assert_opens_like_cryptsetup, kernel_modules};
 
 const BRW: Shape = Shape::wide("capi:fast(aes)-plain64", 256);
 const HORNER: Shape = Shape::wide("capi:fast_horner(aes)-plain64", 256);
@@ -41,4 +41,15 @@ fn dm_xtent_opens_volumes_of_xtent() {
         HORNER,
     ];
     assert_both_ways(&shapes, &Peer::DmXtent(kernel_modules()));
+}
+
+#[test]
+#[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
+fn xtent_open_takes_dm_xtent_where_it_is_loaded() {
+    let shapes = [Shape::LUKS1, Shape::LUKS2, Shape::LUKS2_4096];
+    let said = assert_opens_like_cryptsetup(&shapes, Some(&kernel_modules()));
+    assert!(
+        said.contains("Opening with dm-xtent: it is loaded."),
+        "{said}"
+    );
 }

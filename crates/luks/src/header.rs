@@ -123,9 +123,17 @@ impl Header {
 
     /// Whether the LUKS2 persistent flag `allow-discards` is set.
     pub fn allows_discards(&self) -> bool {
+        self.persistent_flags()
+            .iter()
+            .any(|flag| flag == "allow-discards")
+    }
+
+    /// LUKS2's persistent flags, by their names in the metadata: `allow-discards`,
+    /// `no-read-workqueue`, … and whatever else is there.
+    pub fn persistent_flags(&self) -> &[String] {
         match &self.inner {
-            Inner::Luks1(_) => false,
-            Inner::Luks2(header) => header.allows_discards(),
+            Inner::Luks1(_) => &[],
+            Inner::Luks2(header) => header.persistent_flags(),
         }
     }
 

@@ -62,6 +62,10 @@ pub(crate) enum Command {
     Serve(commands::serve::Args),
     Mount(commands::mount::Args),
     Umount(commands::umount::Args),
+    #[cfg(feature = "device-mapper")]
+    Open(commands::open::Args),
+    #[cfg(feature = "device-mapper")]
+    Close(commands::close::Args),
     Key(commands::key::Args),
     Header(commands::header::Args),
     Encrypt(commands::encrypt::Args),
@@ -79,6 +83,10 @@ impl Command {
             Command::Serve(args) => commands::serve::run(args, global),
             Command::Mount(args) => commands::mount::run(args, global),
             Command::Umount(args) => commands::umount::run(args, global),
+            #[cfg(feature = "device-mapper")]
+            Command::Open(args) => commands::open::run(args, global),
+            #[cfg(feature = "device-mapper")]
+            Command::Close(args) => commands::close::run(args, global),
             Command::Key(args) => commands::key::run(args, global),
             Command::Header(args) => commands::header::run(args, global),
             Command::Encrypt(args) => commands::encrypt::run(args, global),

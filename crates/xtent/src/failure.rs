@@ -6,6 +6,8 @@ use std::fmt;
 
 use xtent_export as export;
 use xtent_luks as luks;
+#[cfg(feature = "device-mapper")]
+use xtent_mapping as mapping;
 use xtent_store as store;
 use xtent_volume as volume;
 
@@ -228,6 +230,26 @@ impl From<export::Error> for Failure {
             message: error.message,
             advice: None,
             source: error.source.map(|s| s as Cause),
+            is_wrong_passphrase: false,
+        }
+    }
+}
+
+#[cfg(feature = "device-mapper")]
+impl From<mapping::Error> for Failure {
+    fn from(error: mapping::Error) -> Self {
+        use mapping::ErrorKind as K;
+        let exit = match error.kind {
+            K::Argument | K::Foreign | K::Interrupted => Exit::Parameters,
+            K::Permission => Exit::Permission,
+            K::Exists | K::Busy => Exit::Busy,
+            _ => Exit::Device,
+        };
+        Self {
+            exit,
+            message: error.message,
+            advice: error.advice,
+            source: error.source.map(|s| s.into()),
             is_wrong_passphrase: false,
         }
     }

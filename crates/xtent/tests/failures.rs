@@ -283,6 +283,24 @@ fn mount_points_that_cannot_be() {
     bed.run("umount .").failed(1, &[]);
 }
 
+#[cfg(feature = "device-mapper")]
+#[test]
+fn mappings_that_cannot_be() {
+    let bed = Bed::with_luks2();
+    for name in ["a/b", "control", "\u{e9}"] {
+        for line in [
+            format!("open --key-file key {name} disk.img"),
+            format!("close {name}"),
+        ] {
+            bed.run(&line).failed(1, &[name]);
+        }
+    }
+    bed.run("open --key-file nokey v disk.img")
+        .failed(4, &["nokey"]);
+    bed.run("open --target other v disk.img")
+        .failed(1, &["crypt", "xtent"]);
+}
+
 #[test]
 fn errors_as_json() {
     let bed = Bed::with_luks2();

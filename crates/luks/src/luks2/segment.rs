@@ -44,12 +44,8 @@ impl Header {
         usize::try_from(self.metadata.keyslots[&opener].key_size).ok()
     }
 
-    pub(crate) fn allows_discards(&self) -> bool {
-        self.metadata
-            .config
-            .flags
-            .iter()
-            .any(|flag| flag == "allow-discards")
+    pub(crate) fn persistent_flags(&self) -> &[String] {
+        &self.metadata.config.flags
     }
 
     pub(crate) fn is_recovered(&self) -> bool {

@@ -1,6 +1,8 @@
 //! One module per command: its arguments, its manual and its steps.
 
 pub(crate) mod bench;
+#[cfg(feature = "device-mapper")]
+pub(crate) mod close;
 pub(crate) mod completions;
 pub(crate) mod decrypt;
 pub(crate) mod encrypt;
@@ -9,5 +11,7 @@ pub(crate) mod header;
 pub(crate) mod key;
 pub(crate) mod man;
 pub(crate) mod mount;
+#[cfg(feature = "device-mapper")]
+pub(crate) mod open;
 pub(crate) mod serve;
 pub(crate) mod umount;

@@ -1,0 +1,19 @@
+//! Volumes opened by the kernel's device mapper, with the target `xtent` if it is
+//! there, else with `crypt`. The key goes through the kernel's keyring, and
+//! what is made is what cryptsetup would make: it can show and close it.
+//!
+//! This room knows tables and names of the device mapper; what is in a header is
+//! told to it.
+
+mod error;
+mod keyring;
+mod mapper;
+mod name;
+mod node;
+mod table;
+mod told;
+
+pub use error::{Error, ErrorKind};
+pub use mapper::{Choice, Closed, Mapper, Opened, Wanted};
+pub use name::{Format, Name, uuid};
+pub use table::{Options, Table, Target};

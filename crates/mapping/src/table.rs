@@ -1,0 +1,241 @@
+//! The table line of dm-crypt, which dm-xtent takes too.
+
+use std::fmt::Write;
+
+use crate::name::plain;
+
+/// Who encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `crypt`: the kernel's dm-crypt.
+    Crypt,
+    /// `xtent`: dm-xtent.
+    Xtent,
+}
+
+impl Target {
+    /// By which the device mapper knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crypt => "crypt",
+            Self::Xtent => "xtent",
+        }
+    }
+
+    /// By which people know it.
+    pub fn module(self) -> &'static str {
+        match self {
+            Self::Crypt => "dm-crypt",
+            Self::Xtent => "dm-xtent",
+        }
+    }
+}
+
+/// What a table says beside cipher and place. All flags are off in a volume that
+/// asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Discards reach the device.
+    pub allow_discards: bool,
+    /// Encrypt on the CPU that has submitted the request.
+    pub same_cpu_crypt: bool,
+    /// Writes go on from the thread that has encrypted them.
+    pub submit_from_crypt_cpus: bool,
+    /// Decrypt without a work queue.
+    pub no_read_workqueue: bool,
+    /// Encrypt without a work queue.
+    pub no_write_workqueue: bool,
+}
+
+impl Options {
+    /// With what either of them asks for.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            allow_discards: self.allow_discards || other.allow_discards,
+            same_cpu_crypt: self.same_cpu_crypt || other.same_cpu_crypt,
+            submit_from_crypt_cpus: self.submit_from_crypt_cpus || other.submit_from_crypt_cpus,
+            no_read_workqueue: self.no_read_workqueue || other.no_read_workqueue,
+            no_write_workqueue: self.no_write_workqueue || other.no_write_workqueue,
+        }
+    }
+
+    /// Each with its word in a table, and the version of dm-crypt that has it,
+    /// in cryptsetup's order.
+    fn words(self) -> impl Iterator<Item = (&'static str, (u32, u32))> {
+        [
+            (self.allow_discards, "allow_discards", (1, 11)),
+            (self.same_cpu_crypt, "same_cpu_crypt", (1, 14)),
+            (
+                self.submit_from_crypt_cpus,
+                "submit_from_crypt_cpus",
+                (1, 14),
+            ),
+            (self.no_read_workqueue, "no_read_workqueue", (1, 22)),
+            (self.no_write_workqueue, "no_write_workqueue", (1, 22)),
+        ]
+        .into_iter()
+        .filter(|(set, ..)| *set)
+        .map(|(_, word, since)| (word, since))
+    }
+}
+
+/// One segment of ciphertext as a table with one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// dm-crypt's cipher name.
+    pub cipher: String,
+    /// Bytes of key.
+    pub key_bytes: usize,
+    /// Of the header: what the key is called in the keyring follows from it.
+    pub header_uuid: String,
+    /// Added to every sector number, in 512-byte units.
+    pub iv_offset: u64,
+    /// Number of the device with the ciphertext.
+    pub device: u64,
+    /// First byte on it; a multiple of 512.
+    pub offset: u64,
+    /// Bytes; a multiple of the sector size.
+    pub length: u64,
+    /// Bytes per sector.
+    pub sector_size: u32,
+    /// The rest.
+    pub options: Options,
+}
+
+impl Table {
+    /// In units of 512 bytes.
+    pub fn sectors(&self) -> u64 {
+        self.length / 512
+    }
+
+    /// What the key is called in the keyring: cryptsetup's name for the first
+    /// digest's key of a LUKS2 volume.
+    pub fn key_name(&self) -> String {
+        format!(
+            "cryptsetup:{}-d0",
+            plain(&self.header_uuid).collect::<String>()
+        )
+    }
+
+    /// Everything after the target's name.
+    pub fn line(&self) -> String {
+        let (major, minor) = (
+            rustix::fs::major(self.device),
+            rustix::fs::minor(self.device),
+        );
+        let mut line = format!(
+            "{} :{}:logon:{} {} {major}:{minor} {}",
+            self.cipher,
+            self.key_bytes,
+            self.key_name(),
+            self.iv_offset,
+            self.offset / 512
+        );
+        let mut options: Vec<String> = self
+            .options
+            .words()
+            .map(|(word, _)| word.to_owned())
+            .collect();
+        if self.sector_size != 512 {
+            options.push(format!("sector_size:{}", self.sector_size));
+        }
+        if !options.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(line, " {} {}", options.len(), options.join(" "));
+        }
+        line
+    }
+
+    /// What in it a dm-crypt of this version does not have.
+    pub(crate) fn missing_in(&self, version: (u32, u32)) -> Option<&'static str> {
+        let keyring = [("keys in the keyring", (1, 15))];
+        let sectors = (self.sector_size != 512).then_some(("sectors larger than 512", (1, 17)));
+        self.options
+            .words()
+            .chain(keyring)
+            .chain(sectors)
+            .find(|(_, since)| version < *since)
+            .map(|(what, _)| what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        Table {
+            cipher: "aes-xts-plain64".to_owned(),
+            key_bytes: 64,
+            header_uuid: "2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11".to_owned(),
+            iv_offset: 0,
+            device: rustix::fs::makedev(98, 32),
+            offset: 16 << 20,
+            length: 1 << 20,
+            sector_size: 512,
+            options: Options::default(),
+        }
+    }
+
+    #[test]
+    fn a_plain_volume_has_no_options() {
+        assert_eq!(
+            table().line(),
+            "aes-xts-plain64 :64:logon:cryptsetup:2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11-d0 \
+             0 98:32 32768"
+        );
+        assert_eq!(table().sectors(), 2048);
+    }
+
+    #[test]
+    fn options_come_in_cryptsetups_order() {
+        let all = Options {
+            allow_discards: true,
+            same_cpu_crypt: true,
+            submit_from_crypt_cpus: true,
+            no_read_workqueue: true,
+            no_write_workqueue: true,
+        };
+        let table = Table {
+            sector_size: 4096,
+            iv_offset: 8,
+            options: Options::default().or(all),
+            ..table()
+        };
+        assert!(
+            table.line().ends_with(
+                " 8 98:32 32768 6 allow_discards same_cpu_crypt submit_from_crypt_cpus \
+                 no_read_workqueue no_write_workqueue sector_size:4096"
+            ),
+            "{}",
+            table.line()
+        );
+    }
+
+    #[test]
+    fn a_header_cannot_add_words() {
+        let hostile = Table {
+            header_uuid: "2c 0 8:0 0 1 allow_discards\n".to_owned(),
+            ..table()
+        };
+        assert_eq!(
+            hostile.line().split(' ').count(),
+            table().line().split(' ').count()
+        );
+    }
+
+    #[test]
+    fn old_kernels_lack_what_came_later() {
+        assert_eq!(table().missing_in((1, 24)), None);
+        assert_eq!(table().missing_in((1, 14)), Some("keys in the keyring"));
+        let large = Table {
+            sector_size: 4096,
+            ..table()
+        };
+        assert_eq!(large.missing_in((1, 16)), Some("sectors larger than 512"));
+        let mut quick = table();
+        quick.options.no_read_workqueue = true;
+        assert_eq!(quick.missing_in((1, 21)), Some("no_read_workqueue"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What the kernel's refusals mean here, and what to do about them.
+
+use std::io;
+
+use devicemapper::DmError;
+
+use crate::error::io_error;
+use crate::{Error, ErrorKind, Name, Table, Target};
+
+const ENOENT: i32 = 2;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+
+pub(crate) fn no_device_mapper(error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Error::new(ErrorKind::Permission, "the device mapper takes root")
+            .advise("Anybody can `xtent serve`, or `xtent mount --file-only`.")
+            .because(error);
+    }
+    Error::new(
+        ErrorKind::Unsupported,
+        "this kernel has no device mapper, or has not loaded it: /dev/mapper/control \
+         cannot be opened",
+    )
+    .advise("As root, `modprobe dm_mod` loads it. `xtent serve` and `xtent mount` need none.")
+    .because(error)
+}
+
+pub(crate) fn not_created(name: &Name, error: &DmError) -> Error {
+    let source = io_error(error);
+    if source.raw_os_error() == Some(EBUSY) {
+        return taken(name);
+    }
+    Error::refused(format!("cannot make the mapping {name}"), error)
+}
+
+/// A name that is in use.
+pub(crate) fn taken(name: &Name) -> Error {
+    Error::new(
+        ErrorKind::Exists,
+        format!("there is a mapping {name} already"),
+    )
+    .advise(format!(
+        "Choose another name, or `xtent close {name}` first."
+    ))
+}
+
+pub(crate) fn not_removed(name: &Name, users: i32, error: &DmError) -> Error {
+    let source = io_error(error);
+    if source.raw_os_error() != Some(EBUSY) {
+        return Error::refused(format!("{name} cannot be closed"), error);
+    }
+    Error::new(
+        ErrorKind::Busy,
+        format!("{name} is in use: it is open {} time(s)", users.max(1)),
+    )
+    .advise(format!(
+        "Unmount what is on it (`lsblk {}` shows that); --deferred closes it when its last user goes.",
+        name.path().display()
+    ))
+    .because(source)
+}
+
+/// `is_there` tells whether the kernel has the target.
+pub(crate) fn not_loaded(
+    target: Target,
+    table: &Table,
+    error: &DmError,
+    is_there: impl Fn() -> bool,
+) -> Error {
+    let source = io_error(error);
+    let module = target.module();
+    let without = "`xtent serve` and `xtent mount` need nothing of the kernel's.";
+    let told = match source.raw_os_error() {
+        Some(EBUSY) => Error::new(
+            ErrorKind::Busy,
+            "the device is in use: mounted, mapped, or a part of an array",
+        )
+        .advise("Unmount it, or close what is on it (`lsblk` shows that), and try again."),
+        Some(ENOENT) => Error::new(
+            ErrorKind::Unsupported,
+            format!("the kernel does not have the cipher {}", table.cipher),
+        )
+        .advise(if table.cipher.starts_with("capi:fast") {
+            format!("`insmod kernel/xtent_fast.ko` adds it. {without}")
+        } else {
+            without.to_owned()
+        }),
+        Some(EINVAL) if !is_there() => Error::new(
+            ErrorKind::Unsupported,
+            format!("the kernel has no {module}"),
+        )
+        .advise(format!("`modprobe {module}` may load it. {without}")),
+        _ => Error::refused(format!("{module} refuses the volume"), error)
+            .advise("The kernel's log (`dmesg`) says why."),
+    };
+    told.because(source)
+}

@@ -1,0 +1,348 @@
+//! `xtent open`: the volume as a mapping of the kernel's device mapper.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::ValueEnum;
+use sector_cipher::Mode;
+use xtent_luks::Version;
+use xtent_mapping::{Choice, Format, Mapper, Name, Opened, Options, Table, Target, Wanted, uuid};
+use xtent_store::loopdev::{LoopDevice, attached_to};
+use xtent_store::{Access, FileStore};
+use xtent_volume::DiscardPolicy;
+
+use crate::args::{DeviceArgs, UnlockArgs};
+use crate::cli::Global;
+use crate::failure::{Exit, Failure, Result};
+use crate::open::{Container, unlock_with_retries};
+use crate::output::{Output, text_of};
+use crate::signals;
+
+const MANUAL: &str = "\
+EXAMPLES:
+  Open a volume as /dev/mapper/secret, mount its file system, and undo both:
+    xtent open secret /dev/sdb1
+    mount /dev/mapper/secret /mnt
+    umount /mnt && xtent close secret
+  An image file goes through a loop device, which goes with the mapping:
+    xtent open secret disk.img
+  Insist on the kernel's dm-crypt, or on dm-xtent:
+    xtent open --target crypt secret /dev/sdb1
+
+NOTES:
+  The kernel encrypts: dm-xtent if it is loaded (kernel/README.md in the sources),
+  else dm-crypt; a line on standard error says which, and why. The mapping is as
+  cryptsetup would make it: `cryptsetup status` and `close`, and dmsetup, know it.
+  cryptsetup does not know dm-xtent, however: its `status` and `close` then fail
+  and change nothing, `xtent close` and dmsetup do it. It takes root. `xtent serve` and `xtent mount` do without the kernel's ciphers.
+
+  The volume key gets to the kernel through this thread's keyring, for LUKS1 as
+  well, and is taken out again once the target has it: no table shows it.
+  `cryptsetup resize` and `luksResume` of a LUKS1 volume, which expect otherwise,
+  want it opened by cryptsetup.
+
+  LUKS2's persistent flags count, as with cryptsetup: allow-discards,
+  same-cpu-crypt, submit-from-crypt-cpus, no-read-workqueue, no-write-workqueue.
+  dm-xtent takes the last three, and does so anyway.
+
+  EME2, AEZ10 and XCB are in no kernel: `xtent serve` and `xtent mount` do them.
+  FAST is there once kernel/xtent_fast.ko is loaded.
+
+  Where no udev runs, /dev/mapper/NAME is made and removed by this command.
+
+FILES:
+  /dev/mapper/NAME
+      The plaintext, as a block device.";
+
+/// The target, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TargetArg {
+    /// dm-xtent if it is loaded, else dm-crypt
+    Auto,
+    /// The kernel's dm-crypt
+    Crypt,
+    /// dm-xtent
+    Xtent,
+}
+
+impl From<TargetArg> for Choice {
+    fn from(arg: TargetArg) -> Self {
+        match arg {
+            TargetArg::Auto => Self::Auto,
+            TargetArg::Crypt => Self::Only(Target::Crypt),
+            TargetArg::Xtent => Self::Only(Target::Xtent),
+        }
+    }
+}
+
+/// Open a volume as a block device of the kernel (root)
+///
+/// Asks for the passphrase and makes /dev/mapper/NAME, by dm-xtent if that is
+/// loaded, else by dm-crypt. `xtent close NAME` undoes it; of dm-crypt, so does
+/// `cryptsetup close NAME`.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = MANUAL)]
+pub(crate) struct Args {
+    /// The mapping will be /dev/mapper/NAME
+    name: Name,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Who encrypts
+    #[arg(long, value_name = "TARGET", default_value = "auto")]
+    target: TargetArg,
+    /// Refuse writes, and open the device read-only
+    #[arg(short = 'r', long, alias = "readonly")]
+    read_only: bool,
+    /// Pass discards (trim) to the device, where they show which sectors are in use
+    #[arg(long)]
+    allow_discards: bool,
+    /// Encrypt on the CPU that submits the request
+    #[arg(long = "perf-same_cpu_crypt")]
+    same_cpu_crypt: bool,
+    /// Do not collect encrypted writes in a thread of their own
+    #[arg(long = "perf-submit_from_crypt_cpus")]
+    submit_from_crypt_cpus: bool,
+    /// Decrypt reads without a work queue
+    #[arg(long = "perf-no_read_workqueue")]
+    no_read_workqueue: bool,
+    /// Encrypt writes without a work queue
+    #[arg(long = "perf-no_write_workqueue")]
+    no_write_workqueue: bool,
+    #[command(flatten)]
+    unlock: UnlockArgs,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let output = global.output();
+    args.unlock.key.source().check()?;
+    let mapper = Mapper::connect()?;
+    mapper.refuse_taken(&args.name)?;
+    let container = open_container(args, &output)?;
+    let mut table = plan(args, &container, global)?;
+    let (target, why) = mapper.choose(args.target.into(), &table)?;
+    let unlocked = unlock_with_retries(
+        &container.metadata,
+        container.data.path(),
+        &args.unlock,
+        &output,
+    )?;
+    table.key_bytes = unlocked.key.len();
+    output.note(format!("Opening with {}: {why}.", target.module()));
+
+    // From here on a signal leaves all of the mapping or nothing.
+    let stop = stop_on_signals()?;
+    let format = match container.header.version() {
+        Version::Luks1 => Format::Luks1,
+        Version::Luks2 => Format::Luks2,
+    };
+    let uuid = uuid(format, container.header.uuid(), &args.name);
+    let below = Below::of(container, args.read_only)?;
+    table.device = below.number()?;
+    let wanted = Wanted {
+        name: &args.name,
+        uuid: &uuid,
+        target,
+        table: &table,
+        read_only: args.read_only,
+    };
+    let opened = mapper.open(&wanted, &unlocked.key, || stop.load(Ordering::Relaxed))?;
+    announce(
+        &opened,
+        args,
+        target,
+        &why,
+        unlocked.keyslot,
+        &table,
+        &output,
+    )
+}
+
+/// Refuses what is served or mounted by somebody else already.
+fn open_container(args: &Args, output: &Output) -> Result<Container> {
+    let access = if args.read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
+    };
+    let container = Container::open(&args.device, access, true, output)?;
+    let data = &container.data;
+    if !data.is_block_device() && !args.read_only {
+        refuse_attached(data.path())?;
+    }
+    Ok(container)
+}
+
+/// Two loop devices over one file would not know of each other.
+fn refuse_attached(image: &Path) -> Result<()> {
+    let found = image
+        .canonicalize()
+        .and_then(|path| attached_to(&path))
+        .map_err(|e| Failure::system("cannot look for loop devices in /sys/block", e))?;
+    let Some(number) = found.first() else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Busy,
+        format!(
+            "{} is attached to /dev/loop{number} already",
+            image.display()
+        ),
+    )
+    .advise(format!(
+        "`lsblk /dev/loop{number}` shows what uses it. Close that, or give /dev/loop{number}."
+    )))
+}
+
+/// The table, but for the device's number and the key's length.
+fn plan(args: &Args, container: &Container, global: &Global) -> Result<Table> {
+    let config = container.plan(args.read_only, DiscardPolicy::Never, global.cpu)?;
+    let path = container.data.path();
+    if matches!(config.cipher.mode, Mode::Eme2 | Mode::Aez10 | Mode::Xcb) {
+        return Err(Failure::new(
+            Exit::Device,
+            format!(
+                "{}: the volume is encrypted with {}, which no kernel has",
+                path.display(),
+                config.cipher
+            ),
+        )
+        .advise("`xtent serve` and `xtent mount` open it."));
+    }
+    if config.length == 0 {
+        return Err(Failure::new(
+            Exit::Device,
+            format!("{}: the volume has no room for data", path.display()),
+        ));
+    }
+    let asked = Options {
+        allow_discards: args.allow_discards,
+        same_cpu_crypt: args.same_cpu_crypt,
+        submit_from_crypt_cpus: args.submit_from_crypt_cpus,
+        no_read_workqueue: args.no_read_workqueue,
+        no_write_workqueue: args.no_write_workqueue,
+    };
+    Ok(Table {
+        cipher: config.cipher.to_string(),
+        key_bytes: 0,
+        header_uuid: container.header.uuid().to_owned(),
+        iv_offset: config.iv_offset,
+        device: 0,
+        offset: config.offset,
+        length: config.length,
+        sector_size: u32::try_from(config.sector_size.bytes()).unwrap_or(4096),
+        options: asked.or(stored(container.header.persistent_flags())),
+    })
+}
+
+/// LUKS2's persistent flags. Others than these concern no table.
+fn stored(flags: &[String]) -> Options {
+    let has = |name: &str| flags.iter().any(|flag| flag == name);
+    Options {
+        allow_discards: has("allow-discards"),
+        same_cpu_crypt: has("same-cpu-crypt"),
+        submit_from_crypt_cpus: has("submit-from-crypt-cpus"),
+        no_read_workqueue: has("no-read-workqueue"),
+        no_write_workqueue: has("no-write-workqueue"),
+    }
+}
+
+/// What the mapping lies on.
+enum Below {
+    /// A block device, held open.
+    Device(File),
+    /// An image, with its server lock, through a loop device that goes with its
+    /// last user.
+    Image(
+        #[allow(dead_code, reason = "holds the lock")] Arc<FileStore>,
+        LoopDevice,
+    ),
+}
+
+impl Below {
+    fn of(container: Container, read_only: bool) -> Result<Self> {
+        let data = container.data.clone();
+        // The exclusive claim on a device goes with the last reference: the
+        // device mapper makes its own.
+        drop(container);
+        let failed = |e| Failure::system(format!("cannot open {} again", data.path().display()), e);
+        if data.is_block_device() {
+            return Ok(Self::Device(data.file().try_clone().map_err(failed)?));
+        }
+        let attached = LoopDevice::attach(data.file(), 512, read_only).map_err(|e| {
+            let path = data.path().display().to_string();
+            Failure::from(e).advise(format!(
+                "By hand: losetup --find --show {path}; then open the device that it prints."
+            ))
+        })?;
+        Ok(Self::Image(data, attached))
+    }
+
+    /// Its device number.
+    fn number(&self) -> Result<u64> {
+        let file = match self {
+            Self::Device(file) => file,
+            Self::Image(_, attached) => attached.file(),
+        };
+        let metadata = file
+            .metadata()
+            .map_err(|e| Failure::system("cannot look at the device", e))?;
+        Ok(metadata.rdev())
+    }
+}
+
+/// Becomes true with the first SIGINT or SIGTERM; another one ends the process.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    signals::hold()?;
+    signals::on_ending(move |_| told.store(true, Ordering::Relaxed))?;
+    Ok(stop)
+}
+
+fn announce(
+    opened: &Opened,
+    args: &Args,
+    target: Target,
+    why: &str,
+    keyslot: u32,
+    table: &Table,
+    output: &Output,
+) -> Result<()> {
+    output.result(
+        &serde_json::json!({
+            "name": args.name.to_string(),
+            "path": text_of(&opened.path),
+            "target": target.name(),
+            "why": why,
+            "keyslot": keyslot,
+            "cipher": table.cipher,
+            "sector_size": table.sector_size,
+            "size": table.length,
+            "read_only": args.read_only,
+            "allow_discards": table.options.allow_discards,
+        }),
+        opened.path.display().to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn persistent_flags_are_those_of_tables() {
+        let flags = ["no-read-workqueue", "allow-discards", "of-the-future"].map(str::to_owned);
+        let options = stored(&flags);
+        assert_eq!(
+            options,
+            Options {
+                allow_discards: true,
+                no_read_workqueue: true,
+                ..Options::default()
+            }
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! `xtent open` and `close` with the kernel's dm-crypt, in User Mode Linux: what
+//! cryptsetup would have made, and each closes what the other has opened.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape};
+use xtent_tests::scratch::assert_same;
+use xtent_tests::uml::{Job, assert_opens_like_cryptsetup};
+use xtent_tests::{Scratch, pattern};
+
+const DATA: usize = (1 << 20) + 3 * 4096;
+
+#[test]
+fn mappings_are_those_of_cryptsetup() {
+    let cbc = Shape {
+        cipher: "aes-cbc-essiv:sha256",
+        key_bits: 256,
+        ..Shape::LUKS2
+    };
+    let shapes = [Shape::LUKS1, Shape::LUKS2, Shape::LUKS2_4096, cbc];
+    let consoles = assert_opens_like_cryptsetup(&shapes, None);
+    assert!(
+        consoles.contains("Opening with dm-crypt: dm-xtent is not loaded."),
+        "{consoles}"
+    );
+}
+
+#[test]
+fn options_and_persistent_flags_reach_the_table() {
+    let scratch = Scratch::new();
+    let volume = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, DATA as u64);
+    let outcome = Job::new(
+        "xtent open --key-file /in/key --read-only v /d/v
+         blockdev --getro /dev/mapper/v >ro
+         blockdev --getro /dev/ubdc >ro-below
+         xtent close v
+         xtent open --key-file /in/key --perf-no_read_workqueue --perf-same_cpu_crypt v /d/v
+         dmsetup table v | cut -d' ' -f9- >asked
+         xtent close v
+         cryptsetup open --key-file /in/key --persistent --allow-discards --perf-no_write_workqueue /d/v v
+         dmsetup table v >theirs
+         cryptsetup close v
+         xtent --json open --key-file /in/key --target crypt v /d/v >json
+         dmsetup table v >ours
+         # Suspended and resumed by cryptsetup, which puts the key there again.
+         cryptsetup luksSuspend v
+         cryptsetup luksResume --key-file /in/key v
+         cat /dev/mapper/v >/dev/null
+         cryptsetup close v",
+    )
+    .with_xtent()
+    .disk("v", &volume.image)
+    .file("key", KEY)
+    .run();
+    let text = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
+    assert_eq!(text("ro"), "1\n");
+    assert_eq!(text("asked"), "2 same_cpu_crypt no_read_workqueue\n");
+    assert_eq!(text("ours"), text("theirs"));
+    assert!(text("ours").contains("2 allow_discards no_write_workqueue"));
+    let json: serde_json::Value = serde_json::from_str(&text("json")).unwrap();
+    assert_eq!(json["target"], "crypt");
+    assert_eq!(json["path"], "/dev/mapper/v");
+    assert_eq!(json["allow_discards"], true);
+}
+
+#[test]
+fn image_files_and_detached_headers_open() {
+    let scratch = Scratch::new();
+    let plain = pattern(DATA, 31);
+    let image = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, DATA as u64);
+    image.encrypt(&plain);
+    let header = scratch.image("header", 16 << 20);
+    let data = scratch.image("data", DATA as u64);
+    let key = scratch.file("key", KEY);
+    xtent_tests::Cmd::peer("cryptsetup")
+        .args(["luksFormat", "--batch-mode", "--type", "luks2", "--header"])
+        .arg(&header)
+        .args(xtent_tests::luks::cheap(Shape::LUKS2.pbkdf, 2))
+        .arg("--key-file")
+        .args([&key, &data])
+        .ok();
+    let bytes = std::fs::read(&image.image).unwrap();
+    let outcome = Job::new(
+        "xtent open --key-file /in/key v /in/image
+         cat /dev/mapper/v >image
+         cat /sys/block/loop0/loop/backing_file >attached
+         # Not through a second loop device, nor through the same one twice.
+         fails 5 xtent open --key-file /in/key w /in/image
+         fails 5 xtent open --key-file /in/key w /dev/loop0
+         echo changed | dd of=/dev/mapper/v conv=fsync 2>/dev/null
+         xtent close v
+         ls /sys/block/loop0/loop 2>/dev/null >detached || true
+         xtent decrypt --key-file /in/key /in/image /tmp/plain
+         head -c 8 /tmp/plain >after
+         xtent open --key-file /in/key --header /d/header v /d/data
+         cat /dev/mapper/v >/dev/null
+         cryptsetup status v >shown
+         cryptsetup close v",
+    )
+    .with_xtent()
+    .disk("header", &header)
+    .disk("data", &data)
+    .file("image", &bytes)
+    .file("key", KEY)
+    .run();
+    assert_same(&outcome.file("image"), &plain, "through a loop device");
+    let text = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
+    assert_eq!(text("attached"), "/in/image\n");
+    assert_eq!(text("detached"), "");
+    assert_eq!(text("after"), "changed\n");
+    assert!(text("shown").contains("is active"), "{}", text("shown"));
+}
+
+#[test]
+fn what_fails_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let image = |shape: Shape, maker: Maker| shape.image(maker, &scratch, DATA as u64).image;
+    let volume = image(Shape::LUKS2, Maker::Cryptsetup);
+    let hctr2 = image(Shape::wide("aes-hctr2-plain64", 256), Maker::Xtent);
+    let eme2 = image(Shape::wide("capi:eme2(aes)-plain64", 512), Maker::Xtent);
+    let fast = image(Shape::wide("capi:fast(aes)-plain64", 256), Maker::Xtent);
+    let zeros = scratch.image("zeros", 1 << 20);
+    let outcome = Job::new(
+        "nothing_left() {
+             [ \"$(dmsetup ls)\" = 'No devices found' ]
+             [ \"$(ls /dev/mapper)\" = control ]
+             no_key
+         }
+         fails 2 xtent open --key-file /in/other v /d/v
+         fails 1 xtent open --key-file /in/key --key-slot 3 v /d/v
+         fails 4 xtent open --key-file /in/key v /d/zeros
+         fails 4 xtent open --key-file /in/key v /d/none
+         fails 1 xtent open --key-file /in/key a/b /d/v
+         fails 4 xtent open --key-file /in/key --target xtent v /d/v
+         # Without asking for a passphrase.
+         fails 4 xtent open v /d/eme2 </dev/null
+         fails 4 xtent open --key-file /in/key v /d/hctr2
+         fails 4 xtent open --key-file /in/key v /d/fast
+         fails 4 xtent close v
+         nothing_left
+         echo '0 100 error' | dmsetup create --noudevsync other
+         fails 1 xtent close other
+         dmsetup remove --noudevsync other
+         rm -f /dev/mapper/other
+
+         xtent open --key-file /in/key v /d/v
+         no_key
+         fails 5 xtent open --key-file /in/key v /d/v
+         fails 5 xtent open --key-file /in/key w /d/v
+         fails 5 xtent serve --key-file /in/key --nbd unix:/tmp/s /d/v
+         exec 9</dev/mapper/v
+         fails 5 xtent close v
+         xtent close --deferred v
+         dmsetup info v >/dev/null
+         exec 9<&-
+         never dmsetup info v 2>/dev/null
+         rm -f /dev/mapper/v
+         nothing_left
+
+         chmod 644 /in/key
+         echo 'user:x:1000:1000::/:/bin/sh' >/etc/passwd
+         fails 2 su user -c '/in/xtent open --key-file /in/key v /d/v'
+         rm /dev/mapper/control
+         fails 4 xtent open --key-file /in/key v /d/v",
+    )
+    .with_xtent()
+    .disk("v", &volume)
+    .disk("hctr2", &hctr2)
+    .disk("eme2", &eme2)
+    .disk("fast", &fast)
+    .disk("zeros", &zeros)
+    .file("key", KEY)
+    .file("other", OTHER_KEY)
+    .run();
+    for told in [
+        "dm-xtent is not loaded",
+        "the kernel does not have the cipher aes-hctr2-plain64",
+        "insmod kernel/xtent_fast.ko",
+        "which no kernel has",
+        "there is no mapping v",
+        "other is no mapping of an encrypted volume",
+        "there is a mapping v already",
+        "v is in use",
+        "it will be closed when its last user is gone",
+        "the device mapper takes root",
+        "modprobe dm_mod",
+    ] {
+        assert!(
+            outcome.console.contains(told),
+            "{told:?} is not in\n{}",
+            outcome.console
+        );
+    }
+}
