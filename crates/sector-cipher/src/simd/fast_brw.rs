@@ -12,7 +12,7 @@
 //! mode runs over the first two blocks too, which are written in the end.
 
 use super::brw::{self, HEAD, HashKey, STEPS, SUBTREE, Subtrees, Sum, Tree};
-use super::{Vector, WideKeys, aes, counter, wipe};
+use super::{Vector, WideKeys, aes, apart, counter, wipe};
 use crate::run::{BLOCK, Batch, Sector, Sectors, settled};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -290,7 +290,6 @@ impl<V: Vector> Subtrees<V> for SideBySide<V> {
 }
 
 impl<'k> Pass<'k> {
-    #[inline(always)]
     fn none(keys: &'k Keys, log: u32, most: usize) -> Self {
         Self {
             keys,
@@ -307,7 +306,6 @@ impl<'k> Pass<'k> {
 
     /// Takes the next sectors, `false` if there are none. `taken` are those of the
     /// batch that passes have had.
-    #[inline(always)]
     fn fill<'a>(
         &mut self,
         sectors: &mut Sectors<'a, '_>,
@@ -373,89 +371,97 @@ impl<'k> Pass<'k> {
     }
 
     /// The hashes of all subtrees from `start` on.
-    #[inline(always)]
     fn first_hash<V: Vector>(&mut self, start: usize) {
-        let key = &self.keys.hash;
-        let mut tree = Tree::new();
-        let mut before = start;
-        for first in (start..self.subtrees()).step_by(V::BLOCKS) {
-            let lanes = self.lanes::<V, false>(first);
-            // SAFETY: the sectors are there.
-            unsafe {
-                tree.quarter::<0>(key, &lanes.load::<0>());
-                tree.quarter::<1>(key, &lanes.load::<1>());
-                // Of the subtrees before; the first time, of nothing.
+        apart::<V, _>(
+            #[inline(always)]
+            || {
+                let key = &self.keys.hash;
+                let mut tree = Tree::new();
+                let mut before = start;
+                for first in (start..self.subtrees()).step_by(V::BLOCKS) {
+                    let lanes = self.lanes::<V, false>(first);
+                    // SAFETY: the sectors are there.
+                    unsafe {
+                        tree.quarter::<0>(key, &lanes.load::<0>());
+                        tree.quarter::<1>(key, &lanes.load::<1>());
+                        // Of the subtrees before; the first time, of nothing.
+                        self.hashes.set(before, tree.hash);
+                        tree.quarter::<2>(key, &lanes.load::<2>());
+                        tree.quarter::<3>(key, &lanes.load::<3>());
+                    }
+                    before = first;
+                }
+                tree.finish(key);
                 self.hashes.set(before, tree.hash);
-                tree.quarter::<2>(key, &lanes.load::<2>());
-                tree.quarter::<3>(key, &lanes.load::<3>());
-            }
-            before = first;
-        }
-        tree.finish(key);
-        self.hashes.set(before, tree.hash);
+            },
+        );
     }
 
     /// Counter mode, and the hashes of what comes out; beside that the first hashes
     /// of the sectors of `ahead`.
-    #[inline(always)]
     fn counter_and_hashes<V: Vector, const ROUNDS: usize>(&mut self, ahead: &mut Self) {
-        let keys = self.keys;
-        let mut tree = Tree::new();
-        let mut ahead_tree = Tree::new();
-        let mut x = [V::zero(); 8];
-        let mut before = 0;
-        macro_rules! count {
-            ($first:expr, $beside:literal) => {
-                let lanes = self.lanes::<V, true>($first);
-                let next = if $beside {
-                    ahead.lanes::<V, false>($first)
-                } else {
-                    Lanes::none()
-                };
-                // SAFETY: the sectors are there.
-                unsafe {
-                    macro_rules! quarter {
-                        ($k:literal, $before:literal) => {
-                            lanes.count::<$k, $before, ROUNDS, $beside>(
-                                keys,
-                                &mut tree,
-                                &mut x,
-                                &next,
-                                &mut ahead_tree,
-                            );
+        apart::<V, _>(
+            #[inline(always)]
+            || {
+                let keys = self.keys;
+                let mut tree = Tree::new();
+                let mut ahead_tree = Tree::new();
+                let mut x = [V::zero(); 8];
+                let mut before = 0;
+                macro_rules! count {
+                    ($first:expr, $beside:literal) => {
+                        let lanes = self.lanes::<V, true>($first);
+                        let next = if $beside {
+                            ahead.lanes::<V, false>($first)
+                        } else {
+                            Lanes::none()
                         };
-                    }
-                    quarter!(0, 3);
-                    quarter!(1, 0);
-                    if $beside {
-                        ahead.hashes.set(before, ahead_tree.hash);
-                    }
-                    quarter!(2, 1);
-                    // Of the subtrees before; the first time, of nothing.
-                    self.hashes.set(before, tree.hash);
-                    quarter!(3, 2);
+                        // SAFETY: the sectors are there.
+                        unsafe {
+                            macro_rules! quarter {
+                                ($k:literal, $before:literal) => {
+                                    lanes.count::<$k, $before, ROUNDS, $beside>(
+                                        keys,
+                                        &mut tree,
+                                        &mut x,
+                                        &next,
+                                        &mut ahead_tree,
+                                    );
+                                };
+                            }
+                            quarter!(0, 3);
+                            quarter!(1, 0);
+                            if $beside {
+                                ahead.hashes.set(before, ahead_tree.hash);
+                            }
+                            quarter!(2, 1);
+                            // Of the subtrees before; the first time, of nothing.
+                            self.hashes.set(before, tree.hash);
+                            quarter!(3, 2);
+                        }
+                        before = $first;
+                    };
                 }
-                before = $first;
-            };
-        }
-        let both = self.subtrees().min(ahead.subtrees());
-        for first in (0..both).step_by(V::BLOCKS) {
-            count!(first, true);
-        }
-        if both != 0 {
-            ahead_tree.finish(&keys.hash);
-            ahead.hashes.set(before, ahead_tree.hash);
-        }
-        let both = both.next_multiple_of(V::BLOCKS);
-        for first in (both..self.subtrees()).step_by(V::BLOCKS) {
-            count!(first, false);
-        }
-        tree.quarter::<3>(&keys.hash, &x);
-        tree.finish(&keys.hash);
-        self.hashes.set(before, tree.hash);
-        if both < ahead.subtrees() {
-            ahead.first_hash::<V>(both);
-        }
+                let both = self.subtrees().min(ahead.subtrees());
+                for first in (0..both).step_by(V::BLOCKS) {
+                    count!(first, true);
+                }
+                if both != 0 {
+                    ahead_tree.finish(&keys.hash);
+                    ahead.hashes.set(before, ahead_tree.hash);
+                }
+                let both = both.next_multiple_of(V::BLOCKS);
+                for first in (both..self.subtrees()).step_by(V::BLOCKS) {
+                    count!(first, false);
+                }
+                tree.quarter::<3>(&keys.hash, &x);
+                tree.finish(&keys.hash);
+                self.hashes.set(before, tree.hash);
+                if both < ahead.subtrees() {
+                    ahead.first_hash::<V>(both);
+                }
+            },
+        );
     }
 
     /// The sectors from `first` on, as many as there are lanes: where block
@@ -473,35 +479,39 @@ impl<'k> Pass<'k> {
     }
 
     /// Replaces the subtrees' hashes by those of the sectors: of the source's, or
-    /// of the destination's if `SECOND`.
-    #[inline(always)]
-    fn join<V: Vector, const SECOND: bool>(&mut self) {
-        for first in (0..self.len).step_by(V::BLOCKS) {
-            // SAFETY: they have been written, in whole vectors.
-            let tweaks = unsafe { self.tweaks.get::<V>(first) };
-            let hash = if self.log == 0 {
-                // SAFETY: as above.
-                unsafe { self.hashes.get::<V>(first) }.xor(tweaks)
-            } else {
-                let (src, dst) = self.blocks::<V>(first, 0);
-                let mut subtrees = SideBySide {
-                    hashes: [ptr::null(); 4],
-                    text: src,
-                    tweaks,
-                    count: 1 << self.log,
-                };
-                for (i, hashes) in subtrees.hashes.iter_mut().take(V::BLOCKS).enumerate() {
-                    let sector = (first + i).min(self.len - 1);
-                    *hashes = self.hashes.at(sector << self.log);
+    /// of the destination's if `second`.
+    fn join<V: Vector>(&mut self, second: bool) {
+        apart::<V, _>(
+            #[inline(always)]
+            || {
+                for first in (0..self.len).step_by(V::BLOCKS) {
+                    // SAFETY: they have been written, in whole vectors.
+                    let tweaks = unsafe { self.tweaks.get::<V>(first) };
+                    let hash = if self.log == 0 {
+                        // SAFETY: as above.
+                        unsafe { self.hashes.get::<V>(first) }.xor(tweaks)
+                    } else {
+                        let (src, dst) = self.blocks::<V>(first, 0);
+                        let mut subtrees = SideBySide {
+                            hashes: [ptr::null(); 4],
+                            text: src,
+                            tweaks,
+                            count: 1 << self.log,
+                        };
+                        for (i, hashes) in subtrees.hashes.iter_mut().take(V::BLOCKS).enumerate() {
+                            let sector = (first + i).min(self.len - 1);
+                            *hashes = self.hashes.at(sector << self.log);
+                        }
+                        if second {
+                            subtrees.text = dst.map(<*mut u8>::cast_const);
+                        }
+                        brw::join(&self.keys.hash, 1 << self.log, &subtrees)
+                    };
+                    // No sector that follows has its subtrees' hashes there.
+                    self.hashes.set(first, hash);
                 }
-                if SECOND {
-                    subtrees.text = dst.map(<*mut u8>::cast_const);
-                }
-                brw::join(&self.keys.hash, 1 << self.log, &subtrees)
-            };
-            // No sector that follows has its subtrees' hashes there.
-            self.hashes.set(first, hash);
-        }
+            },
+        );
     }
 
     /// The first two blocks of the sectors from `first` on.
@@ -527,60 +537,66 @@ impl<'k> Pass<'k> {
     }
 
     /// Everything between the two hashes, `N` vectors of sectors at a time.
-    #[inline(always)]
-    fn middle<V: Vector, const N: usize, const ROUNDS: usize, const ENCRYPT: bool>(&mut self) {
-        // The block that the first hash masks, and the other.
-        let (first, second) = if ENCRYPT { (0, 1) } else { (1, 0) };
-        self.join::<V, false>();
-        let aes = &self.keys.aes.narrow;
-        for start in (0..self.len).step_by(N * V::BLOCKS) {
-            // What is behind the last vector repeats it.
-            let last = (self.len - 1) / V::BLOCKS * V::BLOCKS;
-            let sectors: [usize; N] = core::array::from_fn(
-                #[inline(always)]
-                |i| (start + i * V::BLOCKS).min(last),
-            );
-            let mut a = [V::zero(); N];
-            let mut f = [V::zero(); N];
-            unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
-                // SAFETY: they have been written, in whole vectors.
-                let hash = unsafe { self.hashes.get::<V>(sectors[I]) };
-                let heads = self.heads::<V>(sectors[I]);
-                a[I] = heads[first].xor(self.times(hash, first));
-                f[I] = heads[second].xor(self.times(a[I], 0));
-            });
-            let mut g = f;
-            aes::encrypt::<V, N, ROUNDS>(&mut g, aes);
-            unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
-                g[I] = g[I].xor(a[I]);
-                self.seeds.set(sectors[I], f[I].xor(g[I]));
-            });
-            let mut b = g;
-            aes::encrypt::<V, N, ROUNDS>(&mut b, aes);
-            unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
-                b[I] = b[I].xor(f[I]);
-                self.heads[first].set(sectors[I], g[I].xor(self.times(b[I], 0)));
-                self.heads[second].set(sectors[I], b[I]);
-            });
-        }
+    fn middle<V: Vector, const N: usize, const ROUNDS: usize>(&mut self, encrypt: bool) {
+        apart::<V, _>(
+            #[inline(always)]
+            || {
+                // The block that the first hash masks, and the other.
+                let (first, second) = if encrypt { (0, 1) } else { (1, 0) };
+                let aes = &self.keys.aes.narrow;
+                for start in (0..self.len).step_by(N * V::BLOCKS) {
+                    // What is behind the last vector repeats it.
+                    let last = (self.len - 1) / V::BLOCKS * V::BLOCKS;
+                    let sectors: [usize; N] = core::array::from_fn(
+                        #[inline(always)]
+                        |i| (start + i * V::BLOCKS).min(last),
+                    );
+                    let mut a = [V::zero(); N];
+                    let mut f = [V::zero(); N];
+                    unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
+                        // SAFETY: they have been written, in whole vectors.
+                        let hash = unsafe { self.hashes.get::<V>(sectors[I]) };
+                        let heads = self.heads::<V>(sectors[I]);
+                        a[I] = heads[first].xor(self.times(hash, first));
+                        f[I] = heads[second].xor(self.times(a[I], 0));
+                    });
+                    let mut g = f;
+                    aes::encrypt::<V, N, ROUNDS>(&mut g, aes);
+                    unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
+                        g[I] = g[I].xor(a[I]);
+                        self.seeds.set(sectors[I], f[I].xor(g[I]));
+                    });
+                    let mut b = g;
+                    aes::encrypt::<V, N, ROUNDS>(&mut b, aes);
+                    unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
+                        b[I] = b[I].xor(f[I]);
+                        self.heads[first].set(sectors[I], g[I].xor(self.times(b[I], 0)));
+                        self.heads[second].set(sectors[I], b[I]);
+                    });
+                }
+            },
+        );
     }
 
     /// Masks a block with the second hash, and writes both.
-    #[inline(always)]
-    fn finish<V: Vector, const ENCRYPT: bool>(&mut self) {
-        self.join::<V, true>();
-        let second = usize::from(ENCRYPT);
-        for first in (0..self.len).step_by(V::BLOCKS) {
-            // SAFETY: they have been written, in whole vectors, and the sectors
-            // are there.
-            unsafe {
-                let mask = self.times(self.hashes.get::<V>(first), second);
-                let other = self.heads[1 - second].get::<V>(first);
-                other.scatter(self.blocks::<V>(first, 1 - second).1);
-                let masked = self.heads[second].get::<V>(first).xor(mask);
-                masked.scatter(self.blocks::<V>(first, second).1);
-            }
-        }
+    fn finish<V: Vector>(&mut self, encrypt: bool) {
+        apart::<V, _>(
+            #[inline(always)]
+            || {
+                let second = usize::from(encrypt);
+                for first in (0..self.len).step_by(V::BLOCKS) {
+                    // SAFETY: they have been written, in whole vectors, and the sectors
+                    // are there.
+                    unsafe {
+                        let mask = self.times(self.hashes.get::<V>(first), second);
+                        let other = self.heads[1 - second].get::<V>(first);
+                        other.scatter(self.blocks::<V>(first, 1 - second).1);
+                        let masked = self.heads[second].get::<V>(first).xor(mask);
+                        masked.scatter(self.blocks::<V>(first, second).1);
+                    }
+                }
+            },
+        );
     }
 
     /// Overwrites what `len` sectors have left, but for their tweaks: a hash of
@@ -623,15 +639,17 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     pass.first_hash::<V>(0);
     loop {
         *pass_most = pass.len.max(*pass_most);
+        pass.join::<V>(false);
         match pass.len.div_ceil(V::BLOCKS) {
-            1 => pass.middle::<V, 1, ROUNDS, ENCRYPT>(),
-            2 => pass.middle::<V, 2, ROUNDS, ENCRYPT>(),
-            3 | 4 => pass.middle::<V, 4, ROUNDS, ENCRYPT>(),
-            _ => pass.middle::<V, 8, ROUNDS, ENCRYPT>(),
+            1 => pass.middle::<V, 1, ROUNDS>(ENCRYPT),
+            2 => pass.middle::<V, 2, ROUNDS>(ENCRYPT),
+            3 | 4 => pass.middle::<V, 4, ROUNDS>(ENCRYPT),
+            _ => pass.middle::<V, 8, ROUNDS>(ENCRYPT),
         }
         let more = ahead.fill(&mut sectors, &mut batch, &mut taken);
         pass.counter_and_hashes::<V, ROUNDS>(ahead);
-        pass.finish::<V, ENCRYPT>();
+        pass.join::<V>(true);
+        pass.finish::<V>(ENCRYPT);
         if !more {
             break;
         }

@@ -107,6 +107,14 @@ impl Keys {
     }
 }
 
+/// Runs a part of a kernel as a function of its own, of which there is one for all kernels
+/// that share it.
+#[inline(always)]
+fn apart<V: Vector, R>(part: impl FnOnce() -> R) -> R {
+    // SAFETY: kernels run where the CPU has what `V` needs.
+    unsafe { V::call(part) }
+}
+
 /// Overwrites `bytes` bytes, a multiple of the vector's, with zeros.
 ///
 /// # Safety
