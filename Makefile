@@ -27,12 +27,12 @@ test: ## all tests, against real peers as well
 kernel-test: ## build dm-xtent for User Mode Linux and test it against dm-crypt
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh
-	$(CARGO) test --package xtent-tests --test kernel_modules -- --ignored
+	$(CARGO) test --workspace --test kernel_modules -- --ignored
 
 kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@scripts/setup.sh kernel-all
 	@kernel/test/run.sh all
-	$(CARGO) test --package xtent-tests --test kernel_modules --test kernel612 -- --ignored
+	$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored
 
 rtl-test: ## lint and simulate the hardware cores
 	@scripts/setup.sh rtl
@@ -47,7 +47,7 @@ rtl-report: ## cycles, area and speed of the hardware cores: rtl/REPORT.md, hour
 	rtl/syn/report.py --build $(TARGET)/rtl --markdown rtl/REPORT.md $(RTL_REPORT)
 
 test-constant-time: ## step through every cipher and back-end, some minutes
-	$(CARGO) test --package sector-cipher --test constant_time -- --ignored trace::
+	$(CARGO) test --workspace --test constant_time -- --ignored trace::
 
 test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
 	@scripts/setup.sh aarch64
@@ -56,7 +56,7 @@ test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
 test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	@scripts/setup.sh uml612
 	@scripts/kernel.sh uml-6.12
-	$(CARGO) test --package xtent-tests --test kernel612 -- --ignored
+	$(CARGO) test --workspace --test kernel612 -- --ignored
 
 check: ## format, lints, documentation
 	@scripts/setup.sh build
