@@ -100,6 +100,14 @@ const char *sector_cipher_backend(const struct sector_cipher *cipher);
 // `cipher` is null or from `sector_cipher_new`, and not used again.
 void sector_cipher_free(struct sector_cipher *cipher);
 
+// Overwrites what calls with this cipher from the same function, or from
+// functions that it called, have left on the stack: tweaks, copies of the key
+// schedule, and data. Once after a request is enough.
+//
+// # Safety
+// `cipher` is NULL or from `sector_cipher_new`.
+void sector_cipher_wipe_stack(const struct sector_cipher *cipher);
+
 // Encrypts a run of sectors in place. `first` is the number of its first
 // sector in 512-byte units, whatever the sector size; `len` is in bytes.
 //

@@ -70,6 +70,8 @@ int main(int argc, char **argv) {
     check(sector_cipher_decrypt(cipher, 0, copy, SECTOR), "with it");
     key[0] = 0;
     check(sector_cipher_rekey(cipher, key, 32), "the first key");
+    sector_cipher_wipe_stack(cipher);
+    sector_cipher_wipe_stack(NULL);
 
     // Nothing of this changes anything.
     sector_cipher *none = cipher;

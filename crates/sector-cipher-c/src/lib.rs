@@ -191,6 +191,20 @@ pub unsafe extern "C" fn sector_cipher_free(cipher: *mut sector_cipher) {
     }
 }
 
+/// Overwrites what calls with this cipher from the same function, or from
+/// functions that it called, have left on the stack: tweaks, copies of the key
+/// schedule, and data. Once after a request is enough.
+///
+/// # Safety
+/// `cipher` is NULL or from `sector_cipher_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sector_cipher_wipe_stack(cipher: *const sector_cipher) {
+    // SAFETY: the caller's promise.
+    if let Some(cipher) = unsafe { cipher.as_ref() } {
+        cipher.cipher.wipe_stack();
+    }
+}
+
 /// Encrypts a run of sectors in place. `first` is the number of its first
 /// sector in 512-byte units, whatever the sector size; `len` is in bytes.
 ///

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::run::{IvRule, Sectors};
-use crate::{Backend, CipherSpec, IvMode, SectorCount, SectorSize, WrongKeyLength, portable};
+use crate::{Backend, CipherSpec, IvMode, Mode, SectorCount, SectorSize, WrongKeyLength, portable};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 use crate::{aarch64 as arch, simd};
 #[cfg(target_arch = "x86_64")]
@@ -90,7 +90,7 @@ impl Cipher {
             backend,
         };
         cipher.keys.set(spec, key, sector_size, backend);
-        burn_stack();
+        burn_stack::<SET>();
         Ok(cipher)
     }
 
@@ -101,7 +101,7 @@ impl Cipher {
         self.keys.wipe();
         self.keys
             .set(self.spec, key, self.sector_size, self.backend);
-        burn_stack();
+        burn_stack::<SET>();
         Ok(())
     }
 
@@ -161,6 +161,25 @@ impl Cipher {
     pub fn decrypt_segments(&self, segments: &mut [Segment<'_>]) {
         self.keys
             .crypt::<false>(Sectors::segments(&self.rule, segments));
+    }
+
+    /// Overwrites what calls from the same function, or from functions that it
+    /// called, have left on the stack below it: tweaks, hashes, copies of the key
+    /// schedule, and data. The calls do not do that themselves, since it can
+    /// take as long as a sector; once after a request is enough.
+    ///
+    /// That is 12 to 44 KiB, the most that a call takes if the crate was
+    /// compiled with optimisation.
+    pub fn wipe_stack(&self) {
+        match self.spec.mode {
+            Mode::AesXts | Mode::AesCbc | Mode::Adiantum12 | Mode::Adiantum20 => {
+                burn_stack::<{ 14 << 10 }>();
+            }
+            Mode::FastHorner | Mode::Hctr2 | Mode::Xcb => burn_stack::<{ 12 << 10 }>(),
+            Mode::FastBrw => burn_stack::<{ 24 << 10 }>(),
+            // They keep sectors there between their passes.
+            Mode::Eme2 | Mode::Aez10 => burn_stack::<{ 44 << 10 }>(),
+        }
     }
 }
 
@@ -226,12 +245,15 @@ impl Keys {
     }
 }
 
-/// Overwrites the stack below the caller, where the making of a key schedule
-/// has left pieces of it: the portable one is returned by value several times.
+/// Bytes of stack that the making of a key schedule takes, and leaves pieces of it in: the
+/// portable one is returned by value several times.
+const SET: usize = 32 << 10;
+
+/// Overwrites the stack below the caller.
 #[inline(never)]
-fn burn_stack() {
-    let mut stack = [0_u64; 4096];
-    stack.zeroize();
+fn burn_stack<const BYTES: usize>() {
+    let stack = [0_u8; BYTES];
+    core::hint::black_box(&stack);
 }
 
 /// The IV key of ESSIV: the hash of the data key.

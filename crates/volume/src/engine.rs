@@ -94,9 +94,13 @@ impl Engine {
     /// Decrypts in place, while `requests` of the volume's are under way.
     pub(crate) fn decrypt(&self, first: u64, run: &mut [u8], requests: usize) {
         match self.helpers(run.len(), requests) {
-            None => self.cipher.decrypt(first, run),
+            None => {
+                self.cipher.decrypt(first, run);
+                self.cipher.wipe_stack();
+            }
             Some(turn) => self.cut(turn, first, run, |first, part| {
                 self.cipher.decrypt(first, part);
+                self.cipher.wipe_stack();
             }),
         }
     }
@@ -104,9 +108,13 @@ impl Engine {
     /// Encrypts in place.
     pub(crate) fn encrypt(&self, first: u64, run: &mut [u8], requests: usize) {
         match self.helpers(run.len(), requests) {
-            None => self.cipher.encrypt(first, run),
+            None => {
+                self.cipher.encrypt(first, run);
+                self.cipher.wipe_stack();
+            }
             Some(turn) => self.cut(turn, first, run, |first, part| {
                 self.cipher.encrypt(first, part);
+                self.cipher.wipe_stack();
             }),
         }
     }
@@ -114,12 +122,16 @@ impl Engine {
     /// Encrypts from `source` to `dest`, of the same length.
     pub(crate) fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8], requests: usize) {
         match self.helpers(dest.len(), requests) {
-            None => self.cipher.encrypt_to(first, source, dest),
+            None => {
+                self.cipher.encrypt_to(first, source, dest);
+                self.cipher.wipe_stack();
+            }
             Some(turn) => self.cut(turn, first, dest, |at, part| {
                 // Within the run.
                 let skip = usize::try_from((at - first) * UNIT).unwrap_or_default();
                 let source = &source[skip..skip + part.len()];
                 self.cipher.encrypt_to(at, source, part);
+                self.cipher.wipe_stack();
             }),
         }
     }

@@ -116,7 +116,9 @@ fn open(
     let key_length = header.key_length();
     let derived = kdf.derive(passphrase, &slot.salt, key_length, limits)?;
     let mut material = SecretBytes::zeroed(area.len())?;
-    keyed(spec, &derived)?.decrypt_to(0, area, &mut material);
+    let cipher = keyed(spec, &derived)?;
+    cipher.decrypt_to(0, area, &mut material);
+    cipher.wipe_stack();
     let key = af::merge(&material, key_length, STRIPES, &header.hash)?;
     Ok(is_volume_key(header, &key, limits)?.then_some(key))
 }
@@ -158,7 +160,9 @@ pub(super) fn seal(
     let mut material = SecretBytes::zeroed(length)?;
     material[..split.len()].copy_from_slice(&split);
     let mut area = vec![0; length];
-    keyed(spec, &derived)?.encrypt_to(0, &material, &mut area);
+    let cipher = keyed(spec, &derived)?;
+    cipher.encrypt_to(0, &material, &mut area);
+    cipher.wipe_stack();
     Ok(NewKeyslot {
         iterations,
         salt,

@@ -71,6 +71,7 @@ impl Keyslot {
         let cipher = cipher(spec, &derived)?;
         let mut split = SecretBytes::copy_of(material)?;
         cipher.decrypt(0, &mut split);
+        cipher.wipe_stack();
         af::merge(
             &split,
             self.key_size as usize,
@@ -110,7 +111,9 @@ impl NewKeyslot {
         let mut material = SecretBytes::zeroed(split.len().next_multiple_of(512))?;
         material[..split.len()].copy_from_slice(&split);
         let spec = parse_encryption(ENCRYPTION, AREA_KEY_SIZE)?;
-        cipher(spec, &derived)?.encrypt(0, &mut material);
+        let cipher = cipher(spec, &derived)?;
+        cipher.encrypt(0, &mut material);
+        cipher.wipe_stack();
         Ok(Self {
             key_size: key.len(),
             kdf,
