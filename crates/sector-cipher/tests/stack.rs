@@ -75,6 +75,8 @@ fn nothing_of_the_key_stays_on_the_stack() {
     // All of it always at the same places, or addresses would differ.
     let mut data = plain.clone();
     let mut copies = vec![[0; DEPTH]; 2];
+    // Of what a call leaves: some leave nothing, but not all.
+    let mut most = 0;
     for name in NAMES {
         let spec: CipherSpec = name.parse().unwrap();
         for &len in spec.key_lengths() {
@@ -91,11 +93,12 @@ fn nothing_of_the_key_stays_on_the_stack() {
                         });
                         let what = format!("{name} {len} {backend} {sectors} of {bytes} bytes");
                         let [before, after] = [0, 1].map(|i| different(&left[0][i], &left[1][i]));
-                        assert_ne!(before, 0, "{what}: is anything looked at?");
                         assert_eq!(after, 0, "{what}");
+                        most = most.max(before);
                     }
                 }
             }
         }
     }
+    assert!(most > 256, "{most}: is anything looked at?");
 }
