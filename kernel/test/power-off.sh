@@ -49,7 +49,7 @@ cut_power() {
     local disks=() fs
     start
     for fs in ext4 xfs btrfs; do disks+=(--disk "$fs=nbd+unix:///?socket=$work/$fs.sock"); done
-    "$guest" --on "$bed" "${files[@]}" "${disks[@]}" --cache "$2" --cut "synced=$1" --timeout 400 \
+    "$guest" --on "$bed" "${files[@]}" "${disks[@]}" --cache "$2" --cut "synced=$1" --timeout 1500 \
         "$here/power-write.sh" >"$work/log" || die "the guest did not get that far"
     stop
     # The last line may be half of one.
@@ -59,7 +59,7 @@ cut_power() {
 check() {
     local disks=() fs
     for fs in ext4 xfs btrfs; do disks+=(--disk "$fs=$work/$fs"); done
-    "$guest" --on "$bed" "${files[@]}" --file "promised=$work/promised" "${disks[@]}" --timeout 400 \
+    "$guest" --on "$bed" "${files[@]}" --file "promised=$work/promised" "${disks[@]}" --timeout 1500 \
         "$here/power-check.sh" >"$work/checked" 2>&1
 }
 
