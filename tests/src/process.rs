@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("e2fsck", "e2fsprogs"),
     ("fio", "fio"),
     ("fusermount3", "fuse3"),
+    ("ldd", "libc-bin"),
     ("losetup", "mount"),
     ("mke2fs", "e2fsprogs"),
     ("mount", "mount"),
@@ -35,8 +36,24 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
+    ("udevadm", "udev"),
     ("umount", "mount"),
 ];
+
+/// Where an installed peer is; fails with the name of its Debian package.
+pub fn peer(name: &str) -> PathBuf {
+    for folder in PATH.split(':') {
+        let path = Path::new(folder).join(name);
+        if path.exists() {
+            return path;
+        }
+    }
+    let package = PACKAGES
+        .iter()
+        .find(|(tool, _)| *tool == name)
+        .map_or(name, |(_, package)| package);
+    panic!("{name} is missing: install the Debian package {package} (scripts/setup.sh test)");
+}
 
 /// A command to be run.
 #[derive(Clone)]
@@ -83,19 +100,9 @@ impl Cmd {
         }
     }
 
-    /// An installed peer; fails with the name of its Debian package.
+    /// An installed peer, as [`peer`] finds it.
     pub fn peer(name: &str) -> Self {
-        for folder in PATH.split(':') {
-            let path = Path::new(folder).join(name);
-            if path.exists() {
-                return Self::new(path);
-            }
-        }
-        let package = PACKAGES
-            .iter()
-            .find(|(tool, _)| *tool == name)
-            .map_or(name, |(_, package)| package);
-        panic!("{name} is missing: install the Debian package {package} (scripts/setup.sh test)");
+        Self::new(peer(name))
     }
 
     /// Adds an argument.

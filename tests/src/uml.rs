@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::luks::{KEY, Maker, Shape};
+use crate::process::peer;
 use crate::scratch::assert_same;
 use crate::{Cmd, Scratch, pattern};
 
@@ -76,6 +77,20 @@ printf '#!/bin/sh\nexec /in/xtent --cpu portable "$@"\n' >/bin/xtent
 chmod +x /bin/xtent
 "#;
 
+/// udev, with the rules that the device mapper's package brings. What it starts gets
+/// its environment from the rules alone.
+const UDEV: &str = r#"
+mkdir -p /etc/udev/rules.d
+cp /in/*.rules /etc/udev/rules.d/
+echo "ENV{GLIBC_TUNABLES}=\"$GLIBC_TUNABLES\"" >/etc/udev/rules.d/00-registers.rules
+chmod +x /in/udevadm
+ln -s /in/udevadm /bin/systemd-udevd
+LD_LIBRARY_PATH=/in systemd-udevd --daemon
+udevadm() {
+    LD_LIBRARY_PATH=/in /in/udevadm "$@"
+}
+"#;
+
 /// A script and what it works on.
 #[derive(Default)]
 pub struct Job {
@@ -125,6 +140,26 @@ impl Job {
         self.script = format!("{XTENT}{}", self.script);
         let bytes = std::fs::read(path).unwrap();
         self.file("xtent", &bytes)
+    }
+
+    /// udev runs.
+    pub fn with_udev(mut self) -> Self {
+        self.script = format!("{UDEV}{}", self.script);
+        let program = peer("udevadm");
+        let needed = Cmd::peer("ldd").arg(&program).ok().out();
+        let libraries = needed
+            .lines()
+            .filter_map(|line| line.split(" => ").nth(1)?.split(' ').next());
+        let rules = ["55-dm", "60-persistent-storage-dm", "95-dm-notify"]
+            .map(|name| format!("/usr/lib/udev/rules.d/{name}.rules"));
+        let files = libraries.chain(rules.iter().map(String::as_str));
+        for path in files.map(Path::new).chain([program.as_path()]) {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let bytes =
+                std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            self = self.file(name, &bytes);
+        }
+        self
     }
 
     /// Another kernel than Debian's 6.1.

@@ -191,3 +191,114 @@ fn what_fails_leaves_nothing_behind() {
         );
     }
 }
+
+#[test]
+fn udev_is_told_and_waited_for_as_by_cryptsetup() {
+    let scratch = Scratch::new();
+    let volume = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, DATA as u64);
+    let outcome = Job::new(
+        r#"# seen FILE: what is to be seen of the mapping, but for numbers that count up
+         seen() {
+             [ "$(readlink /dev/mapper/v)" = ../dm-0 ]
+             ls -l /dev/disk/by-id | sed 's/.* dm-/dm-/' >$1
+             udevadm info --query=property /dev/dm-0 | grep -v -e DISKSEQ -e USEC >>$1
+         }
+         nothing_left() {
+             [ "$(dmsetup ls)" = 'No devices found' ]
+             [ "$(ls /dev/mapper)" = control ]
+             dmsetup udevcookies | never grep 0x
+         }
+         cryptsetup open --key-file /in/key /d/v v
+         seen theirs
+         xtent close v
+         nothing_left
+         xtent open --key-file /in/key v /d/v
+         seen ours
+         cryptsetup close v
+         nothing_left
+         # udev looks into what has been written to when it is closed: the mapping is busy then.
+         for i in 1 2 3 4 5 6; do
+             xtent open --key-file /in/key v /d/v
+             dd if=/dev/zero of=/dev/mapper/v bs=4k count=1 conv=notrunc 2>/dev/null
+             xtent close v
+             nothing_left
+         done"#,
+    )
+    .with_udev()
+    .with_xtent()
+    .disk("v", &volume.image)
+    .file("key", KEY)
+    .run();
+    let text = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
+    assert_eq!(text("ours"), text("theirs"));
+    assert!(text("ours").contains("DM_UDEV_PRIMARY_SOURCE_FLAG=1"));
+}
+
+#[test]
+fn a_signal_leaves_a_whole_mapping_or_none() {
+    let scratch = Scratch::new();
+    let volume = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, DATA as u64);
+    // Of udev there is only its socket, so that whoever waits for udev waits for us.
+    let outcome = Job::new(
+        r#"cookie() {
+             dmsetup udevcookies | sed -n 's/^\(0x[0-9a-f]*\).*/\1/p'
+         }
+         # pelted COMMAND...: it ends well, although signals come while it waits
+         pelted() {
+             "$@" &
+             while [ -z "$(cookie)" ]; do kill -0 $!; done
+             # The last lets go on what the one before has stopped.
+             for signal in HUP QUIT INT TERM USR1 ALRM TSTP CONT; do kill -$signal $!; done
+             dmsetup udevcomplete $(cookie)
+             wait $!
+             [ -z "$(cookie)" ]
+         }
+         held() {
+             until grep -q '^SigBlk:.f' /proc/$!/status; do :; done
+         }
+         nothing_left() {
+             [ "$(dmsetup ls)" = 'No devices found' ]
+             [ "$(ls /dev/mapper)" = control ]
+         }
+         mkdir /run/udev
+         : >/run/udev/control
+         pelted xtent open --key-file /in/key v /d/v
+         no_key
+         dmsetup info v | grep -q 'State: *ACTIVE'
+         cat /dev/mapper/v >/dev/null
+         pelted xtent close v
+         nothing_left
+
+         # In use by what might be udev: closing goes on trying until a signal comes.
+         rm /run/udev/control
+         xtent open --key-file /in/key v /d/v
+         : >/run/udev/control
+         exec 9</dev/mapper/v
+         /in/xtent close v 9<&- &
+         held
+         kill -TERM $!
+         never wait $!
+         # Or until it is not.
+         /in/xtent close v 9<&- &
+         held
+         exec 9<&-
+         while kill -0 $! 2>/dev/null; do
+             dmsetup udevcomplete $(cookie) 2>/dev/null || true
+         done
+         wait $!
+         nothing_left
+
+         # What SIGKILL leaves.
+         rm /run/udev/control
+         uuid=CRYPT-LUKS2-00000000000000000000000000000000-v
+         dmsetup create v --notable --uuid $uuid --noudevrules --noudevsync
+         xtent close v
+         nothing_left"#,
+    )
+    .with_xtent()
+    .disk("v", &volume.image)
+    .file("key", KEY)
+    .run();
+    let told = "v is in use: it is open 1 time(s)";
+    assert!(outcome.console.contains(told), "{}", outcome.console);
+}

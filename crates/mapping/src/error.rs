@@ -79,6 +79,8 @@ impl Error {
 
 /// What the device mapper says of a name that it does not know.
 pub(crate) const ENXIO: i32 = 6;
+/// Of something in use, or of a name.
+pub(crate) const EBUSY: i32 = 16;
 
 /// The system's error in one of the crate's, whose texts are not for people.
 pub(crate) fn io_error(error: &DmError) -> io::Error {

@@ -2,14 +2,20 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use devicemapper::{DM, DevId, DeviceInfo, DmError, DmFlags, DmOptions};
+use devicemapper::{DM, DevId, DeviceInfo, DmError, DmFlags, DmOptions, DmUdevFlags};
 use xtent_secret::SecretBytes;
 
-use crate::error::{ENXIO, io_error};
+use crate::error::{EBUSY, ENXIO, io_error};
 use crate::keyring::LoadedKey;
 use crate::name::{OURS, dm_uuid};
 use crate::{Error, ErrorKind, Name, Table, Target, node, told};
+
+/// How long a removal waits where udev runs, which looks into a device as soon as
+/// somebody who has written to it closes it. libdevmapper waits as long.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The device mapper.
 pub struct Mapper {
@@ -180,7 +186,7 @@ impl Mapper {
         // Without the flag for "suspend" it resumes, and so activates the table.
         let active = self
             .dm
-            .device_suspend(&id, DmOptions::default())
+            .device_suspend(&id, told_to_udev(DmFlags::empty()))
             .map_err(|e| Error::refused(format!("{name} cannot be activated"), &e))?;
         let device = number_of(&active);
         let path = name.path();
@@ -192,12 +198,17 @@ impl Mapper {
     }
 
     /// Removes a mapping of a volume; with `deferred` one in use goes when its last
-    /// user does.
+    /// user does. `stop` is asked while udev may be that user.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Foreign`] for mappings of
     /// something else, [`ErrorKind::Busy`].
-    pub fn close(&self, name: &Name, deferred: bool) -> Result<Closed, Error> {
+    pub fn close(
+        &self,
+        name: &Name,
+        deferred: bool,
+        stop: impl Fn() -> bool,
+    ) -> Result<Closed, Error> {
         let Some(info) = self.find(name)? else {
             return Err(
                 Error::new(ErrorKind::NotFound, format!("there is no mapping {name}"))
@@ -216,8 +227,7 @@ impl Mapper {
             None => name.id()?,
         };
         let device = number_of(&info);
-        self.dm
-            .device_remove(&id, DmOptions::default().set_flags(flags))
+        self.remove(&id, flags, stop)
             .map_err(|e| told::not_removed(name, info.open_count(), &e))?;
         if self
             .find(name)?
@@ -230,6 +240,26 @@ impl Mapper {
             Error::new(ErrorKind::Io, format!("cannot remove {}", path.display())).because(e)
         })?;
         Ok(Closed::Now)
+    }
+
+    /// Removes a mapping, again and again while it may be udev that has it open.
+    fn remove(
+        &self,
+        id: &DevId<'_>,
+        flags: DmFlags,
+        stop: impl Fn() -> bool,
+    ) -> Result<(), DmError> {
+        let start = Instant::now();
+        loop {
+            let Err(error) = self.dm.device_remove(id, told_to_udev(flags)) else {
+                return Ok(());
+            };
+            let is_busy = io_error(&error).raw_os_error() == Some(EBUSY);
+            if !is_busy || !node::has_udev() || start.elapsed() > PATIENCE || stop() {
+                return Err(error);
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn refuse_foreign(&self, name: &Name, info: &DeviceInfo) -> Result<(), Error> {
@@ -308,7 +338,7 @@ impl Drop for HalfMade<'_> {
         let removed = self
             .name
             .id()
-            .map(|id| self.mapper.dm.device_remove(&id, DmOptions::default()));
+            .map(|id| self.mapper.remove(&id, DmFlags::empty(), || false));
         if let Ok(Err(error)) = removed {
             let error = io_error(&error);
             tracing::error!(%error, "`dmsetup remove {}` has to be done by hand", self.name);
@@ -316,6 +346,13 @@ impl Drop for HalfMade<'_> {
         // Where there is none it has not been made.
         let _ = node::remove(&self.name.path(), self.device);
     }
+}
+
+/// For what udev sees. That it alone makes nodes, as cryptsetup says of its mappings.
+fn told_to_udev(flags: DmFlags) -> DmOptions {
+    DmOptions::default()
+        .set_flags(flags)
+        .set_udev_flags(DmUdevFlags::DM_UDEV_DISABLE_LIBRARY_FALLBACK)
 }
 
 fn number_of(info: &DeviceInfo) -> u64 {

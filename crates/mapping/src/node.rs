@@ -9,6 +9,11 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode};
 
+/// Whether udev runs.
+pub(crate) fn has_udev() -> bool {
+    Path::new("/run/udev/control").exists()
+}
+
 /// Makes `path` the block device `number` unless it is that already.
 pub(crate) fn provide(path: &Path, number: u64) -> io::Result<()> {
     match path.metadata() {

@@ -4,11 +4,10 @@ use std::io;
 
 use devicemapper::DmError;
 
-use crate::error::io_error;
+use crate::error::{EBUSY, io_error};
 use crate::{Error, ErrorKind, Name, Table, Target};
 
 const ENOENT: i32 = 2;
-const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 
 pub(crate) fn no_device_mapper(error: io::Error) -> Error {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::failure::{Failure, Result};
 use crate::output::complain;
@@ -18,6 +19,28 @@ pub(crate) fn hold() -> Result<()> {
     endings()
         .thread_block()
         .map_err(|e| Failure::system("cannot hold signals back", e))
+}
+
+/// All signals, held back from this thread until the process ends: for a few steps
+/// that none may part. Where a stop would count, too, since what waits for a
+/// semaphore does not go on after it.
+pub(crate) struct Held(SignalFd);
+
+impl Held {
+    /// Call it when no other thread exists that could take a signal.
+    pub(crate) fn all() -> Result<Self> {
+        let failed = |e| Failure::system("cannot hold signals back", e);
+        SigSet::all().thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        SignalFd::with_flags(&endings(), flags)
+            .map(Self)
+            .map_err(failed)
+    }
+
+    /// Whether SIGINT or SIGTERM has come since it was last asked.
+    pub(crate) fn ended(&self) -> bool {
+        matches!(self.0.read_signal(), Ok(Some(_)))
+    }
 }
 
 /// Signals this soon after the first one are the same wish: a terminal, a
@@ -59,4 +82,22 @@ fn spawn(mut each: impl FnMut(Signal) + Send + 'static) -> Result<()> {
 /// itself when to use force.
 pub(crate) fn on_ending_repeated(each: impl Fn() + Send + 'static) -> Result<()> {
     spawn(move |_| each())
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::raise;
+
+    use super::*;
+
+    #[test]
+    fn a_held_signal_waits_to_be_asked_for() {
+        // Of this thread, which ends with the test.
+        let held = Held::all().unwrap();
+        raise(Signal::SIGHUP).unwrap();
+        assert!(!held.ended());
+        raise(Signal::SIGTERM).unwrap();
+        assert!(held.ended());
+        assert!(!held.ended());
+    }
 }

@@ -4,6 +4,7 @@ use xtent_mapping::{Closed, Mapper, Name};
 
 use crate::cli::Global;
 use crate::failure::Result;
+use crate::signals::Held;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -14,7 +15,10 @@ EXAMPLES:
 
 NOTES:
   Only mappings of encrypted volumes are closed, by the UUID that xtent and
-  cryptsetup give to theirs. The kernel forgets the key with the mapping.";
+  cryptsetup give to theirs. The kernel forgets the key with the mapping.
+
+  Where udev runs, a mapping in use is tried again for five seconds: udev looks into
+  a device that has been written to, and is in the way for that long.";
 
 /// Close what `xtent open`, or cryptsetup, has opened (root)
 #[derive(clap::Args, Debug)]
@@ -29,7 +33,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    let closed = Mapper::connect()?.close(&args.name, args.deferred)?;
+    // Not the mapping without its node, nor what udev is waited for with.
+    let held = Held::all()?;
+    let closed = Mapper::connect()?.close(&args.name, args.deferred, || held.ended())?;
     if closed == Closed::Deferred {
         output.note(format!(
             "{} is in use; it will be closed when its last user is gone.",

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use sector_cipher::Mode;
@@ -19,7 +18,7 @@ use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{Container, unlock_with_retries};
 use crate::output::{Output, text_of};
-use crate::signals;
+use crate::signals::Held;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -52,7 +51,11 @@ NOTES:
   EME2, AEZ10 and XCB are in no kernel: `xtent serve` and `xtent mount` do them.
   FAST is there once kernel/xtent_fast.ko is loaded.
 
-  Where no udev runs, /dev/mapper/NAME is made and removed by this command.
+  Where udev runs it makes /dev/mapper/NAME, and is waited for, as by cryptsetup; where
+  it does not, this command makes and removes it.
+
+  SIGINT and SIGTERM before the mapping is complete leave nothing of it, later ones
+  and other signals leave it complete. After SIGKILL, `xtent close NAME` clears up.
 
 FILES:
   /dev/mapper/NAME
@@ -134,7 +137,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     output.note(format!("Opening with {}: {why}.", target.module()));
 
     // From here on a signal leaves all of the mapping or nothing.
-    let stop = stop_on_signals()?;
+    let held = Held::all()?;
     let format = match container.header.version() {
         Version::Luks1 => Format::Luks1,
         Version::Luks2 => Format::Luks2,
@@ -149,7 +152,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         table: &table,
         read_only: args.read_only,
     };
-    let opened = mapper.open(&wanted, &unlocked.key, || stop.load(Ordering::Relaxed))?;
+    let opened = mapper.open(&wanted, &unlocked.key, || held.ended())?;
     announce(
         &opened,
         args,
@@ -292,15 +295,6 @@ impl Below {
             .map_err(|e| Failure::system("cannot look at the device", e))?;
         Ok(metadata.rdev())
     }
-}
-
-/// Becomes true with the first SIGINT or SIGTERM; another one ends the process.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
-    signals::hold()?;
-    signals::on_ending(move |_| told.store(true, Ordering::Relaxed))?;
-    Ok(stop)
 }
 
 fn announce(
