@@ -101,10 +101,11 @@ module fast
 
   // tau's call has still to go in, its result to come out.
   logic schedule_ready, has_key_q, tau_due_q, tau_away_q;
-  logic key_take, idle, busy_in, busy_out;
+  logic key_take, idle, busy_in, busy_out, busy_hash;
   block_t round_keys[1][Rounds+1];
 
-  assign key_ready_o = rst_n && schedule_ready && idle && !tau_away_q && !busy_in && !busy_out;
+  assign key_ready_o = rst_n && schedule_ready && idle && !tau_away_q && !busy_in && !busy_out
+      && !busy_hash;
   assign key_take = key_valid_i && key_ready_o;
 
   aes_key_schedule #(
@@ -179,6 +180,7 @@ module fast
     );
     logic unused;
     assign unused = scale_second;
+    assign busy_hash = 1'b0;
   end else begin : gen_brw
     fast_hash_brw #(
       .Blocks     (Blocks),
@@ -186,6 +188,7 @@ module fast
     ) u_hash (
       .clk_i,
       .rst_ni        (rst_n),
+      .busy_o        (busy_hash),
       .forget_i      (key_take),
       .tau_valid_i   (tau_valid),
       .tau_i         (aes_out),

@@ -16,6 +16,8 @@ module fast_hash_brw
 ) (
   input  logic clk_i,
   input  logic rst_ni,
+  // What is in memory is being wiped after reset; no tau may come.
+  output logic busy_o,
 
   // A new key is on its way: no stream goes on without its tau.
   input  logic  forget_i,
@@ -46,63 +48,66 @@ module fast_hash_brw
 );
 
   localparam int unsigned Levels = $clog2(Blocks);
-  localparam int unsigned CountWidth = $clog2(Levels + 1);
+  localparam int unsigned CountWidth = $clog2(Levels + 2);
+  localparam int unsigned PowerWidth = $clog2(Levels);
   localparam int unsigned TagWidth = 4 + $clog2(Levels + 1);
 
-  // Powers of tau: two in the first cycle, one more in each further one, which is
-  // before a polynomial asks for it.
-  elem_t powers_q[Levels];
-  elem_t last_q, squared;
+  // Powers of tau, tau^(2^i): the first three in registers, all of them in a table, one a
+  // cycle from tau's on, which is before a polynomial asks for it.
+  elem_t powers_q[3];
+  elem_t last_q, last, squared;
   logic [CountWidth-1:0] count_q;
-  logic ready;
-  assign squared = square(tau_valid_i ? tau_i : last_q);
+  logic ready, more;
+  assign last = tau_valid_i ? tau_i : last_q;
+  assign squared = square(last);
   assign ready = count_q != '0;
+  assign more = ready && count_q != CountWidth'(Levels + 1);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      last_q  <= '0;
-      count_q <= '0;
+      powers_q <= '{default: '0};
+      last_q   <= '0;
+      count_q  <= '0;
     end else if (tau_valid_i) begin
-      last_q  <= squared;
-      count_q <= CountWidth'(2);
+      powers_q[0] <= tau_i;
+      powers_q[1] <= squared;
+      last_q      <= squared;
+      count_q     <= CountWidth'(2);
     end else if (forget_i) begin
       count_q <= '0;
-    end else if (ready && count_q != CountWidth'(Levels)) begin
+    end else if (more) begin
+      if (count_q == CountWidth'(2)) powers_q[2] <= squared;
       last_q  <= squared;
       count_q <= count_q + 1'b1;
     end
   end
 
-  for (genvar i = 0; i < Levels; i++) begin : gen_power
-    logic due;
-    assign due = i < 2 ? tau_valid_i : count_q == CountWidth'(i);
-    always_ff @(posedge clk_i or negedge rst_ni) begin
-      if (!rst_ni) powers_q[i] <= '0;
-      else if (due) powers_q[i] <= i == 0 ? tau_i : squared;
-    end
-  end
+  logic busy_powers, busy_brw[2];
+  logic [PowerWidth-1:0] power_which[2];
+  elem_t power[2];
+  assign busy_o = busy_powers || busy_brw[0] || busy_brw[1];
 
-  typedef struct packed {
-    logic                valid;
-    logic                scale;
-    logic                stream;
-    logic [TagWidth-1:0] tag;
-    elem_t               a;
-    elem_t               b;
-  } product_t;
+  wiped_table #(
+    .Width(128),
+    .Depth(Levels),
+    .Reads(2)
+  ) u_powers (
+    .clk_i,
+    .rst_ni,
+    .busy_o      (busy_powers),
+    .write_i     (tau_valid_i || more),
+    .write_addr_i(tau_valid_i ? '0 : PowerWidth'(count_q - 1'b1)),
+    .write_data_i(last),
+    .read_addr_i (power_which),
+    .read_data_o (power)
+  );
 
-  product_t asked[2], scale;
-  logic mult_ready[2], product_valid[2];
-  elem_t product[2];
-  logic [TagWidth-1:0] product_tag[2];
-
-  always_comb begin
-    scale = '0;
-    scale.valid = scale_valid_i;
-    scale.scale = 1'b1;
-    scale.a = scale_i;
-    scale.b = powers_q[0];
-  end
+  // What the streams ask for. Factors are zero until they are taken, and added up.
+  logic asked[2], mult_ready[2], product_valid[2];
+  logic [TagWidth-1:0] asked_tag[2], product_tag[2];
+  elem_t asked_a[2], asked_b[2], product[2], scale_a, scale_b;
+  assign scale_a = scale_valid_i ? scale_i : '0;
+  assign scale_b = scale_valid_i ? powers_q[0] : '0;
 
   for (genvar i = 0; i < 2; i++) begin : gen_stream
     logic started_q, prime_q;
@@ -129,25 +134,25 @@ module fast_hash_brw
       end
     end
 
-    assign asked[i].scale  = 1'b0;
-    assign asked[i].stream = i == 1;
-
     brw #(
       .Levels(Levels)
     ) u_brw (
       .clk_i,
       .rst_ni,
+      .busy_o         (busy_brw[i]),
       .powers_i       (powers_q),
+      .power_o        (power_which[i]),
+      .power_i        (power[i]),
       .in_valid_i     (brw_valid),
       .in_ready_o     (brw_ready),
       .in_data_i      ({in_data_i[i][255:128], last_beat ? tweak_q : in_data_i[i][127:0]}),
       .squared_i      (prime_q),
       .last_beat_o    (last_beat),
-      .mult_valid_o   (asked[i].valid),
+      .mult_valid_o   (asked[i]),
       .mult_ready_i   (mult_ready[i]),
-      .mult_a_o       (asked[i].a),
-      .mult_b_o       (asked[i].b),
-      .mult_tag_o     (asked[i].tag),
+      .mult_a_o       (asked_a[i]),
+      .mult_b_o       (asked_b[i]),
+      .mult_tag_o     (asked_tag[i]),
       .product_valid_i(product_valid[i]),
       .product_i      (product[i]),
       .product_tag_i  (product_tag[i]),
@@ -157,9 +162,10 @@ module fast_hash_brw
     );
   end
 
-  product_t to_mult[Multipliers];
-  logic out_valid[Multipliers];
-  logic out_scale[Multipliers], out_stream[Multipliers];
+  logic mult_valid[Multipliers], mult_scale[Multipliers], mult_stream[Multipliers];
+  logic [TagWidth-1:0] mult_tag[Multipliers];
+  elem_t mult_a[Multipliers], mult_b[Multipliers];
+  logic out_valid[Multipliers], out_scale[Multipliers], out_stream[Multipliers];
   logic [TagWidth-1:0] out_tag[Multipliers];
   elem_t out_product[Multipliers];
 
@@ -171,10 +177,10 @@ module fast_hash_brw
       .clk_i,
       .rst_ni,
       .enable_i (1'b1),
-      .valid_i  (to_mult[i].valid),
-      .a_i      (to_mult[i].a),
-      .b_i      (to_mult[i].b),
-      .tag_i    ({to_mult[i].scale, to_mult[i].stream, to_mult[i].tag}),
+      .valid_i  (mult_valid[i]),
+      .a_i      (mult_a[i]),
+      .b_i      (mult_b[i]),
+      .tag_i    ({mult_scale[i], mult_stream[i], mult_tag[i]}),
       .valid_o  (out_valid[i]),
       .product_o(out_product[i]),
       .tag_o    ({out_scale[i], out_stream[i], out_tag[i]})
@@ -183,8 +189,13 @@ module fast_hash_brw
 
   if (Multipliers == 1) begin : gen_shared
     assign mult_ready[1] = !scale_valid_i;
-    assign mult_ready[0] = !scale_valid_i && !asked[1].valid;
-    assign to_mult[0] = scale_valid_i ? scale : asked[1].valid ? asked[1] : asked[0];
+    assign mult_ready[0] = !scale_valid_i && !asked[1];
+    assign mult_valid[0] = scale_valid_i || asked[1] || asked[0];
+    assign mult_scale[0] = scale_valid_i;
+    assign mult_stream[0] = asked[1];
+    assign mult_tag[0] = asked[1] ? asked_tag[1] : asked_tag[0];
+    assign mult_a[0] = asked_a[0] ^ asked_a[1] ^ scale_a;
+    assign mult_b[0] = asked_b[0] ^ asked_b[1] ^ scale_b;
     for (genvar i = 0; i < 2; i++) begin : gen_out
       assign product_valid[i] = out_valid[0] && !out_scale[0] && out_stream[0] == (i == 1);
       assign product[i] = out_product[0];
@@ -196,8 +207,13 @@ module fast_hash_brw
     assign unused = scale_second_i;
   end else begin : gen_own
     for (genvar i = 0; i < 2; i++) begin : gen_out
-      assign mult_ready[i] = !(scale_valid_i && scale_second_i == (i == 1));
-      assign to_mult[i] = mult_ready[i] ? asked[i] : scale;
+      assign mult_scale[i] = scale_valid_i && scale_second_i == (i == 1);
+      assign mult_ready[i] = !mult_scale[i];
+      assign mult_valid[i] = mult_scale[i] || asked[i];
+      assign mult_stream[i] = i == 1;
+      assign mult_tag[i] = asked_tag[i];
+      assign mult_a[i] = asked_a[i] ^ (mult_scale[i] ? scale_a : '0);
+      assign mult_b[i] = asked_b[i] ^ (mult_scale[i] ? scale_b : '0);
       assign product_valid[i] = out_valid[i] && !out_scale[i];
       assign product[i] = out_product[i];
       assign product_tag[i] = out_tag[i];

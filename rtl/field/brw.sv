@@ -11,9 +11,9 @@
 // the factor t^(2^level) ^ m[4k+4], level = 2 + the zeros at the end of k+1. At even
 // k that is level 2, and the node multiplies its leaf. At odd k it multiplies its
 // leaf plus all nodes since the last one of its level or above. The last node is
-// the one by the factor. Leaves wait in a ring of four. An odd one moves on into the
-// register `next`, where what its node still lacks is added as it arrives; the
-// sums of nodes to come are in `sum`, by level.
+// the one by the factor. Leaves wait in a ring of four, as they came, since registers that
+// add need look-up tables. An odd one moves on into the register `next`, where what its
+// node still lacks is added as it arrives; the sums of nodes to come are in a table, by level.
 //
 // At one beat a cycle with a multiplier of four stages:
 //   cycle 2k           leaf k: leaves go before nodes, odd nodes before even ones
@@ -36,8 +36,13 @@ module brw
   input  logic clk_i,
   input  logic rst_ni,
 
-  // powers_i[j] = t^(2^j).
-  input elem_t powers_i[Levels],
+  // Nothing is taken: what is in memory is being wiped after reset.
+  output logic busy_o,
+
+  // powers_i[j] = t^(2^j); and those from 3 on, one at a time, with t and t^2 for the last node.
+  input  elem_t                     powers_i[3],
+  output logic [$clog2(Levels)-1:0] power_o,
+  input  elem_t                     power_i,
 
   input  logic         in_valid_i,
   output logic         in_ready_o,
@@ -49,7 +54,8 @@ module brw
   // The next beat is the last one of its polynomial.
   output logic         last_beat_o,
 
-  // A product to make; it may be another one in the next cycle if it is not taken.
+  // A product to make; it may be another one in the next cycle if it is not taken, and its
+  // factors are zero as long as it is not.
   output logic                mult_valid_o,
   input  logic                mult_ready_i,
   output elem_t               mult_a_o,
@@ -108,11 +114,12 @@ module brw
   typedef struct packed {
     // The leaf is under way or here.
     logic  taken;
-    // m[4k+3] and m[4k+4] are here; the product is.
+    // m[4k+3] and m[4k+4] are here, as `left` and `right`; the product is, as `made`.
     logic  rest;
     logic  product;
     elem_t left;
     elem_t right;
+    elem_t made;
   } entry_t;
 
   typedef struct packed {
@@ -125,9 +132,8 @@ module brw
 
   entry_t ring_q[4];
   next_t next_q;
-  elem_t sum_q[3:Levels];
-  // Something is in the sum.
-  logic [Levels:3] summed_q;
+  // Something is in the sum of that level.
+  logic [Levels:0] summed_q, summed_d;
 
   // The leaf that beats are for; the second of its beats is due.
   leaf_t leaf_q;
@@ -139,6 +145,8 @@ module brw
   // Odd nodes, results too, under way.
   logic [1:0] odd_away_q;
   logic result_away_q;
+  // Of the polynomial whose last beat was the latest.
+  logic squared_q;
 
   // What arrives.
   tag_t arrival;
@@ -154,15 +162,10 @@ module brw
 
   // Beats.
   logic leaf_free, rest_take;
-  assign leaf_free = !ring_q[leaf_q[1:0]].taken;
+  assign leaf_free = !ring_q[leaf_q[1:0]].taken && !busy_o;
   assign in_ready_o = second_q || (leaf_free && mult_ready_i);
   assign rest_take = in_valid_i && second_q;
   assign last_beat_o = second_q && &leaf_q;
-
-  power_t rest_power;
-  elem_t rest_right;
-  assign rest_power = last_beat_o ? power_t'(squared_i) : power_t'(own_level(leaf_q));
-  assign rest_right = powers_i[rest_power] ^ (last_beat_o ? '0 : in_data_i[255:128]);
 
   // Which product is next: leaves first, so that beats flow.
   logic [1:0] even_place, odd_place;
@@ -207,16 +210,18 @@ module brw
     end
   end
 
-  // In steps that a look-up table each can do.
-  elem_t node_left, node_right;
+  // The leaf of the even node, without a product that arrives just now. Sums of what is
+  // chosen, rather than choices between sums, so that the owner can add those of others.
+  elem_t even_left, even_right;
   logic node_adds;
-  assign node_left = ask_odd ? next_q.left : ring_q[even_place].left;
-  assign node_right = ask_odd ? next_q.right : ring_q[even_place].right;
-  // The product just there is a part of it.
-  assign node_adds = !ask_leaf && (ask_odd ? next_arrives : even_leaf_arrives);
-  assign mult_a_o = (ask_leaf ? powers_i[0] ^ in_data_i[127:0] : node_left)
-      ^ (node_adds ? product_i : '0);
-  assign mult_b_o = ask_leaf ? powers_i[1] ^ in_data_i[255:128] : node_right;
+  assign even_left = ring_q[even_place].left
+      ^ (ring_q[even_place].product ? ring_q[even_place].made : '0);
+  assign even_right = ring_q[even_place].right ^ powers_i[2];
+  assign node_adds = (odd_go && next_arrives) || (even_go && even_leaf_arrives);
+  assign mult_a_o = (leaf_go ? powers_i[0] ^ in_data_i[127:0] : '0) ^ (odd_go ? next_q.left : '0)
+      ^ (even_go ? even_left : '0) ^ (node_adds ? product_i : '0);
+  assign mult_b_o = (leaf_go ? powers_i[1] ^ in_data_i[255:128] : '0)
+      ^ (odd_go ? next_q.right : '0) ^ (even_go ? even_right : '0);
 
   // An odd leaf moves on; `odd_q` is the one after that in `next`.
   logic load;
@@ -225,84 +230,89 @@ module brw
       && ring_q[odd_place].product;
   assign load_level = own_level(odd_q);
 
-  next_t next_d;
-  elem_t load_sum;
-  logic next_adds;
+  // Its factor's power; the last block of all is none.
+  logic load_last;
+  assign load_last = &odd_q;
+  assign power_o = load_last ? power_t'(squared_q) : power_t'(load_level);
+
+  // One adder for the sums of all levels. There is none of level 0: it stands for an empty one.
+  logic sum_add;
+  level_t sum_read[2];
+  elem_t sum_old[2];
+  assign sum_add = node_arrives && !(next_q.valid && next_arrives);
+  assign sum_read[0] = summed_q[arrival.level] ? arrival.level : '0;
+  assign sum_read[1] = load && summed_q[load_level] ? load_level : '0;
+
   always_comb begin
-    load_sum = '0;
+    summed_d = summed_q;
     for (int unsigned level = 3; level <= Levels; level++) begin
-      if (load && load_level == level_t'(level) && summed_q[level]) load_sum ^= sum_q[level];
+      if (load && load_level == level_t'(level)) summed_d[level] = 1'b0;
+      else if (sum_add && arrival.level == level_t'(level)) summed_d[level] = 1'b1;
     end
   end
+
+  wiped_table #(
+    .Width(128),
+    .Depth(Levels + 1),
+    .Reads(2)
+  ) u_sums (
+    .clk_i,
+    .rst_ni,
+    .busy_o,
+    .write_i     (sum_add),
+    .write_addr_i(arrival.level),
+    .write_data_i(sum_old[0] ^ product_i),
+    .read_addr_i (sum_read),
+    .read_data_o (sum_old)
+  );
+
+  next_t next_d;
+  logic next_adds;
   assign next_adds = node_arrives && arrival.level == (load ? load_level : next_q.level);
   always_comb begin
     next_d = next_q;
     if (load) begin
       next_d.valid = 1'b1;
-      next_d.last  = &odd_q;
+      next_d.last  = load_last;
       next_d.level = load_level;
-      next_d.right = ring_q[odd_place].right;
+      next_d.right = power_i ^ (load_last ? '0 : ring_q[odd_place].right);
     end else if (odd_go) begin
       next_d.valid = 1'b0;
     end
     // What is in it without being valid counts for nothing.
-    next_d.left = (load ? ring_q[odd_place].left : next_q.left) ^ load_sum
-        ^ (next_adds ? product_i : '0);
+    next_d.left = (load ? ring_q[odd_place].left ^ ring_q[odd_place].made : '0)
+        ^ (load ? '0 : next_q.left) ^ sum_old[1] ^ (next_adds ? product_i : '0);
   end
 
-  entry_t ring_d[4];
-  always_comb begin
-    for (int i = 0; i < 4; i++) begin
-      ring_d[i] = ring_q[i];
-      if (leaf_go && leaf_q[1:0] == 2'(i)) ring_d[i].taken = 1'b1;
-      if (rest_take && leaf_q[1:0] == 2'(i)) begin
-        ring_d[i].rest  = 1'b1;
-        ring_d[i].left  = ring_d[i].left ^ in_data_i[127:0];
-        ring_d[i].right = rest_right;
-      end
-      if (leaf_arrives && arrival.place == 2'(i)) begin
-        ring_d[i].product = 1'b1;
-        ring_d[i].left = ring_d[i].left ^ product_i;
-      end
-      if ((load && odd_place == 2'(i)) || (even_go && even_place == 2'(i))) begin
-        ring_d[i].taken   = 1'b0;
-        ring_d[i].rest    = 1'b0;
-        ring_d[i].product = 1'b0;
-        // What comes is added to it.
-        ring_d[i].left    = '0;
-      end
-    end
-  end
-
-  // One adder for all levels.
-  elem_t sum;
-  always_comb begin
-    sum = product_i;
-    for (int unsigned level = 3; level <= Levels; level++) begin
-      if (arrival.level == level_t'(level) && summed_q[level]) sum ^= sum_q[level];
-    end
-  end
-
-  for (genvar level = 3; level <= Levels; level++) begin : gen_sum
-    logic arrives;
-    assign arrives = node_arrives && arrival.level == level_t'(level)
-        && !(next_q.valid && next_arrives);
+  for (genvar i = 0; i < 4; i++) begin : gen_entry
+    logic leave;
+    assign leave = (load && odd_place == 2'(i)) || (even_go && even_place == 2'(i));
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
-        sum_q[level]    <= '0;
-        summed_q[level] <= 1'b0;
+        ring_q[i] <= '0;
       end else begin
-        if (arrives) sum_q[level] <= sum;
-        if (load && load_level == level_t'(level)) summed_q[level] <= 1'b0;
-        else if (arrives) summed_q[level] <= 1'b1;
+        if (rest_take && leaf_q[1:0] == 2'(i)) begin
+          ring_q[i].left  <= in_data_i[127:0];
+          ring_q[i].right <= in_data_i[255:128];
+        end
+        if (leaf_arrives && arrival.place == 2'(i)) ring_q[i].made <= product_i;
+        if (leave) begin
+          ring_q[i].taken   <= 1'b0;
+          ring_q[i].rest    <= 1'b0;
+          ring_q[i].product <= 1'b0;
+        end else begin
+          if (leaf_go && leaf_q[1:0] == 2'(i)) ring_q[i].taken <= 1'b1;
+          if (rest_take && leaf_q[1:0] == 2'(i)) ring_q[i].rest <= 1'b1;
+          if (leaf_arrives && arrival.place == 2'(i)) ring_q[i].product <= 1'b1;
+        end
       end
     end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      ring_q        <= '{default: '0};
       next_q        <= '0;
+      summed_q      <= '0;
       leaf_q        <= '0;
       second_q      <= 1'b0;
       even_q        <= '0;
@@ -311,13 +321,15 @@ module brw
       arrived_q     <= '0;
       odd_away_q    <= '0;
       result_away_q <= 1'b0;
+      squared_q     <= 1'b0;
     end else begin
-      ring_q <= ring_d;
-      next_q <= next_d;
+      next_q   <= next_d;
+      summed_q <= summed_d;
       if (leaf_go) second_q <= 1'b1;
       if (rest_take) begin
         second_q <= 1'b0;
         leaf_q   <= leaf_q + 1'b1;
+        if (last_beat_o) squared_q <= squared_i;
       end
       if (even_go) even_q <= even_q + leaf_t'(2);
       if (load) odd_q <= odd_q + leaf_t'(2);

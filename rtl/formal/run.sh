@@ -59,3 +59,5 @@ prove run_expand-1 run_expand 8 TweakStep=1
 prove run_expand-8 run_expand 8 TweakStep=8
 prove wiped_ram-4 wiped_ram 12 Width=2 Depth=4
 prove wiped_ram-5 wiped_ram 14 Width=2 Depth=5
+prove wiped_table-4 wiped_table 12 Width=2 Depth=4 Reads=2
+prove wiped_table-5 wiped_table 14 Width=2 Depth=5 Reads=1

@@ -9,6 +9,7 @@ module brw_tb
 ) (
   input  logic         clk_i,
   input  logic         rst_ni,
+  output logic         busy_o,
   input  elem_t        powers_i[Levels],
   input  logic         in_valid_i,
   output logic         in_ready_o,
@@ -25,6 +26,7 @@ module brw_tb
 
   localparam int unsigned TagWidth = 4 + $clog2(Levels + 1);
 
+  logic [$clog2(Levels)-1:0] power;
   logic mult_valid, product_valid;
   elem_t a, b, product;
   logic [TagWidth-1:0] tag, product_tag;
@@ -35,7 +37,10 @@ module brw_tb
   ) u_brw (
     .clk_i,
     .rst_ni,
-    .powers_i,
+    .busy_o,
+    .powers_i       (powers_i[0:2]),
+    .power_o        (power),
+    .power_i        (powers_i[power]),
     .in_valid_i,
     .in_ready_o,
     .in_data_i,

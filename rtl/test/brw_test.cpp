@@ -84,6 +84,15 @@ void polynomials(Vbrw_tb& top, Random& random, size_t count, Rates rates, bool f
   }
 }
 
+// Reset, and until memory is wiped.
+void start(Vbrw_tb& top) {
+  reset(top);
+  for (int i = 0; top.busy_o; i++) {
+    CHECK(i <= LEVELS, "still busy");
+    cycle(top);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -93,7 +102,7 @@ int main(int argc, char** argv) {
   top.mult_free_i = 0;
   top.result_ready_i = 0;
   Random random(LEVELS);
-  reset(top);
+  start(top);
   polynomials(top, random, 1, {256, 256, 256}, true);
   polynomials(top, random, 5, {256, 256, 256}, true);
   for (int i = 0; i < 100; i++) {
@@ -105,7 +114,7 @@ int main(int argc, char** argv) {
   top.in_valid_i = top.mult_free_i = top.result_ready_i = 1;
   for (size_t i = 0; i < kBeats + 7; i++) cycle(top);
   top.in_valid_i = 0;
-  reset(top);
+  start(top);
   polynomials(top, random, 2, {256, 256, 256}, true);
   std::printf("BRW, %zu blocks: 808 polynomials: passed\n", kBlocks);
   return 0;
