@@ -78,10 +78,6 @@ module fast
   output logic [BlockWidth-1:0] out_block_o
 );
 
-  localparam int unsigned Beats = Blocks / Lanes;
-  localparam int unsigned BeatWidth = $clog2(Beats);
-  // Beats of the first two blocks.
-  localparam int unsigned Heads = 2 / Lanes;
   // Calls that make a beat.
   localparam int unsigned Calls = Lanes / Cores;
   localparam int unsigned Rounds = rounds(KeyBits);
@@ -212,71 +208,37 @@ module fast
 
   // ---- Input: the first blocks wait for hash 1, the others for counter mode ----
 
-  logic [BeatWidth-1:0] in_beat_q;
-  logic in_head, in_head_last, head_ready, in_take;
-  logic head_take;
-  logic x_ready, x_valid, x_take;
-  logic [255:0] head_in, head_pair;
+  logic head_take, x_take;
+  logic [255:0] head_pair;
   logic [Width-1:0] x;
   sector_t head_sector;
 
-  assign in_head = in_beat_q < BeatWidth'(Heads);
-  assign in_head_last = in_beat_q == BeatWidth'(Heads - 1);
-  assign in_ready_o = !in_head ? x_ready && hash_in_ready[0]
-      : sector_valid && (!in_head_last || (head_ready && start_ready[0]));
-  assign in_take = in_valid_i && in_ready_o;
-
-  // A sector starts with its first two blocks.
-  assign sector_take = in_take && in_head_last;
-  assign start_valid[0] = in_valid_i && in_head_last && sector_valid && head_ready;
+  fast_input #(
+    .Blocks(Blocks),
+    .Lanes (Lanes)
+  ) u_input (
+    .clk_i,
+    .rst_ni        (rst_n),
+    .busy_o        (busy_in),
+    .sector_valid_i(sector_valid),
+    .sector_take_o (sector_take),
+    .sector_i      (sector),
+    .in_valid_i,
+    .in_ready_o,
+    .in_data_i,
+    .start_valid_o (start_valid[0]),
+    .start_ready_i (start_ready[0]),
+    .hash_valid_o  (hash_in_valid[0]),
+    .hash_ready_i  (hash_in_ready[0]),
+    .head_take_i   (head_take),
+    .head_sector_o (head_sector),
+    .head_pair_o   (head_pair),
+    .x_take_i      (x_take),
+    .x_o           (x)
+  );
   assign start_tweak[0] = sector.tweak;
   assign start_prime[0] = sector.decrypt;
-  assign hash_in_valid[0] = in_valid_i && !in_head && x_ready;
   assign hash_in_data[0] = in_data_i;
-
-  if (Lanes == 1) begin : gen_head
-    block_t first_q;
-    always_ff @(posedge clk_i or negedge rst_n) begin
-      if (!rst_n) first_q <= '0;
-      else if (in_take && in_head) first_q <= in_data_i[127:0];
-    end
-    assign head_in = {in_data_i[127:0], first_q};
-  end else begin : gen_pair
-    assign head_in = in_data_i[255:0];
-  end
-
-  // There is one whenever hash 1 is.
-  logic unused_head_valid;
-  logic [1:0] unused_heads;
-  stream_fifo #(
-    .Width($bits(sector_t) + 256),
-    .Depth(2)
-  ) u_heads (
-    .clk_i,
-    .rst_ni (rst_n),
-    .valid_i(sector_take),
-    .ready_o(head_ready),
-    .data_i ({sector, head_in}),
-    .valid_o(unused_head_valid),
-    .ready_i(head_take),
-    .data_o ({head_sector, head_pair}),
-    .count_o(unused_heads)
-  );
-
-  ram_fifo #(
-    .Width(Width),
-    .Depth(2 * Beats)
-  ) u_x (
-    .clk_i,
-    .rst_ni (rst_n),
-    .busy_o (busy_in),
-    .valid_i(in_take && !in_head),
-    .ready_o(x_ready),
-    .data_i (in_data_i),
-    .valid_o(x_valid),
-    .ready_i(x_take),
-    .data_o (x)
-  );
 
   // ---- AES: single calls, the Feistel part's and tau's, go before counter mode ----
 
@@ -437,10 +399,8 @@ module fast
   end
   assign x_take = y_push;
 
-  // The cores stand still when hash 2 is behind. X was there long before.
+  // The cores stand still when hash 2 is behind.
   assign aes_enable = y_count != 2'd2;
-  logic unused_x_valid;
-  assign unused_x_valid = x_valid;
 
   stream_fifo #(
     .Width(Width),
@@ -498,13 +458,8 @@ module fast
   assign idle = sectors_q == '0 && !sector_valid;
 
   always_ff @(posedge clk_i or negedge rst_n) begin
-    if (!rst_n) begin
-      in_beat_q <= '0;
-      sectors_q <= '0;
-    end else begin
-      if (in_take) in_beat_q <= in_beat_q + 1'b1;
-      sectors_q <= sectors_q + 4'(sector_take) - 4'(sector_done);
-    end
+    if (!rst_n) sectors_q <= '0;
+    else sectors_q <= sectors_q + 4'(sector_take) - 4'(sector_done);
   end
 
 endmodule

@@ -55,6 +55,9 @@ prove stream_fifo-1 stream_fifo 4 Width=2 Depth=1
 prove stream_fifo-2 stream_fifo 6 Width=2 Depth=2
 prove stream_fifo-3 stream_fifo 8 Width=2 Depth=3
 prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8
+prove stream_chain-1 stream_chain 6 Width=2 Depth=1
+prove stream_chain-2 stream_chain 6 Width=2 Depth=2
+prove stream_chain-3 stream_chain 8 Width=2 Depth=3
 prove run_expand-1 run_expand 8 TweakStep=1
 prove run_expand-8 run_expand 8 TweakStep=8
 prove wiped_ram-4 wiped_ram 12 Width=2 Depth=4
