@@ -22,7 +22,7 @@ module stream_chain #(
 );
 
   logic [Depth-1:0] valid_q;
-  logic [Width-1:0] data_q[Depth];
+  logic [Depth-1:0][Width-1:0] data_q;
   // The place is free, or becomes so.
   logic free[Depth];
 

@@ -17,7 +17,7 @@ module stream_chain_props #(
   input logic             ready_i,
   input logic [Width-1:0] data_o,
   input logic [Depth-1:0] valid_q,
-  input logic [Width-1:0] data_q[Depth],
+  input logic [Depth-1:0][Width-1:0] data_q,
   input logic             free[Depth]
 );
 
