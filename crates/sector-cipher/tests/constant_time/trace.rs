@@ -141,7 +141,7 @@ struct Notes {
 }
 
 /// The most instructions that can be noted.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 21;
 
 /// The notes of this process.
 static NOTES: AtomicPtr<Notes> = AtomicPtr::new(null_mut());
