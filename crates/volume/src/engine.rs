@@ -82,6 +82,7 @@ impl Engine {
             start.elapsed()
         });
         let nanos = fastest.min().unwrap_or_default().as_nanos().max(1);
+        self.cipher.wipe_stack();
         let bytes = WORTH_CUTTING.as_nanos() * SAMPLE as u128 / nanos;
         usize::try_from(bytes).unwrap_or(usize::MAX).max(2 * PART)
     }
@@ -93,46 +94,44 @@ impl Engine {
 
     /// Decrypts in place, while `requests` of the volume's are under way.
     pub(crate) fn decrypt(&self, first: u64, run: &mut [u8], requests: usize) {
-        match self.helpers(run.len(), requests) {
-            None => {
-                self.cipher.decrypt(first, run);
-                self.cipher.wipe_stack();
-            }
-            Some(turn) => self.cut(turn, first, run, |first, part| {
-                self.cipher.decrypt(first, part);
-                self.cipher.wipe_stack();
-            }),
-        }
+        self.all_of(first, run, requests, |at, part| {
+            self.cipher.decrypt(at, part);
+        });
     }
 
     /// Encrypts in place.
     pub(crate) fn encrypt(&self, first: u64, run: &mut [u8], requests: usize) {
-        match self.helpers(run.len(), requests) {
-            None => {
-                self.cipher.encrypt(first, run);
-                self.cipher.wipe_stack();
-            }
-            Some(turn) => self.cut(turn, first, run, |first, part| {
-                self.cipher.encrypt(first, part);
-                self.cipher.wipe_stack();
-            }),
-        }
+        self.all_of(first, run, requests, |at, part| {
+            self.cipher.encrypt(at, part);
+        });
     }
 
     /// Encrypts from `source` to `dest`, of the same length.
     pub(crate) fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8], requests: usize) {
-        match self.helpers(dest.len(), requests) {
-            None => {
-                self.cipher.encrypt_to(first, source, dest);
-                self.cipher.wipe_stack();
-            }
-            Some(turn) => self.cut(turn, first, dest, |at, part| {
-                // Within the run.
-                let skip = usize::try_from((at - first) * UNIT).unwrap_or_default();
-                let source = &source[skip..skip + part.len()];
-                self.cipher.encrypt_to(at, source, part);
-                self.cipher.wipe_stack();
-            }),
+        self.all_of(first, dest, requests, |at, part| {
+            // Within the run.
+            let skip = usize::try_from((at - first) * UNIT).unwrap_or_default();
+            let source = &source[skip..skip + part.len()];
+            self.cipher.encrypt_to(at, source, part);
+        });
+    }
+
+    /// Calls `work` for the run, or for its parts where that pays, and overwrites
+    /// what it leaves on the stack.
+    fn all_of(
+        &self,
+        first: u64,
+        run: &mut [u8],
+        requests: usize,
+        work: impl Fn(u64, &mut [u8]) + Sync,
+    ) {
+        let work = |at, part: &mut [u8]| {
+            work(at, part);
+            self.cipher.wipe_stack();
+        };
+        match self.helpers(run.len(), requests) {
+            None => work(first, run),
+            Some(turn) => self.cut(turn, first, run, work),
         }
     }
 
