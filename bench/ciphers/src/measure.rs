@@ -14,8 +14,11 @@ const PAGE: usize = 4096;
 /// Short runs go round in a buffer that stays in the second-level cache.
 pub(crate) const BUFFER: usize = 64 << 10;
 
-/// How often a reading is taken, at most, to have one on a core of our own.
+/// How often a reading is taken, at most, to have one on a core of our own, when
+/// nobody said how long to wait for that.
 const ATTEMPTS: usize = 20;
+/// Between looks at a core that another hardware thread uses.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// CPU time that this thread has used.
 fn cpu_time() -> Duration {
@@ -86,6 +89,8 @@ pub(crate) struct Meter {
     buffer: Buffer,
     progress: Progress,
     core: sharing::Core,
+    /// How long to wait for a core of our own, in all, from now on; see [`Meter::new`].
+    patience: Option<Duration>,
     /// Time that went into readings, and into repeating them.
     spent: Duration,
     repeated: Duration,
@@ -95,11 +100,19 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// `cases` calls of [`Meter::run`] are to be expected.
-    pub(crate) fn new(rounds: usize, slice: Duration, largest: usize, cases: usize) -> Self {
+    /// `cases` calls of [`Meter::run`] are to be expected. Without `patience` repeating
+    /// readings takes no longer than measuring.
+    pub(crate) fn new(
+        rounds: usize,
+        slice: Duration,
+        patience: Option<Duration>,
+        largest: usize,
+        cases: usize,
+    ) -> Self {
         Self {
             rounds,
             slice,
+            patience,
             buffer: Buffer::new(largest.max(BUFFER)),
             progress: Progress::new(cases),
             core: sharing::Core::new(),
@@ -160,7 +173,9 @@ impl Meter {
                 let (mut best_rate, mut best_share) = (0.0, 0.0);
                 let mut attempts = 0;
                 loop {
-                    let before = self.core.share();
+                    let before = wait(&mut self.core, &mut self.patience);
+                    // Whatever ran in the meantime had the caches.
+                    take(turn, 1);
                     let start = cpu_time();
                     let bytes = take(turn, times);
                     let used = cpu_time().saturating_sub(start);
@@ -175,9 +190,14 @@ impl Meter {
                         best_rate = bytes as f64 / used.as_secs_f64().max(1e-9) / 1e9;
                     }
                     attempts += 1;
-                    // Repeating takes no longer than measuring.
-                    if share >= sharing::ALONE || attempts == ATTEMPTS || self.repeated > self.spent
-                    {
+                    let enough = match &mut self.patience {
+                        Some(left) => {
+                            *left = left.saturating_sub(used);
+                            left.is_zero()
+                        }
+                        None => attempts == ATTEMPTS || self.repeated > self.spent,
+                    };
+                    if share >= sharing::ALONE || enough {
                         break;
                     }
                 }
@@ -188,6 +208,20 @@ impl Meter {
         }
         self.progress.done();
         rates
+    }
+}
+
+/// Waits for a core of our own as long as there is patience. Its share now.
+fn wait(core: &mut sharing::Core, patience: &mut Option<Duration>) -> f64 {
+    loop {
+        let share = core.share();
+        let Some(left) = patience else { return share };
+        if share >= sharing::ALONE || left.is_zero() {
+            return share;
+        }
+        let start = Instant::now();
+        std::thread::sleep(PAUSE);
+        *left = left.saturating_sub(start.elapsed());
     }
 }
 

@@ -53,6 +53,10 @@ pub(crate) struct Options {
     /// CPU time of a turn [default: 3]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(1..=1000))]
     slice: Option<u64>,
+    /// Wait so long, in all, for a core that no other hardware thread slows down, and
+    /// repeat readings until it did not; else repeating takes as long as measuring
+    #[arg(long, value_name = "SECONDS")]
+    patience: Option<u64>,
     /// Leave out the other libraries
     #[arg(long)]
     pub(crate) no_peers: bool,
@@ -108,6 +112,10 @@ impl Options {
             None if self.quick => quick,
             None => Duration::from_millis(3),
         }
+    }
+
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.patience.map(Duration::from_secs)
     }
 
     pub(crate) fn sector_sizes(&self) -> Vec<usize> {

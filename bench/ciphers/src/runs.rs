@@ -69,7 +69,13 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
         .map(|(_, n)| n)
         .sum();
     let largest = longest.max(1 << *REQUESTS.end()).max(2 * BUFFER);
-    let mut meter = Meter::new(options.rounds(), options.slice(), largest, cases);
+    let mut meter = Meter::new(
+        options.rounds(),
+        options.slice(),
+        options.patience(),
+        largest,
+        cases,
+    );
 
     let mut report = Report {
         machine: Machine::this(),

@@ -4,24 +4,35 @@
 //! would tell how busy the neighbour is.
 #![allow(unsafe_code)]
 
+use std::time::Duration;
+
 /// At this share of what it can begin in a cycle a core counts as ours.
-pub(crate) const ALONE: f64 = 0.93;
+pub(crate) const ALONE: f64 = 0.97;
+
+/// So many rates tell what the core does alone.
+const SOME: usize = 256;
+/// Above this share a rate comes from an interruption.
+const INTERRUPTED: f64 = 1.05;
 
 /// A core, by what it has done so far.
 pub(crate) struct Core {
+    /// The newest, up to [`SOME`] of them.
     rates: Vec<f64>,
     /// What it does when it is ours.
     alone: f64,
 }
 
 impl Core {
+    /// Looks for a while what it can do, since it may be shared just now.
     pub(crate) fn new() -> Self {
         let mut core = Self {
-            rates: Vec::new(),
+            rates: Vec::with_capacity(SOME),
             alone: 0.0,
         };
-        for _ in 0..512 {
+        for _ in 0..1000 {
             core.share();
+            core.share();
+            std::thread::sleep(Duration::from_millis(1));
         }
         core
     }
@@ -34,15 +45,18 @@ impl Core {
         self.share_of(rates[1])
     }
 
-    /// A rate as a share of nearly the highest so far: some are too high, because of
-    /// interruptions.
+    /// A rate as a share of what a twentieth of some others reach, as long as there never
+    /// were better ones: single ones are too high because of interruptions, and a
+    /// neighbour that is busy for long does not make the core smaller.
     fn share_of(&mut self, rate: f64) -> f64 {
         self.rates.push(rate);
-        if self.rates.len().is_multiple_of(256) {
+        if self.rates.len() == SOME {
             self.rates.sort_by(f64::total_cmp);
-            self.alone = self.rates[self.rates.len() * 95 / 100];
+            self.alone = self.alone.max(self.rates[SOME * 95 / 100]);
+            self.rates.clear();
         }
-        rate / self.alone
+        let share = rate / self.alone;
+        if share > INTERRUPTED { 0.0 } else { share }
     }
 }
 
@@ -94,7 +108,7 @@ mod tests {
     #[test]
     fn a_core_is_shared_when_it_does_less_than_before() {
         let mut core = Core {
-            rates: Vec::new(),
+            rates: Vec::with_capacity(SOME),
             alone: 0.0,
         };
         // Alone a tenth of the time, and a few readings that mean nothing.
@@ -104,6 +118,13 @@ mod tests {
                 1..=10 => 5.0,
                 _ => 3.0,
             });
+        }
+        assert!(core.share_of(5.0) >= ALONE);
+        assert!(core.share_of(3.0) < ALONE);
+        assert!(core.share_of(50.0) < ALONE);
+        // Not alone for long.
+        for _ in 0..2048 {
+            core.share_of(3.0);
         }
         assert!(core.share_of(5.0) >= ALONE);
         assert!(core.share_of(3.0) < ALONE);
