@@ -42,7 +42,7 @@ rtl-test-fast: ## the same with fewer sectors, designs and configurations
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh --fast --build $(TARGET)/rtl
 
-rtl-report: ## cycles, area and speed of the hardware cores: rtl/REPORT.md, hours
+rtl-report: ## cycles, area and speed of the hardware cores: rtl/REPORT.md
 	@scripts/setup.sh rtl
 	rtl/syn/report.py --build $(TARGET)/rtl --markdown rtl/REPORT.md $(RTL_REPORT)
 

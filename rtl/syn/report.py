@@ -10,12 +10,13 @@ levels of logic from Yosys with six-input LUTs, frequencies from nextpnr for ECP
 Sources are read by YoWASP's Yosys, which has slang, and all else is done by
 pyosys, the same Yosys as a native library, several times as fast.
 NAMEs are blocks (below) or designs of designs/list.txt, all of them by default.
-Results are kept in the folder by the content of the sources, so that only what changed
-is measured again; the tables hold whatever is there for the sources as they are.
+Results are kept in measured.json by the content of the sources, so that only what
+changed is measured again; the tables hold whatever is there for the sources as they are.
 """
 
 import argparse
 import concurrent.futures
+import fcntl
 import hashlib
 import json
 import os
@@ -33,6 +34,8 @@ SOURCES = {
     for path in sorted(RTL.rglob("*.sv"))
     if path.relative_to(RTL).parts[0] not in ("test", "formal", "top")
 }
+# What was measured, part of the tree: measuring all of it takes hours.
+MEASURED = RTL / "syn/measured.json"
 # Each of these is synthesised once and kept as it is: optimising across the borders
 # of S-boxes makes a pipeline of AES a sixth larger.
 KEPT = ("aes_sbox", "aes_inv_sbox")
@@ -95,6 +98,18 @@ with open(sys.argv[1], encoding="utf-8") as script:
 """
 
 
+def keep(key, entry):
+    """Writes a result into MEASURED, a line each, whoever else measures at the time."""
+    with open(__file__, encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        measured = json.loads(MEASURED.read_text())
+        measured[key] = entry
+        lines = [f"{json.dumps(k)}: {json.dumps(measured[k], sort_keys=True)}" for k in sorted(measured)]
+        new = MEASURED.with_suffix(".new")
+        new.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        new.replace(MEASURED)
+
+
 class Tools:
     """Where the tools are, and where results go."""
 
@@ -104,8 +119,6 @@ class Tools:
         # What to measure; of others there is what was measured before.
         self.names = set()
         self.bin = build / "venv/bin"
-        self.cache = build / "report"
-        self.cache.mkdir(parents=True, exist_ok=True)
 
     def version(self, package):
         """The version of a package of the virtual environment."""
@@ -118,20 +131,18 @@ class Tools:
         content = hashlib.sha256(f"{METHOD} {kind} {sorted(parameters.items())}".encode())
         for source in closure(module):
             content.update(SOURCES[source].read_bytes())
-        digest = content.hexdigest()
-        file = self.cache / f"{name}.{kind}.json"
-        if file.exists():
-            kept = json.loads(file.read_text())
-            if kept["content"] == digest:
-                return kept["result"]
+        digest = content.hexdigest()[:32]
+        kept = json.loads(MEASURED.read_text()).get(f"{name} {kind}", {})
+        if kept.get("content") == digest:
+            return kept["result"]
         if kind not in self.what or name not in self.names:
             return None
-        folder = self.cache / f"{name}.{kind}"
+        folder = self.build / f"report/{name}.{kind}"
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder.mkdir(parents=True)
         print(f"{kind} of {name} ...", file=sys.stderr, flush=True)
         result = work(folder)
-        file.write_text(json.dumps({"content": digest, "result": result}))
+        keep(f"{name} {kind}", {"content": digest, "result": result})
         shutil.rmtree(folder)
         return result
 
