@@ -101,8 +101,8 @@ const char *sector_cipher_backend(const struct sector_cipher *cipher);
 void sector_cipher_free(struct sector_cipher *cipher);
 
 // Overwrites what calls with this cipher from the same function, or from
-// functions that it called, have left on the stack: tweaks, copies of the key
-// schedule, and data. Once after a request is enough.
+// functions that it called, have left on the stack, some of which depends on
+// the key. Once after a request is enough.
 //
 // # Safety
 // `cipher` is NULL or from `sector_cipher_new`.

@@ -192,8 +192,8 @@ pub unsafe extern "C" fn sector_cipher_free(cipher: *mut sector_cipher) {
 }
 
 /// Overwrites what calls with this cipher from the same function, or from
-/// functions that it called, have left on the stack: tweaks, copies of the key
-/// schedule, and data. Once after a request is enough.
+/// functions that it called, have left on the stack, some of which depends on
+/// the key. Once after a request is enough.
 ///
 /// # Safety
 /// `cipher` is NULL or from `sector_cipher_new`.

@@ -164,9 +164,9 @@ impl Cipher {
     }
 
     /// Overwrites what calls from the same function, or from functions that it
-    /// called, have left on the stack below it: tweaks, hashes, copies of the key
-    /// schedule, and data. The calls do not do that themselves, since it can
-    /// take as long as a sector; once after a request is enough.
+    /// called, have left on the stack below it, some of which depends on the key.
+    /// The calls do not do that themselves, since it can take as long as a
+    /// sector; once after a request is enough.
     ///
     /// That is 12 to 44 KiB, the most that a call takes if the crate was
     /// compiled with optimisation.
