@@ -20,7 +20,7 @@ demo: ## make, serve, use and cross-check an encrypted volume
 	@scripts/setup.sh demo
 	@scripts/demo.sh
 
-test: ## all tests, against real peers as well
+test: kernel-test rtl-test-fast ## all tests, against real peers as well
 	@scripts/setup.sh test
 	@scripts/test.sh
 
