@@ -58,11 +58,23 @@ def cycle_rows(designs):
 
 
 def shared(cells):
-    """How many LUTs can share the place of another: a six-input LUT has two outputs, and
-    holds any two functions of up to two inputs, or one of two beside one of three."""
+    """How many LUTs can share the place of another whatever their inputs are: a six-input
+    LUT has two outputs, and holds any two functions of up to two inputs, or one of two
+    beside one of three."""
     two, three = (sum(cells.get(f"LUT{n}", 0) for n in inputs) for inputs in ((1, 2), (3,)))
     beside = min(two, three)
     return beside + (two - beside) // 2
+
+
+def slices_at_least(area):
+    """Slices that packing cannot go below: a slice has four six-input LUTs and eight
+    flip-flops, and only a function of six inputs has a LUT to itself in any case."""
+    full = area["cells"].get("LUT6", 0)
+    small = sum(area["cells"].get(f"LUT{inputs}", 0) for inputs in range(1, 6))
+    # Places are rounded up, then slices. What is neither is memory, RAM32M here, which
+    # cannot share its four places.
+    memory = area["lut"] - full - small
+    return max(-(-(full + -(-small // 2) + memory) // 4), -(-area["ff"] // 8))
 
 
 def short_rows(designs):
@@ -98,6 +110,7 @@ def area_rows(units):
             a["carry4"],
             f"{a['bram']:g}",
             -(-(a["lut"] - shared(a["cells"])) // 4),
+            slices_at_least(a),
             f"{v7[0]} / {v7[1]}",
             f"{v5[0]} / {v5[1]}",
             unit["depth"] or "–",
@@ -132,17 +145,22 @@ def markdown(figures):
             short_rows(figures["designs"]),
         ),
         "## Area and levels of logic\n",
-        "After `synth_xilinx -family xc7`, before packing, with each S-box kept as a module."
-        " *Sites*: a six-input LUT has two outputs and can hold two of two inputs, or one of two and one"
-        " of three, so that it takes that many at most. *Sites/4* are the slices if nothing else stands"
-        " in the way of packing, with larger ones still to be combined; the paper's slices and"
-        " block RAMs (36 kbit) are after place and route with other tools, and stand beside it for"
-        " orientation only. *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after"
-        " place and route by nextpnr on an LFE5U-85F, and four-input LUTs there, with ports behind"
-        " shift registers; another kind of device altogether, not comparable with a Virtex.\n",
+        "After `synth_xilinx -family xc7`, before packing, with each S-box kept as a module. A"
+        " six-input LUT has two outputs and can hold two functions of up to five inputs in all, so that"
+        " smaller LUTs may pair; a LUT6 cannot. *Sites* is an estimate of the LUTs after packing:"
+        " those of two inputs pair with each other or with those of three, which fits whatever the"
+        " inputs are, and all others are alone. Inputs in common let more of them pair, and placement"
+        " may keep some apart. *Sites/4* is the same estimate in slices. *Slices, at least* is a bound: LUT6"
+        " and memory in LUTs with places of their own and all smaller LUTs in pairs, four places a slice,"
+        " or eight flip-flops a slice where that is more; no packing of these cells takes fewer. The"
+        " paper's slices and block RAMs (36 kbit) are after place and route with other tools, and stand"
+        " beside it for orientation only."
+        " *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after place and route by"
+        " nextpnr on an LFE5U-85F, and four-input LUTs there, with ports behind shift registers;"
+        " another kind of device altogether, not comparable with a Virtex.\n",
         table(
-            ["unit", "LUT", "sites", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "sites/4", "paper, Virtex-7",
-             "paper, Virtex-5", "levels", "ECP5"],
+            ["unit", "LUT", "sites", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "sites/4", "slices, at least",
+             "paper, Virtex-7", "paper, Virtex-5", "levels", "ECP5"],
             area_rows({**figures["blocks"], **figures["designs"]}),
         ),
     ]
