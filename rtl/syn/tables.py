@@ -99,7 +99,9 @@ def area_rows(units):
         a = unit["area"]
         if a is None:
             continue
-        v5, v7 = PAPER.get(name, (("–", "–"), ("–", "–")))
+        # The paper's AEZ cores have no tweak, as ours called -alike; its figures stand beside
+        # the others as well.
+        v5, v7 = PAPER.get(name.removesuffix("-alike"), (("–", "–"), ("–", "–")))
         route = unit.get("route")
         yield (
             name,
@@ -154,7 +156,7 @@ def markdown(figures):
         " and memory in LUTs with places of their own and all smaller LUTs in pairs, four places a slice,"
         " or eight flip-flops a slice where that is more; no packing of these cells takes fewer. The"
         " paper's slices and block RAMs (36 kbit) are after place and route with other tools, and stand"
-        " beside it for orientation only."
+        " beside it for orientation only. Its AEZ cores have no tweak, like those called *-alike*."
         " *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after place and route by"
         " nextpnr on an LFE5U-85F, and four-input LUTs there, with ports behind shift registers;"
         " another kind of device altogether, not comparable with a Virtex.\n",
