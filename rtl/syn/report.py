@@ -306,10 +306,10 @@ def cycles(tools, name, design):
 
 
 def short(tools, name, design):
-    """The same for sectors of 512 bytes, from the fast tests."""
+    """The same for sectors of 512 bytes, from the quick tests."""
 
     def work(folder):
-        command = [RTL / "test/run.sh", "--fast", "--build", tools.build, name]
+        command = [RTL / "test/run.sh", "--build", tools.build, name]
         said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         (folder / "said").write_text(said.stdout)
         lines = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]

@@ -128,8 +128,8 @@ def markdown(figures):
         "Tools: " + ", ".join(figures["tools"]) + ".\n",
         "## Cycles for one sector of 4096 bytes\n",
         "AES-128. Encryption / decryption, or one figure where they are the same. *Cold*: the key"
-        " was loaded just before, counted from when all its round keys are there. *Warm*: it was there. *Steady*: a sector in the middle of a run;"
-        " *bound* is what the busiest unit has to do for it. *Alternating*: runs of one sector that"
+        " was loaded just before, counted from when all its round keys are there. *Warm*: it was"
+        " there. *Steady*: a sector in the middle of a run; *bound* is what the busiest unit has to do for it. *Alternating*: runs of one sector that"
         " change direction. *Key*: from the key's acceptance to all its round keys; the first"
         " AES calls, for tau or H, go on at the same time. *Paper*: the paper's"
         " cycles for a sector, all of which are compared with a cold one, although they have those calls"

@@ -1,38 +1,45 @@
 #!/usr/bin/env bash
 # Lints the hardware cores and runs their Verilator tests.
 #
-# usage: run.sh [--fast | --cycles] [--first] [--build FOLDER] [NAME...]
+# usage: run.sh [--full | --first | --cycles] [--build FOLDER] [NAME...]
 #
 #   NAME      lint, slang, models, bench, aes, mult, horner, brw, formal, cores,
-#             cocotb, or a design of designs/list.txt; all of them if there is none
-#   --fast    without cocotb; blocks with one set of parameters; of the designs only the first
-#             of each module, in its first configuration of 512-byte sectors, with few
-#             sectors and without the second opinion of the crate sector-cipher
+#             cocotb, or a design of designs/list.txt; all of them if there is none, but of the
+#             designs the first of each module
+#   --full    every design, in each of its configurations, with the limits for cycles, many
+#             sectors and the second opinion of the crate sector-cipher; blocks with each
+#             set of parameters. Without it a design has its first configuration of
+#             512-byte sectors and few of them, and a block has one set of parameters
+#   --first   as --full, but of each design only the first configuration, the papers'
 #   --cycles  count the cycles of the designs, and nothing else
-#   --first   of the designs only their first configuration, the papers'
 #   --build   where to build, target/rtl if it is not said
 #
 # SECTORS in the environment sets how many random sectors go through each design in its
-# first configuration, 10000 unless --fast; the others get a tenth of that.
+# first configuration, 10000 if it is not said; others get a tenth of that. So do all without
+# --full, where it is 400.
 # slang, formal, cores and cocotb need what scripts/setup.sh rtl installs.
 set -euo pipefail
 rtl=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 repo=$(dirname "$rtl")
 target=${CARGO_TARGET_DIR:-$repo/target}
-mode=full
+mode=quick
 build=$target/rtl
 first_only=
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --fast | --cycles) mode=${1#--} ;;
-    --first) first_only=1 ;;
+    --full | --cycles) mode=${1#--} ;;
+    --first)
+        mode=full
+        first_only=1
+        ;;
+    --fast) ;; # what is the default now, for callers that say it
     --build)
         build=$2
         shift
         ;;
     -*)
-        sed -n '4,19s/^# \{0,1\}//p' "$0" >&2
+        sed -n '4,20s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     *) names+=("$1") ;;
@@ -128,9 +135,9 @@ simulate() {
         "$top.sv" "$rtl/test/$source"
 }
 
-# either FULL FAST: the one that goes with the mode.
+# either FULL QUICK: the one that goes with the mode.
 either() {
-    if [ "$mode" = fast ]; then echo "$2"; else echo "$1"; fi
+    if [ "$mode" = quick ]; then echo "$2"; else echo "$1"; fi
 }
 
 models() {
@@ -161,7 +168,7 @@ mult() {
 horner() {
     local case lanes stages contexts first last
     local cases=("2 4 2 0 30" "1 4 2 0 30" "2 4 1 1 31" "2 4 1 2 31" "1 2 1 0 31" "4 1 2 0 30")
-    [ "$mode" != fast ] || cases=("${cases[0]}")
+    [ "$mode" != quick ] || cases=("${cases[0]}")
     for case in "${cases[@]}"; do
         read -r lanes stages contexts first last <<<"$case"
         simulate "horner-${case// /-}" horner_tb horner_test.cpp -GLanes="$lanes" -GStages="$stages" \
@@ -229,7 +236,7 @@ build_crate() {
 design() {
     local name=$1 module=$2 parameters=$3 model=$4 configurations=$5 bound=$6 paper=$7
     local folder flags parameter configuration key_bits sector_bytes tweak_step first=1 optimise=$optimise
-    if [ "$mode" = fast ]; then
+    if [ "$mode" = quick ]; then
         # The cycles of these are not those that the limits are about.
         first=
         configurations=$(tr , '\n' <<<"$configurations" | grep -m 1 /512 || echo "${configurations%%,*}")
@@ -281,13 +288,11 @@ asked horner part && horner
 asked brw part && brw
 asked formal part && formal
 asked cores part && cores
-if [ "$mode" = full ]; then
-    asked cocotb part && cocotb
-fi
+asked cocotb part && cocotb
 modules=" "
 while read -r -u 3 name module parameters model configurations bound paper; do
-    # The first of each module is enough for the fast subset, unless it is named.
-    if [ "$mode" = fast ] && [ ${#names[@]} -eq 0 ]; then
+    # Without --full the first of each module is enough, unless it is named.
+    if [ "$mode" = quick ] && [ ${#names[@]} -eq 0 ]; then
         [[ $modules != *" $module "* ]] || continue
         modules+="$module "
     fi
