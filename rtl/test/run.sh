@@ -17,6 +17,8 @@
 # SECTORS in the environment sets how many random sectors go through each design in its
 # first configuration, 10000 if it is not said; others get a tenth of that. So do all without
 # --full, where it is 400.
+# XTENT_PUBLISHED_VECTORS names a file of published test vectors; if it is not set, that
+# is ../shared/vectors/published.json beside the repository, if there is one.
 # slang, formal, cores and cocotb need what scripts/setup.sh rtl installs.
 set -euo pipefail
 rtl=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -39,7 +41,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -*)
-        sed -n '4,20s/^# \{0,1\}//p' "$0" >&2
+        sed -n '4,22s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     *) names+=("$1") ;;
@@ -140,9 +142,24 @@ either() {
     if [ "$mode" = quick ]; then echo "$2"; else echo "$1"; fi
 }
 
+if [ -z "${XTENT_PUBLISHED_VECTORS-}" ]; then
+    XTENT_PUBLISHED_VECTORS=$repo/../shared/vectors/published.json
+    [ -e "$XTENT_PUBLISHED_VECTORS" ] || XTENT_PUBLISHED_VECTORS=
+fi
+export XTENT_PUBLISHED_VECTORS
+have_vectors=
+# Writes the test vectors of today's sources, once.
+vectors() {
+    [ -z "$have_vectors" ] || return 0
+    have_vectors=1
+    # Another run may be reading.
+    "$rtl/test/vectors.py" >"$build/vectors.$$"
+    mv "$build/vectors.$$" "$build/vectors.txt"
+}
+
 models() {
     mkdir -p "$build/models"
-    "$rtl/test/vectors.py" >"$build/vectors.txt"
+    vectors
     logged "$build/models/log" c++ -O2 -std=c++17 -Wall -Wextra -Werror -o "$build/models/model_test" \
         -isystem "$(verilator --getenv VERILATOR_ROOT)/include" "$rtl/test/model_test.cpp"
     "$build/models/model_test" "$build/vectors.txt"
@@ -241,7 +258,7 @@ design() {
         first=
         configurations=$(tr , '\n' <<<"$configurations" | grep -m 1 /512 || echo "${configurations%%,*}")
     fi
-    [ -e "$build/vectors.txt" ] || "$rtl/test/vectors.py" >"$build/vectors.txt"
+    vectors
     for configuration in ${configurations//,/ }; do
         IFS=/ read -r key_bits sector_bytes tweak_step <<<"$configuration"
         : "${tweak_step:=1}"
@@ -304,3 +321,7 @@ for name in ${names[@]+"${names[@]}"}; do
         exit 2
     fi
 done
+if [ -n "$have_vectors" ] && [ "$mode" != cycles ] && [ -z "$XTENT_PUBLISHED_VECTORS" ]; then
+    echo "NOT RUN on this machine: published vectors: $repo/../shared/vectors/published.json" \
+        "is not there; the vectors in the tree were run"
+fi
