@@ -92,8 +92,19 @@ logged() {
     }
 }
 
+# refused MESSAGE VERILATOR-OPTION...: sector_engine refuses parameters.
+refused() {
+    local message=$1
+    shift
+    if verilator --lint-only -Wall "${folders[@]}" "${packages[@]}" "$@" "$rtl/top/sector_engine.sv" >"$build/lint" 2>&1 ||
+        ! grep -qF "$message" "$build/lint"; then
+        echo "sector_engine builds with $*, or does not say what is wrong" >&2
+        exit 1
+    fi
+}
+
 lint() {
-    local module cipher
+    local module cipher wrong
     for module in "$rtl"/{aes,field,common,designs,top}/*.sv; do
         case $module in
         *_pkg.sv | *\**) continue ;;
@@ -103,6 +114,12 @@ lint() {
     for cipher in $(either '0 1 2 3 4 5 6' ''); do
         verilator --lint-only -Wall "${folders[@]}" "${packages[@]}" -GCipher="$cipher" "$rtl/top/sector_engine.sv"
     done
+    for wrong in $(either 'SectorBytes=520 SectorBytes=256 SectorBytes=8192 KeyBits=192 Cores=3 Multipliers=3' \
+        SectorBytes=520); do
+        refused "${wrong%=*} has to be" -G"$wrong"
+    done
+    refused "no such cipher" -GCipher=7
+    refused "Aez10 has two cores" -GCipher=5 -GCores=1
     echo "lint: clean"
 }
 

@@ -61,6 +61,23 @@ module sector_engine
   output logic                 m_axis_data_tlast
 );
 
+  // Others would build, and be wrong.
+  if (!(SectorBytes inside {512, 1024, 2048, 4096})) begin : gen_sector_bytes
+    $error("SectorBytes has to be 512, 1024, 2048 or 4096");
+  end
+  if (!(KeyBits inside {128, 256})) begin : gen_key_bits
+    $error("KeyBits has to be 128 or 256");
+  end
+  if (!(Cores inside {1, 2})) begin : gen_cores
+    $error("Cores has to be 1 or 2");
+  end
+  if (Cipher == Aez10 && Cores != 2) begin : gen_aez10_cores
+    $error("Aez10 has two cores");
+  end
+  if (!(Multipliers inside {1, 2})) begin : gen_multipliers
+    $error("Multipliers has to be 1 or 2");
+  end
+
   // The rest of the byte is reserved.
   logic unused;
   assign unused = ^s_axis_request_tdata[167:161];
