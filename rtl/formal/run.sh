@@ -18,6 +18,9 @@ mkdir -p "$build/formal"
 prove() {
     local name=$1 module=$2 depth=$3 parameter options=""
     shift 3
+    local sources=("$module.sv")
+    # What is inside it.
+    [ "$module" != ram_fifo ] || sources+=(wiped_ram.sv)
     [[ $wanted == "  " || $wanted == *" $module "* ]] || return 0
     for parameter in "$@"; do options+=" -G $parameter"; done
     cat >"$build/formal/$name.sby" <<END
@@ -31,14 +34,14 @@ depth $depth
 [engines]
 smtbmc z3
 [script]
-read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options $module.sv any_value.sv stream_rules.sv ${module}_props.sv
+read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} any_value.sv stream_rules.sv ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
 delete =any_constant =any_sequence
 prep -top $module
 [files]
 $formal/any_value.sv
-$common/$module.sv
+$(printf '%s\n' "${sources[@]/#/$common/}")
 $formal/stream_rules.sv
 $formal/${module}_props.sv
 END
@@ -62,5 +65,7 @@ prove run_expand-1 run_expand 8 TweakStep=1
 prove run_expand-8 run_expand 8 TweakStep=8
 prove wiped_ram-4 wiped_ram 12 Width=2 Depth=4
 prove wiped_ram-5 wiped_ram 14 Width=2 Depth=5
+prove ram_fifo-2 ram_fifo 10 Width=2 Depth=2
+prove ram_fifo-4 ram_fifo 14 Width=2 Depth=4
 prove wiped_table-4 wiped_table 12 Width=2 Depth=4 Reads=2
 prove wiped_table-5 wiped_table 14 Width=2 Depth=5 Reads=1
