@@ -23,7 +23,7 @@ static atomic_long_t pages_reserved = ATOMIC_LONG_INIT(0);
 
 static long pages_allowed(void)
 {
-	/* dm-crypt's rule: two hundredths of memory, and enough for 16 requests. */
+	/* dm-crypt's rule is two hundredths of memory; ours is at least enough for 16 requests. */
 	return max_t(long, totalram_pages() / 50, 16 * BIO_MAX_VECS) +
 	       atomic_long_read(&pages_reserved);
 }
