@@ -26,6 +26,15 @@
 #define XT_CRYPTO_INTERNAL CRYPTO_INTERNAL
 #endif
 
+/* A callback of the crypto API gets its data, where it once got the request. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#define xt_callback_arg void
+#define xt_callback_data(arg) (arg)
+#else
+#define xt_callback_arg struct crypto_async_request
+#define xt_callback_data(arg) ((arg)->data)
+#endif
+
 /* Work queues that are not unbound have to say so. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 #define WQ_PERCPU 0

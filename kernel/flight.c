@@ -10,8 +10,8 @@
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
+#include "compat.h"
 #include "flight.h"
 
 /* Jobs that a target has in reserve. */
@@ -99,15 +99,9 @@ void xt_flight_exit(struct xt_target *xt)
 }
 
 /* In the driver's context. That a request left a backlog is no news: see fly(). */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-static void request_done(void *data, int error)
+static void request_done(xt_callback_arg *arg, int error)
 {
-	struct xt_job *job = data;
-#else
-static void request_done(struct crypto_async_request *async, int error)
-{
-	struct xt_job *job = async->data;
-#endif
+	struct xt_job *job = xt_callback_data(arg);
 	struct xt_flight *flight = job->flight;
 
 	if (error == -EINPROGRESS)
