@@ -49,8 +49,8 @@ module_param_cb(now, &now_ops, NULL, 0444);
 #define AES_ROUNDS 14
 #define LOOPS 4000000
 #define ONE_ROUND(instruction)						       \
-	asm volatile(".irp n, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n\t"	       \
-		     instruction "\n\t.endr")
+	({ asm volatile(".irp n, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n\t"   \
+			instruction "\n\t.endr"); })
 
 static int get_aes(char *buffer, const struct kernel_param *kp)
 {

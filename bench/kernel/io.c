@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0
 /*
  * io PATTERN FILE REQUEST SPAN BYTES: requests of REQUEST bytes, past the page cache, to the
  * first SPAN bytes of FILE until BYTES have moved. PATTERN is read, write (or
