@@ -277,6 +277,7 @@ static int fast_init_tfm(struct crypto_skcipher *tfm)
 	struct fast_instance *instance = skcipher_instance_ctx(skcipher_alg_instance(tfm));
 	struct fast_key *key = crypto_skcipher_ctx(tfm);
 
+	/* Pairs with fast_init(): who sees it tested need not look at the tester. */
 	if (!smp_load_acquire(&tested) && current != tester)
 		return -EAGAIN;
 	key->ecb = crypto_spawn_skcipher(&instance->ecb);
@@ -405,6 +406,7 @@ static int __init fast_init(void)
 	if (r)
 		crypto_unregister_templates(templates, ARRAY_SIZE(templates));
 	else
+		/* Pairs with fast_init_tfm(): the self-test comes before any use. */
 		smp_store_release(&tested, true);
 	tester = NULL;
 	return r;

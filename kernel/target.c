@@ -68,7 +68,7 @@ static bool is_async(const struct xt_target *xt)
 
 static int create_queues(struct xt_target *xt, const char *name)
 {
-	/* Reads that wait for each other are decrypted on the CPU that got them. */
+	/* Any CPU may take what waits, or with same_cpu_crypt the one that queued it alone. */
 	unsigned int bound = xt->options.same_cpu_crypt ? WQ_PERCPU : WQ_UNBOUND;
 	unsigned int active = xt->options.same_cpu_crypt ? 1 : num_online_cpus();
 	int cpu;

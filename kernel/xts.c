@@ -5,9 +5,7 @@
 #include <asm/cpufeature.h>
 #include <asm/fpu/api.h>
 #ifndef CONFIG_UML
-#include <asm/cpu_device_id.h>
 #include <asm/fpu/xstate.h>
-#include <asm/intel-family.h>
 #endif
 
 #include "xtent.h"

@@ -9,7 +9,7 @@
  *   XOR(a, b)  SHL(v, n) SHR(v, n)  of 64-bit halves
  *   UP64(v)			the low half to the high one, zeros below
  *   CLMUL_HIGH(a, b)		of the high half of a and the low one of b
- *   FIRST(p)			lane i is the block at p times x^i
+ *   FIRST(p, polynomial)	lane i is the block at p times x^i
  *   ENC ENCLAST DEC DECLAST	a round of AES
  *   FORGET()			overwrites the registers that held keys
  */
