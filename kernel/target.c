@@ -197,6 +197,9 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 				dm_target_offset(ti, bio->bi_iter.bi_sector);
 		return DM_MAPIO_REMAPPED;
 	}
+	/* Wiped between the two steps of a resume: zeros would encrypt, too. */
+	if (unlikely(!test_bit(XT_KEY_VALID, &xt->flags)))
+		return DM_MAPIO_KILL;
 	/*
 	 * A write's copy is one bio of single pages at worst. A read of huge pages would
 	 * otherwise be decrypted by one CPU, at a stretch.
@@ -254,16 +257,26 @@ static int xtent_preresume(struct dm_target *ti)
 	struct xt_target *xt = ti->private;
 	int r = 0;
 
-	/* From here on the key stays as it is. */
 	mutex_lock(&xt->key_lock);
-	if (test_bit(XT_KEY_VALID, &xt->flags))
-		clear_bit(XT_SUSPENDED, &xt->flags);
-	else
+	if (!test_bit(XT_KEY_VALID, &xt->flags))
 		r = -EAGAIN;
 	mutex_unlock(&xt->key_lock);
 	if (r)
 		DMERR("not resumed: there is no key; set one by message");
 	return r;
+}
+
+/*
+ * Not before: the device stays suspended if another target of it cannot resume, and
+ * then takes keys still. From here on the key stays as it is.
+ */
+static void xtent_resume(struct dm_target *ti)
+{
+	struct xt_target *xt = ti->private;
+
+	mutex_lock(&xt->key_lock);
+	clear_bit(XT_SUSPENDED, &xt->flags);
+	mutex_unlock(&xt->key_lock);
 }
 
 static int change_key(struct xt_target *xt, unsigned int argc, char **argv)
@@ -330,6 +343,7 @@ static struct target_type xtent_target = {
 	.status = xtent_status,
 	.postsuspend = xtent_postsuspend,
 	.preresume = xtent_preresume,
+	.resume = xtent_resume,
 	.message = xtent_message,
 	.iterate_devices = xtent_iterate_devices,
 	.io_hints = xtent_io_hints,

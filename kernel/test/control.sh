@@ -91,6 +91,23 @@ dmsetup message d 0 key set $key || fail "set"
 dmsetup resume d --noudevsync
 equal "data after the key's return" "$before" "$(digest /dev/mapper/d)"
 ! dmesg | grep -q 0b0c0d0e || fail "the key is in the log"
+remove d
+
+# --- a target that cannot resume keeps the others suspended: they take messages still
+half=$((sectors / 2))
+create d "0 $half xtent aes-xts-plain64 $key 0 $disk 0
+$half $((sectors - half)) xtent aes-xts-plain64 $key $half $disk $half" || fail "two targets"
+dmsetup suspend d --noudevsync || fail "suspend of two targets"
+dmsetup message d $half key wipe || fail "wipe of the second"
+! dmsetup resume d --noudevsync 2>/dev/null || fail "resumed with half a key"
+dmsetup message d 0 key wipe || fail "wipe of the first, on a device still suspended"
+dmsetup message d 0 key set $key || fail "set of the first"
+dmsetup message d $half key set $key || fail "set of the second"
+dmsetup resume d --noudevsync || fail "resume of two targets"
+! dmsetup message d 0 key wipe 2>/dev/null || fail "key wiped after the resume"
+equal "data of two targets" "$before" "$(digest /dev/mapper/d)"
+remove d
+create d "$table" || fail create
 
 # --- reload with other options, in use
 (while [ ! -e /tmp/stop ]; do dd if=/dev/mapper/d of=/dev/null bs=64k iflag=direct 2>/dev/null || touch /tmp/failed; done) &
@@ -118,7 +135,6 @@ equal "data under a user key" "$before" "$(digest /dev/mapper/d)"
 remove d
 
 # --- the disk's errors reach the caller, and leave nothing behind
-half=$((sectors / 2))
 create faulty "0 $half linear $disk 0
 $half $((sectors - half)) error" || fail "faulty disk"
 create d "0 $sectors xtent aes-xts-plain64 $key 0 /dev/mapper/faulty 0" || fail create
