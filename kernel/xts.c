@@ -81,6 +81,17 @@ static void xt_simd_end(void)
 	kernel_fpu_end();
 }
 
+/*
+ * Masks are tweaks times powers of x, as telling as those, and where registers do not
+ * hold them all the compiler keeps them in the back-end's frame. This one's covers it.
+ */
+static noinline void wipe_stack(void)
+{
+	u8 below[XT_STACK_WIPED];
+
+	memzero_explicit(below, sizeof(below));
+}
+
 void xt_xts_crypt(const struct xt_xts *xts, bool encrypt, const struct xt_batch *batch,
 		  unsigned int sector_size)
 {
@@ -89,6 +100,7 @@ void xt_xts_crypt(const struct xt_xts *xts, bool encrypt, const struct xt_batch 
 		xts->backend->encrypt(xts, batch, sector_size);
 	else
 		xts->backend->decrypt(xts, batch, sector_size);
+	wipe_stack();
 	xt_simd_end();
 }
 
