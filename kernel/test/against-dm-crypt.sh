@@ -20,20 +20,35 @@ setup() { # setup NAME TARGET DEVICE CIPHER KEY OPTIONS
     dmsetup mknodes "$1"
 }
 
-# random_writes DEVICE SEED: single requests of random sizes at random places, the
-# same ones for the same seed, from the file /tmp/data.
-random_writes() {
-    awk -v seed="$2" -v units=$((bytes / 4096)) 'BEGIN {
+# places SEED: where random requests go, and how long they are, in sectors: the same for the same
+# seed. The first three have 1, 2 and 3 sectors at odd numbers, the others up to 800 KiB.
+places() {
+    awk -v seed="$1" -v units=$((bytes / sector)) -v most=$((819200 / sector)) 'BEGIN {
         srand(seed)
-        for (i = 0; i < 8; i++) {
-            len = 1 + int(rand() * rand() * 200)
+        for (i = 1; i <= 9; i++) {
+            len = i <= 3 ? i : 1 + int(rand() * rand() * most)
             at = int(rand() * (units - len))
+            if (i <= 3 && at % 2 == 0) at++
             print at, len
         }
     }' >/tmp/places
+}
+# random_writes DEVICE: single requests to these places, from the beginning of /tmp/data, so that
+# a request that is lost shows.
+random_writes() {
     while read -r at len; do
-        dd if=/tmp/data of="$1" bs=$((len * 4096)) count=1 iflag=skip_bytes oflag=direct,seek_bytes \
-            skip=$((at * 4096)) seek=$((at * 4096)) conv=notrunc 2>/dev/null || fail "dd to $1"
+        dd if=/tmp/data of="$1" bs=$((len * sector)) count=1 oflag=direct,seek_bytes \
+            seek=$((at * sector)) conv=notrunc 2>/dev/null || fail "dd to $1"
+    done </tmp/places
+}
+# random_reads DEVICE WANTED: single requests to these places, compared with a file.
+random_reads() {
+    while read -r at len; do
+        dd if="$1" of=/tmp/read bs=$((len * sector)) count=1 iflag=direct,skip_bytes \
+            skip=$((at * sector)) 2>/dev/null || fail "dd from $1"
+        dd if="$2" of=/tmp/part bs=$((len * sector)) count=1 iflag=skip_bytes \
+            skip=$((at * sector)) 2>/dev/null
+        cmp /tmp/part /tmp/read || fail "$cipher $options: $len sectors at $at read differently"
     done </tmp/places
 }
 
@@ -69,8 +84,9 @@ while read -r cipher size; do
             cat /tmp/data >/dev/mapper/theirs || fail "writing through dm-crypt"
             cat /tmp/data >/dev/mapper/ours || fail "writing through dm-xtent"
             tests=$((tests + 1))
-            random_writes /dev/mapper/ours $tests
-            random_writes /dev/mapper/theirs $tests
+            places $tests
+            random_writes /dev/mapper/ours
+            random_writes /dev/mapper/theirs
             sync
             cmp $ours $theirs || fail "$cipher $options: ciphertext differs"
             # What is read comes from the disk, decrypted.
@@ -78,6 +94,7 @@ while read -r cipher size; do
             cmp /dev/mapper/ours /dev/mapper/theirs || fail "$cipher $options: reads differ"
             dd if=/dev/mapper/ours of=/tmp/read bs=64k iflag=direct 2>/dev/null || fail "direct read"
             cmp /tmp/read /dev/mapper/theirs || fail "$cipher $options: direct reads differ"
+            random_reads /dev/mapper/ours /dev/mapper/theirs
             [ $tests != 1 ] || dmsetup status ours
             dmsetup remove ours --noudevrules --noudevsync || fail "remove"
             dmsetup remove theirs --noudevrules --noudevsync || fail "remove"
