@@ -130,6 +130,17 @@ refuse() {
     refused=$((refused + 1))
 }
 
+# What this kernel calls AES in C, as /proc/crypto has it when a mapping has loaded it.
+generic=
+for name in aes-generic aes-lib; do
+    ! dmsetup create bad --noudevrules --noudevsync \
+        --table "0 $sectors xtent engine:ecb($name)-plain64 $(key 64) 0 $ours 0" 2>/dev/null || remove bad
+    ! awk -v name=$name '$1 == "name" { aes = $3 == "aes" } $1 == "driver" { driver = $3 }
+        $1 == "type" && $3 == "cipher" && aes && driver == name { found = 1 } END { exit !found }' /proc/crypto ||
+        generic=$name
+done
+[ -n "$generic" ] || fail "no driver of AES in C: $(grep ^driver /proc/crypto)"
+
 # The test driver: as a cipher that takes runs, and as an engine.
 runs=capi:xts-xtent-test
 engine=engine:ecb-xtent-test

@@ -35,7 +35,7 @@ requests 512 "$runs-plain64" request_size:512
 requests 64 "$runs-plain64" sector_size:4096
 requests 512 "$runs-plain64be"
 requests 512 "$runs-null"
-requests 512 "capi:xts(ecb(aes-generic))-plain64"
+requests 512 "capi:xts(ecb($generic))-plain64"
 set_parameter refuse_runs 1
 requests 512 "$runs-plain64"
 compare "$runs" plain64 64 0 512 -
@@ -44,7 +44,7 @@ set_parameter refuse_runs 0
 refuse "$runs-plain64be" "$(key 64)" request_size:4096
 refuse "$runs-plain64" "$(key 64)" request_size:4096 sector_size:4096
 refuse "$runs-plain64" "$(key 64)" 3 sector_size:4096 iv_large_sectors request_size:512
-refuse "capi:xts(ecb(aes-generic))-plain64" "$(key 64)" request_size:4096
+refuse "capi:xts(ecb($generic))-plain64" "$(key 64)" request_size:4096
 
 # --- a queue of one request
 reload_driver() {

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs inside the guest: XTS over an asynchronous ECB engine, cryptd(ecb(aes-generic)),
+# Runs inside the guest: XTS over an asynchronous ECB engine, cryptd over AES in C,
 # against the kernel's own dm-crypt, both directions: IV modes, sector sizes, how
 # a run is cut, full queues, how many requests a bio takes, refused tables.
 # shellcheck disable=SC1091,SC2154,SC2034  # of the library
 . /in/engine-lib.sh
-engine='engine:cryptd(ecb(aes-generic))'
+engine="engine:cryptd(ecb($generic))"
 
 # unload MODULE: and those that use it, such as the CPU's own ciphers do cryptd.
 unload() {
@@ -30,8 +30,8 @@ compare "$engine" plain64be 32 0 4096 -
 compare "$engine" null 64 0 1024 - request_size:2048
 compare "$engine" plain64 64 0 2048 large same_cpu_crypt
 # Drivers that complete at once.
-compare "engine:ecb(aes-generic)" plain64 64 0 512 -
-compare "engine:ecb(aes-generic)" plain64be 64 0 4096 - request_size:4096
+compare "engine:ecb($generic)" plain64 64 0 512 -
+compare "engine:ecb($generic)" plain64be 64 0 4096 - request_size:4096
 
 # --- requests to the engine: two a run, whatever its length
 requests 2 "$engine-plain64"
@@ -53,7 +53,7 @@ dmsetup resume ours --noudevsync || fail resume
 remove ours
 
 # --- sectors across pages
-for cipher in "$engine" "capi:xts(ecb(aes-generic))" aes-xts; do
+for cipher in "$engine" "capi:xts(ecb($generic))" aes-xts; do
     k=$(key 64)
     setup ours xtent "$ours" "$cipher-plain64" "$k" 0 sector_size:4096
     dd if=/tmp/data of=/dev/mapper/ours bs=32k count=1 oflag=direct 2>/dev/null || fail write
@@ -97,7 +97,7 @@ refuse "$engine-plain64" "$key" request_size:512 sector_size:4096
 refuse "$engine-plain64" "$key" in_flight:0
 refuse "$engine-plain64" "$key" in_flight:65
 refuse "aes-xts-plain64" "$key" request_size:4096
-refuse "capi:cryptd(xts(ecb(aes-generic)))-plain64" "$key" request_size:4096
+refuse "capi:cryptd(xts(ecb($generic)))-plain64" "$key" request_size:4096
 echo "refused $refused tables"
 setup ours xtent "$ours" "$engine-plain64" "$key" 0 request_size:4096 in_flight:2
 dmsetup table ours | grep -q "$engine-plain64 - 0 1:0 0 2 request_size:4096 in_flight:2" || fail "$(dmsetup table ours)"
