@@ -84,6 +84,8 @@ esac
 # Of our files; a kernel's makefiles warn of compilers that differ.
 if grep -E '^([^ ]*/)?[a-z0-9_]+\.[ch]:[0-9:]* warning:|objtool:.*warning|^WARNING: modpost' "$log" |
     if [ "$bed" = uml ]; then grep -v 'modpost:.*\(undefined!\|unresolved symbol\)'; else cat; fi >&2; then
+    # Else the next build would compile nothing and find none.
+    rm -f "$modules"/*.o "$modules"/.*.cmd
     die "warnings; see above"
 fi
 echo "$modules"
