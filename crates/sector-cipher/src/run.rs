@@ -61,6 +61,24 @@ pub(crate) struct Batch<'a> {
     _borrow: PhantomData<&'a mut [u8]>,
 }
 
+#[cfg(test)]
+impl<'a> Batch<'a> {
+    /// A message of any length in place, for vectors that have no sector's.
+    pub(crate) fn of_one(data: &'a mut [u8]) -> Self {
+        let dst = data.as_mut_ptr();
+        let mut sectors = [Sector::NONE; BATCH];
+        sectors[0] = Sector { src: dst, dst };
+        Self {
+            sectors,
+            ivs: [0; BATCH],
+            len: 1,
+            count: None,
+            bytes: data.len(),
+            _borrow: PhantomData,
+        }
+    }
+}
+
 impl Batch<'_> {
     /// The sectors.
     #[inline(always)]
