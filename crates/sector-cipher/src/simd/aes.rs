@@ -9,10 +9,11 @@ pub(crate) struct RoundKeys(pub(crate) [[u32; 4]; 15]);
 impl RoundKeys {
     pub(crate) const ZERO: Self = Self([[0; 4]; 15]);
 
-    /// Where round key `round` is: sixteen bytes, aligned.
+    /// Where round key `round` is, aligned: its sixteen bytes may be read, and those of the
+    /// keys behind it.
     #[inline(always)]
     pub(crate) fn at(&self, round: usize) -> *const u8 {
-        self.0[round].as_ptr().cast()
+        self.0[round..].as_ptr().cast()
     }
 }
 
@@ -37,11 +38,12 @@ impl WideKeys {
         }
     }
 
-    /// Where the copies of round key `round` are: 64 bytes, aligned.
+    /// Where the copies of round key `round` are, aligned: their 64 bytes may be read, and
+    /// those behind them.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn at(&self, round: usize) -> *const u8 {
-        self.wide[round].as_ptr().cast()
+        self.wide[round..].as_ptr().cast()
     }
 }
 
