@@ -6,7 +6,8 @@ use core::str::FromStr;
 /// A cipher, mode and IV generator by dm-crypt's name, such as
 /// `aes-xts-plain64`. Parse one with [`core::str::FromStr`]; `Display` gives
 /// dm-crypt's name back. The names that begin with `capi:` are this crate's
-/// own, in dm-crypt's form: Linux has none of these ciphers.
+/// own, in dm-crypt's form: no kernel has these ciphers, FAST aside once this
+/// project's module `xtent_fast` is loaded.
 ///
 /// `aes-xts-` goes with `plain`, `plain64` and `plain64be`; `aes-cbc-` with
 /// these and `essiv:sha256`; the wide-block ciphers with `plain64`. Other
