@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test kernel-test kernel-test-all rtl-test rtl-test-fast rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install check clean
+.PHONY: help build demo test kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ demo: ## make, serve, use and cross-check an encrypted volume
 	@scripts/setup.sh demo
 	@scripts/demo.sh
 
-test: kernel-test rtl-test-fast ## all tests, against real peers as well
+test: kernel-test rtl-test ## all tests, against real peers as well
 	@scripts/setup.sh test
 	@scripts/test.sh
 
@@ -34,13 +34,13 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@kernel/test/run.sh all
 	$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored
 
-rtl-test: ## lint and simulate the hardware cores
+rtl-test: ## lint, prove and simulate the hardware cores, the quick tests
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh --build $(TARGET)/rtl
 
-rtl-test-fast: ## the same with fewer sectors, designs and configurations
+rtl-test-full: ## every design and configuration of them with thousands of sectors, hours
 	@scripts/setup.sh rtl
-	@rtl/test/run.sh --fast --build $(TARGET)/rtl
+	@rtl/test/run.sh --full --build $(TARGET)/rtl
 
 rtl-report: ## cycles, area and speed of the hardware cores: rtl/REPORT.md
 	@scripts/setup.sh rtl

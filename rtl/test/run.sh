@@ -35,7 +35,6 @@ while [ $# -gt 0 ]; do
         mode=full
         first_only=1
         ;;
-    --fast) ;; # what is the default now, for callers that say it
     --build)
         build=$2
         shift
