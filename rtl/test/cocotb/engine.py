@@ -66,7 +66,7 @@ def main():
         sources=[*packages, RTL / "top/sector_engine.sv"],
         hdl_toplevel="sector_engine",
         parameters=parameters,
-        build_args=[*folders, "-Wno-fatal"],
+        build_args=folders,
         build_dir=folder,
         log_file=folder.with_suffix(".log"),
     )
