@@ -32,8 +32,8 @@ module sector_engine
   /* verilator lint_off UNUSEDPARAM */
   // FastBrw: 1 or 2.
   parameter int unsigned Multipliers = 2,
-  // Aez10: masks in block RAM.
-  parameter bit          Precomputed = 1'b1,
+  // Aez10: masks in block RAM if it is not 0 (no bit, since FuseSoC sets integers).
+  parameter int unsigned Precomputed = 1,
   /* verilator lint_on UNUSEDPARAM */
   localparam int unsigned KeyWidth  = key_width(Cipher, KeyBits),
   localparam int unsigned DataWidth = 128 * lanes(Cipher, Cores)
@@ -235,7 +235,7 @@ module sector_engine
       .SectorBytes(SectorBytes),
       .KeyBits    (KeyBits),
       .TweakStep  (TweakStep),
-      .Precomputed(Precomputed)
+      .Precomputed(Precomputed != 0)
     ) u_aez10 (
       .clk_i        (aclk),
       .rst_ni       (aresetn),
