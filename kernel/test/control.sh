@@ -71,10 +71,33 @@ equal table "0 $sectors xtent aes-xts-plain64 - 8 1:0 0 3 allow_discards sector_
 equal "logical block size" 4096 "$(cat "/sys/block/$(basename "$(readlink -f /dev/mapper/d)")/queue/logical_block_size" 2>/dev/null || cat /sys/block/dm-0/queue/logical_block_size)"
 remove d
 
+# --- discards: only if allowed, on a disk that takes them
+discards() { # discards OPTIONS: whether the device says that it takes any
+    create d "0 8192 xtent aes-xts-plain64 $key 0 /d/scratch 0 $*" || fail "discards $*"
+    most=$(cat "/sys/block/$(basename "$(readlink -f /dev/mapper/d)")/queue/discard_max_bytes" 2>/dev/null ||
+        cat /sys/block/dm-0/queue/discard_max_bytes) || fail "no discard_max_bytes"
+    [ "$most" -gt 0 ]
+}
+! discards || fail "discards without allow_discards: $most bytes"
+! blkdiscard -o 65536 -l 65536 /dev/mapper/d 2>/dev/null || fail "discarded without allow_discards"
+remove d
+discards 1 allow_discards || fail "no discards with allow_discards"
+blkdiscard -o 65536 -l 65536 /dev/mapper/d || fail blkdiscard
+remove d
+
+# --- counters
+dd if=/dev/urandom of=/tmp/data bs=1M count=2 2>/dev/null
+create d "0 $sectors xtent aes-xts-plain64 $key 0 $disk 0" || fail create
+dd if=/tmp/data of=/dev/mapper/d bs=4k count=16 oflag=direct conv=notrunc 2>/dev/null || fail write
+dd if=/dev/mapper/d of=/tmp/read bs=4k count=1 skip=$((sectors * 512 - 1536)) iflag=direct,skip_bytes 2>/dev/null || fail read
+dd if=/dev/mapper/d of=/tmp/read bs=20k count=5 iflag=direct 2>/dev/null || fail read
+counted=$(dmsetup status d | sed 's/.* \(reads .*\) queued .* \(runs [0-9,]*\) .*/\1 \2/')
+equal counters "reads 6 writes 16 read_sectors 203 write_sectors 128 runs 0,1,0,16,0,5,0,0,0,0,0,0" "$counted"
+remove d
+
 # --- key messages, suspend, resume
 table="0 $sectors xtent aes-xts-plain64 $key 0 $disk 0"
 create d "$table" || fail create
-dd if=/dev/urandom of=/tmp/data bs=1M count=2 2>/dev/null
 dd if=/tmp/data of=/dev/mapper/d bs=1M oflag=direct 2>/dev/null || fail write
 before=$(digest /dev/mapper/d)
 ! dmsetup message d 0 key wipe 2>/dev/null || fail "key wiped while in use"

@@ -16,6 +16,7 @@ truncate -s 256M "$work/scratch"
 
 passed=0
 failed=0
+lacked=
 passed() { # passed NAME WHAT
     echo "$1: ok ($2)"
     passed=$((passed + 1))
@@ -47,7 +48,7 @@ job() {
 . /in/log.sh
 [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
 chmod +x /in/addkey /in/dirty
-export CIPHERS='$ciphers' BYTES=$((size * 1048576)) SECTORS='$sectors' ROUNDS=$rounds PASSES=$passes
+export CIPHERS='$ciphers' BYTES=$((size * 1048576)) SECTORS='$sectors' ROUNDS=$rounds PASSES=$passes CPUS=$cpus
 rmmod brd 2>/dev/null
 modprobe brd rd_nr=2 rd_size=$((size * 1024)) || exit
 insmod /in/xtent_fast.ko || { dmesg | tail -5; exit 1; }
@@ -99,6 +100,7 @@ against() {
         lacking=$(lacks $isa "$flags")
         if [ -n "$lacking" ]; then
             echo "$bed, against dm-crypt, $isa: NOT RUN, its CPU lacks$lacking"
+            lacked="$lacked; NOT RUN: $isa on $bed"
             continue
         fi
         job "against dm-crypt, $isa" against-dm-crypt.sh "$megabytes" "$ciphers" "isa=$isa"
@@ -119,12 +121,12 @@ flags() {
 }
 
 run_bed() {
-    local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2
+    local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow.
     case $bed in
     uml*) ;;
-    *) sectors="512 4096" rounds=2 passes=1 ;;
+    *) sectors="512 4096" rounds=2 passes=1 cpus=2 ;;
     esac
     # So much that some of it is not mapped at all times.
     [ "$bed" != armhf ] || memory=1280
@@ -185,6 +187,6 @@ for bed in $beds; do
     # Any kernel's file systems will do; this one has most of them new.
     [ "$bed" != x86-6.12 ] || power_off
 done
-[ $((passed + failed)) -gt 0 ] || { echo "no job is called ${JOBS:-}" >&2 && exit 2; }
-echo "$passed passed, $failed failed"
+[ $((passed + failed)) -gt 0 ] || { echo "no job ran that is called ${JOBS:-}$lacked" >&2 && exit 2; }
+echo "$passed passed, $failed failed$lacked"
 [ "$failed" = 0 ]
