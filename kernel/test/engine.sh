@@ -39,6 +39,26 @@ requests 2 "$engine-plain64" sector_size:4096
 requests 128 "$engine-plain64" request_size:4096
 requests 1024 "$engine-plain64" request_size:512
 
+# --- where the time goes: rows that sum to their total, in whole nanoseconds
+echo 1 >/sys/module/dm_xtent/parameters/timing
+setup ours xtent "$ours" "$engine-plain64" "$(key 64)" 0 request_size:4096
+for way in "if=/tmp/data of=/dev/mapper/ours oflag=direct conv=notrunc" "if=/dev/mapper/ours of=/tmp/read iflag=direct"; do
+    # shellcheck disable=SC2086  # a list of operands
+    dd $way bs=256k count=4 2>/dev/null || fail "dd $way"
+    dmsetup status ours | awk '{
+        for (i = 1; i <= NF && $i != "ns"; i++);
+        for (i++; i < NF && $i != "total"; i += 2) { if ($(i + 1) == 0) bad = $i; sum += $(i + 1); rows++ }
+        off = $(i + 1) - sum
+        exit rows != 6 || bad != "" || off < 0 || off > rows
+    }' || fail "the rows are not the total: $(dmsetup status ours)"
+done
+remove ours
+echo 0 >/sys/module/dm_xtent/parameters/timing
+setup ours xtent "$ours" "$engine-plain64" "$(key 64)" 0
+dd if=/dev/mapper/ours of=/tmp/read bs=256k count=1 iflag=direct 2>/dev/null || fail read
+! dmsetup status ours | grep -q " ns " || fail "times without timing: $(dmsetup status ours)"
+remove ours
+
 # --- several bios at once
 setup ours xtent "$ours" "$engine-plain64" "$(key 64)" 0 request_size:4096 in_flight:3
 at_once
