@@ -26,57 +26,71 @@ struct Secrets {
     data: Vec<u8>,
 }
 
-/// Of 512 bytes: more than a batch, and a rest.
-const SECTORS: usize = 9;
+/// A run: how many bytes a sector has, and how many sectors there are.
+type Run = (usize, usize);
 
-/// A cipher with a key length and a back-end.
+/// What there is code of its own for: more than a batch, and a rest; a sector
+/// with nothing beside it; sectors of several groups of blocks, chunks of a hash,
+/// or masks.
+const RUNS: [Run; 4] = [(512, 9), (512, 1), (4096, 1), (4096, 3)];
+
+/// Bytes of the longest.
+const LONGEST: usize = 3 * 4096;
+
+/// A cipher with a key length, a back-end and a run.
 struct Case {
     spec: CipherSpec,
     key_len: usize,
     backend: Backend,
-    /// Sectors of 512 bytes.
-    sectors: usize,
+    run: Run,
 }
 
 impl Case {
-    /// Every cipher on a back-end. The generators of IVs do not see secrets, but
-    /// for ESSIV: one other is enough.
-    fn all(backend: Backend) -> impl Iterator<Item = Self> {
-        // Software gets what it can do in time; it treats all sectors the same.
-        let sectors = if backend == Backend::Portable {
-            1
-        } else {
-            SECTORS
-        };
+    /// Every cipher on a back-end, over each of `runs`. The generators of IVs do
+    /// not see secrets, but for ESSIV: one other is enough.
+    fn all(backend: Backend, runs: &[Run]) -> impl Iterator<Item = Self> {
         CipherSpec::all()
             .filter(|spec| matches!(spec.iv, IvMode::Plain64 | IvMode::EssivSha256))
             .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
-            .map(move |(spec, key_len)| Self {
-                spec,
-                key_len,
-                backend,
-                sectors,
+            .flat_map(move |(spec, key_len)| {
+                runs.iter().map(move |&run| Self {
+                    spec,
+                    key_len,
+                    backend,
+                    run,
+                })
             })
+    }
+
+    fn has_longest_key(&self) -> bool {
+        self.spec.key_lengths().last() == Some(&self.key_len)
     }
 
     /// Everything that is done with secrets: the key schedule, encryption and
     /// decryption. Does not allocate.
     fn run(&self, place: &mut MaybeUninit<Cipher>, secrets: &mut Secrets) {
+        let (bytes, sectors) = self.run;
         let cipher = Cipher::new(
             self.spec,
-            size(512),
+            size(bytes),
             SectorCount::Units512,
             &secrets.key[..self.key_len],
             Some(self.backend),
         );
         let cipher = place.write(cipher.unwrap());
-        let data = &mut secrets.data[..self.sectors * 512];
+        let data = &mut secrets.data[..sectors * bytes];
         cipher.encrypt(1000, data);
         cipher.decrypt(2000, data);
     }
 
     fn name(&self) -> String {
-        format!("{} {} {}", self.spec, 8 * self.key_len, self.backend)
+        let (bytes, sectors) = self.run;
+        format!(
+            "{} {} {}, {sectors} of {bytes} bytes",
+            self.spec,
+            8 * self.key_len,
+            self.backend
+        )
     }
 }
 
@@ -100,7 +114,7 @@ fn leaks_a_branch(secrets: &Secrets) -> u64 {
 /// All modes are in the list that the tests go through.
 #[test]
 fn every_mode_is_among_the_cases() {
-    let modes: Vec<Mode> = Case::all(Backend::Portable)
+    let modes: Vec<Mode> = Case::all(Backend::Portable, &RUNS)
         .map(|case| case.spec.mode)
         .collect();
     for spec in CipherSpec::all() {
