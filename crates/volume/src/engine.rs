@@ -179,3 +179,33 @@ impl Engine {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sector_cipher::{SectorCount, SectorSize};
+    use std::num::NonZeroUsize;
+
+    fn engine(threads: usize) -> Engine {
+        let size = SectorSize::new(512).unwrap();
+        let spec = "aes-xts-plain64".parse().unwrap();
+        let cipher = Cipher::new(spec, size, SectorCount::Units512, &[1; 64], None).unwrap();
+        let mut engine = Engine::new(SecretBox::new(cipher).unwrap());
+        engine.set_threads(CipherThreads::Count(NonZeroUsize::new(threads).unwrap()));
+        engine
+    }
+
+    #[test]
+    fn nothing_is_handed_over_while_every_thread_has_a_request() {
+        for threads in [2, 3, 5] {
+            let engine = engine(threads);
+            for requests in 1..8 {
+                let helps = engine.helpers(2 * PART, requests).is_some();
+                assert_eq!(helps, requests < threads, "{threads} threads, {requests}");
+            }
+            assert!(engine.helpers(2 * PART - 1, 1).is_none(), "a short run");
+        }
+        // There is nobody else.
+        assert!(engine(1).helpers(2 * PART, 1).is_none());
+    }
+}
