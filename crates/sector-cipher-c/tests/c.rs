@@ -1,4 +1,5 @@
-//! The C example, compiled against the static and the shared library, and run.
+//! The C example, compiled against the static and the shared library, and run; and
+//! the header, as C++.
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
 use std::path::Path;
@@ -64,4 +65,27 @@ fn the_c_example() {
             assert!(said.contains(backend.unwrap_or("back-end")), "{said}");
         }
     }
+
+    // The example is no C++; the header is for both.
+    let (source, program) = (dir.path().join("main.cc"), dir.path().join("c++"));
+    let main = r#"#include "sector_cipher.h"
+        int main() { return sector_cipher_error_text(SECTOR_CIPHER_RESULT_NULL) == nullptr; }"#;
+    std::fs::write(&source, main).unwrap();
+    run(Command::new("c++")
+        .args([
+            "-std=c++11",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-I",
+        ])
+        .arg(here)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-L")
+        .arg(profile)
+        .arg("-lsector_cipher"));
+    run(Command::new(&program).env("LD_LIBRARY_PATH", profile));
 }
