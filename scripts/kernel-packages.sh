@@ -1,8 +1,12 @@
 # shellcheck shell=bash disable=SC2154
-# For kernel.sh and build.sh: where kernels are kept, and Debian's packages for them.
-# Expects die(), and $log and $work where something is fetched.
+# For kernel.sh and build.sh: where kernels are kept ($cache) and what is built for them from
+# this tree ($built), and Debian's packages for them. Expects die(), and $log and $work where
+# something is fetched.
 
-cache=$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/kernel")
+# Outside the tree, since they take long to build and do not depend on it.
+cache=$(realpath -m "${XTENT_KERNEL_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/xtent/kernel}")
+built=$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/kernel")
+mkdir -p "$cache" "$built"
 
 step() { # step WHAT COMMAND...
     printf 'kernel: %s\n' "$1" >&2
@@ -95,6 +99,8 @@ source_tree() {
     revision=$(apt-cache madison "$package" | awk -v v="${2:+$2-}" 'index($3, v) == 1 { print $3; exit }')
     [ -n "$revision" ] || die "apt knows no $package${2:+ of version $2}; apt-get update may help"
     tree=$cache/linux-${revision%%-*}
+    exec 8>"$cache/lock-source"
+    flock 8
     [ -e "$tree/Makefile" ] || {
         step "downloading $package $revision" unpack "$work/source" apt-get -- "$package=$revision"
         # Without the drivers that no such kernel has: half of the files.
@@ -104,6 +110,7 @@ source_tree() {
             --exclude='*/sound/*.[ch]' --exclude='*/tools/testing/*' --exclude='*/boot/dts/*' --exclude='*/tools/perf/*'
         mv "$work/tree/$package" "$tree"
     }
+    exec 8>&-
     printf '%s\n' "$tree"
 }
 

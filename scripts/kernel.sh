@@ -19,7 +19,9 @@
 #   arm64  armhf
 #              Debian's 6.1 for 64-bit and 32-bit ARM, for QEMU
 #
-# Packages are unpacked, not installed. Cached under target/kernel.
+# Packages are unpacked, not installed. Kernels are kept in ~/.cache/xtent/kernel, or in the
+# folder that XTENT_KERNEL_CACHE names.
+# shellcheck disable=SC2154  # of kernel-packages.sh
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -31,8 +33,6 @@ die() {
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC1091
 . "$here/kernel-packages.sh"
-# shellcheck disable=SC2154  # set there
-mkdir -p "$cache"
 bed=${1:-}
 # One at a time for each kernel.
 exec 9>"$cache/lock-$bed"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds what the comparison loads into User Mode Linux, and prints the folder with it:
 # dm-xtent.ko; aesni-intel.ko, the kernel's own AES driver for x86, from the source of
-# Linux 6.12; host_clock.ko; and the program io. Cached under target/kernel.
+# Linux 6.12; host_clock.ko; and the program io. All of it goes below target/kernel.
 #
 # usage: build.sh BED    uml or uml-6.12-fast of scripts/kernel.sh
+# shellcheck disable=SC2154  # of kernel-packages.sh
 set -euo pipefail
 export LC_ALL=C
 
@@ -19,9 +20,8 @@ bed=${1:-}
 . "$root/scripts/kernel-packages.sh"
 kernel=$("$root/scripts/kernel.sh" "$bed") || exit 125
 xtent=$("$root/kernel/test/build.sh" "$bed") || exit 125
-# shellcheck disable=SC2154  # set there
-log=$cache/log-bench-$bed
-work=$(mktemp -d "$cache/work.XXXXXX")
+log=$built/log-bench-$bed
+work=$(mktemp -d "$built/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 tree=$(source_tree linux-source-6.12)
 make=(make ARCH=um CONFIG_DEBUG_INFO_BTF_MODULES=)
@@ -34,7 +34,7 @@ uml-6.12-fast)
     ;;
 *) die "usage: build.sh uml|uml-6.12-fast" ;;
 esac
-built=$cache/bench-$(basename "$kernel")
+built=$built/bench-$(basename "$kernel")
 mkdir -p "$built"
 exec 9>"$built/lock"
 flock 9

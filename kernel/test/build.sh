@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the modules for a kernel and prints the folder that holds them. Sources,
-# kernels and modules are cached under target/kernel.
+# Builds the modules for a kernel and prints the folder that holds them, below
+# target/kernel.
 #
 # usage: build.sh BED    a kernel of scripts/kernel.sh: uml, uml-6.12, uml-6.12-fast,
 #                        x86-6.1, x86-6.12, x86-7, arm64 or armhf
+# shellcheck disable=SC2154  # of kernel-packages.sh
 set -euo pipefail
 export LC_ALL=C
 
@@ -25,12 +26,11 @@ uml | uml-6.12 | uml-6.12-fast | x86-6.1 | x86-6.12 | x86-7 | arm64 | armhf) ;;
 esac
 kernel=$("$sources/../scripts/kernel.sh" "$bed") || exit 125
 version=$(cat "$kernel/version")
-# shellcheck disable=SC2154  # set there
-exec 9>"$cache/lock-modules-$bed"
+exec 9>"$built/lock-modules-$bed"
 flock 9
-log=$cache/log-modules-$bed
-modules=$cache/modules-$bed
-work=$(mktemp -d "$cache/work.XXXXXX")
+log=$built/log-modules-$bed
+modules=$built/modules-$bed
+work=$(mktemp -d "$built/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 make=(make W=1 CONFIG_DEBUG_INFO_BTF_MODULES=)
@@ -39,12 +39,16 @@ uml)
     # A module's version magic holds the very version.
     tree=$(source_tree linux-source-6.1 "$version")
     output=$cache/prepared-uml-$version
+    # For every tree.
+    exec 7>"$cache/lock-prepared"
+    flock 7
     if [ ! -e "$output/scripts/mod/modpost" ]; then
         mkdir -p "$output"
         "$kernel/image" --showconfig >"$output/.config"
         step "configuring" make -C "$tree" ARCH=um "O=$output" olddefconfig
         step "preparing" make -C "$tree" ARCH=um "O=$output" modules_prepare
     fi
+    exec 7>&-
     # The binary does not tell its symbols: what is missing shows when it is loaded.
     make+=(-C "$output" ARCH=um KBUILD_MODPOST_WARN=1)
     ;;
