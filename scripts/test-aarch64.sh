@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Runs sector-cipher's tests for 64-bit ARM under emulation: the portable
-# back-end and armv8, which need each other's results.
+# back-end and armv8, which need each other's results. Those of constant time
+# run on a whole emulated machine, as Debian's emulator of single programs takes
+# no plug-ins.
 #
 # A newer Debian with a cross compiler and QEMU goes into a folder of its own,
-# once (2.5 GB, two minutes); Debian 12's Rust is too old, and a Rust of
+# once (3 GB, two minutes); Debian 12's Rust is too old, and a Rust of
 # one's own may lack the standard library for ARM. The crates are fetched by
 # the cargo outside, the build inside needs no network.
 #
@@ -46,7 +48,8 @@ quietly() {
     }
 }
 
-if [ ! -e "$root/complete" ]; then
+# The kernel is the last thing that is put there.
+if [ ! -e "$root/vmlinuz" ]; then
     command -v debootstrap >/dev/null || die "debootstrap is missing: run scripts/setup.sh aarch64"
     rm -rf "$root"
     step "Debian forky from $(mirror) into $root"
@@ -58,9 +61,17 @@ if [ ! -e "$root/complete" ]; then
     quietly chroot "$root" dpkg --add-architecture arm64
     quietly chroot "$root" apt-get update
     quietly chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        rustc cargo gcc-aarch64-linux-gnu libc6-dev-arm64-cross libstd-rust-dev:arm64 qemu-user
+        rustc cargo gcc-aarch64-linux-gnu libc6-dev-arm64-cross libstd-rust-dev:arm64 \
+        qemu-user qemu-system-arm cpio
     rm -rf "$root"/var/cache/apt/archives/*.deb
-    touch "$root/complete"
+    # Of the kernel nothing but itself.
+    kernel=$(chroot "$root" apt-cache depends linux-image-cloud-arm64:arm64 |
+        awk '/Depends: linux-image-/ { print $2; exit }')
+    [ -n "$kernel" ] || die "no package of a kernel in $root"
+    mkdir "$root/kernel"
+    quietly chroot "$root" env --chdir=/kernel apt-get download -o APT::Sandbox::User=root \
+        "linux-binary-${kernel#linux-image-}"
+    quietly chroot "$root" sh -c 'dpkg-deb -x /kernel/*.deb /kernel && mv /kernel/usr/lib/modules/*/vmlinuz /'
 fi
 
 step "sources and crates"
@@ -89,11 +100,43 @@ CONFIG
 step "tests, under $(chroot "$root" qemu-aarch64 --version | head -1)"
 quick=(SECTOR_CIPHER_TESTS=quick)
 [ -z "${AARCH64_FULL:-}" ] || quick=()
+# in_root COMMAND...: in that Debian, where the sources are.
+in_root() {
+    chroot "$root" env -i --chdir=/xtent HOME=/root PATH=/usr/bin:/bin "${quick[@]}" \
+        CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 "$@"
+}
 # Not the tests that run their own program again, which the kernel cannot
 # start here, and not the documentation's, which were run on this machine.
-chroot "$root" env -i --chdir=/xtent HOME=/root PATH=/usr/bin:/bin "${quick[@]}" \
-    CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 \
-    cargo test --offline --locked --package sector-cipher \
+in_root cargo test --offline --locked --package sector-cipher \
     --lib --test conformance --test vectors --test independent --test guard_pages "$@" \
     -- --skip the_fence_is_there
+
+step "traces, under $(chroot "$root" qemu-system-aarch64 --version | head -1)"
+in_root gcc -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -o trace_plugin.so \
+    crates/sector-cipher/tests/constant_time/trace_plugin.c
+# The test is the only program there, and its end the machine's. Its one thread
+# gets the same memory at each step: pages stay as they were mapped.
+cat >"$sources/trace" <<'RUNNER'
+#!/bin/sh
+set -eu
+cd /xtent
+rm -rf initramfs
+mkdir -p initramfs/lib
+cp "$1" initramfs/test
+shift
+cp /usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1 /usr/aarch64-linux-gnu/lib/libc.so.6 \
+    /usr/aarch64-linux-gnu/lib/libgcc_s.so.1 initramfs/lib/
+(cd initramfs && find . | cpio --quiet -o -H newc) >initramfs.cpio
+timeout 1800 qemu-system-aarch64 -M virt -cpu cortex-a72 -m 512M -accel tcg \
+    -nodefaults -display none -serial stdio -no-reboot -plugin ./trace_plugin.so \
+    -kernel /vmlinuz -initrd initramfs.cpio </dev/null >console -append "console=ttyAMA0 quiet \
+    panic=-1 transparent_hugepage=never rdinit=/test LD_LIBRARY_PATH=/lib -- $*" || true
+tr -d '\r' <console | sed '/^test result/q'
+grep -q '^test result: ok' console
+RUNNER
+chmod +x "$sources/trace"
+in_root CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=/xtent/trace \
+    cargo test --offline --locked --package sector-cipher --test constant_time \
+    -- --include-ignored --test-threads=1 --nocapture
+
 step "passed"

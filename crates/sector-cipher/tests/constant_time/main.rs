@@ -5,14 +5,22 @@
 //! by instruction, with two sets of secrets, and wants the same instructions at
 //! the same addresses of memory. `memcheck` runs those back-ends whose
 //! instructions Valgrind knows with secrets that count as undefined, which
-//! shows all values of them at once. Both are shown to find a leak.
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+//! shows all values of them at once. On 64-bit ARM `emulated` compares traces
+//! that an emulator makes. All are shown to find a leak.
+#![cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_os = "linux"
+))]
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(target_arch = "aarch64")]
+mod emulated;
+#[cfg(target_arch = "x86_64")]
 mod memcheck;
+#[cfg(target_arch = "x86_64")]
 mod trace;
 
 use common::size;
@@ -62,6 +70,7 @@ impl Case {
             })
     }
 
+    #[cfg(target_arch = "x86_64")]
     fn has_longest_key(&self) -> bool {
         self.spec.key_lengths().last() == Some(&self.key_len)
     }
