@@ -36,13 +36,6 @@ void xt_clock_init(void)
 	first_ns = ktime_get_ns();
 }
 
-static u64 ticks_to_ns(u64 ticks)
-{
-	u64 passed = ticks_now() - first_tick;
-
-	return mul_u64_u64_div_u64(ticks, ktime_get_ns() - first_ns, passed ?: 1);
-}
-
 void xt_clock_start(struct xt_clock *clock)
 {
 	clock->runs = READ_ONCE(timing);
@@ -90,6 +83,9 @@ static unsigned int emit_times(const struct xt_counters *sum, char *result,
 		[XT_ROW_XOR2] = "xor2",
 		[XT_ROW_ENGINE] = "engine",
 	};
+	/* One rate for all, so that rows sum to their total. */
+	const u64 passed_ticks = (ticks_now() - first_tick) ?: 1;
+	const u64 passed_ns = ktime_get_ns() - first_ns;
 	u64 total = 0;
 	unsigned int i;
 
@@ -99,8 +95,9 @@ static unsigned int emit_times(const struct xt_counters *sum, char *result,
 		return sz;
 	DMEMIT(" ns");
 	for (i = 0; i < XT_ROWS; i++)
-		DMEMIT(" %s %llu", names[i], ticks_to_ns(sum->ticks[i]));
-	DMEMIT(" total %llu", ticks_to_ns(total));
+		DMEMIT(" %s %llu", names[i],
+		       mul_u64_u64_div_u64(sum->ticks[i], passed_ns, passed_ticks));
+	DMEMIT(" total %llu", mul_u64_u64_div_u64(total, passed_ns, passed_ticks));
 	return sz;
 }
 
