@@ -114,7 +114,11 @@ uml() {
         shared=$work
     fi
     cc -O1 -Wall -Werror -o "$work/uml-exec" "$here/uml-exec.c" || die "cannot compile uml-exec; run scripts/setup.sh"
-    command=(env "TMPDIR=$shared" "$work/uml-exec" "$kernel/image" "mem=${memory:-384}M" "initrd=$initramfs"
+    # It describes, in its little memory, the gap between its program and its heap, which is up to
+    # 1 GiB at random.
+    fixed=()
+    ! setarch -R true 2>/dev/null || fixed=(setarch -R)
+    command=(env "TMPDIR=$shared" ${fixed[@]+"${fixed[@]}"} "$work/uml-exec" "$kernel/image" "mem=${memory:-384}M" "initrd=$initramfs"
         con=null con0=null,fd:1 quiet panic=-1 "${drives[@]}")
 }
 
