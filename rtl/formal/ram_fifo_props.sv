@@ -46,30 +46,29 @@ module ram_fifo_props #(
     if (busy_o) assume (!valid_i);
   end
 
-  // One entry, chosen freely, is followed from its way in to its way out: `ahead_q`
-  // entries leave before it, the one in the output register among them.
-  logic follow, chosen_q, push, pop, choice;
-  logic [Width-1:0] chosen_data_q;
-  logic [AddrWidth+1:0] count, ahead_q;
-  any_sequence u_choice (.Y(choice));
-  assign push = valid_i && ready_o;
-  assign pop = valid_o && ready_i;
-  assign follow = choice && push && !chosen_q;
+  logic [AddrWidth+1:0] count;
   assign count = (AddrWidth + 2)'(stored_q) + (AddrWidth + 2)'(have_q);
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) chosen_q <= 1'b0;
-    else if (follow) chosen_q <= 1'b1;
-    else if (pop && ahead_q == '0) chosen_q <= 1'b0;
-  end
-  always_ff @(posedge clk_i) begin
-    if (follow) begin
-      chosen_data_q <= data_i;
-      ahead_q       <= count - (AddrWidth + 2)'(pop);
-    end else if (pop) begin
-      ahead_q <= ahead_q - 1'b1;
-    end
-  end
+  // Of the entries ahead of it one may be in the output register.
+  logic chosen_q, push, pop;
+  logic [Width-1:0] chosen_data_q;
+  logic [AddrWidth+1:0] ahead_q;
+  assign push = valid_i && ready_o;
+  assign pop = valid_o && ready_i;
+  followed_entry #(
+    .Width(Width),
+    .CountWidth(AddrWidth + 2)
+  ) u_followed (
+    .clk_i,
+    .rst_ni,
+    .push_i(push),
+    .pop_i(pop),
+    .data_i,
+    .count_i(count),
+    .chosen_o(chosen_q),
+    .data_o(chosen_data_q),
+    .ahead_o(ahead_q)
+  );
 
   // Where it is in memory, if it is not in the output register.
   logic [AddrWidth-1:0] place;

