@@ -39,6 +39,8 @@ mod aarch64;
 mod backend;
 mod cipher;
 mod portable;
+#[cfg(test)]
+mod published;
 mod run;
 #[cfg(any(
     target_arch = "x86_64",
