@@ -6,17 +6,13 @@
 #include <linux/version.h>
 #include <crypto/aes.h>
 
+/* hex2bin() was in kernel.h. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#include <linux/hex.h>
 #include <linux/unaligned.h>
 #else
-#include <asm/unaligned.h>
-#endif
-
-/* hex2bin() */
-#if __has_include(<linux/hex.h>)
-#include <linux/hex.h>
-#else
 #include <linux/kernel.h>
+#include <asm/unaligned.h>
 #endif
 
 /* The namespace of a module is a string now. */

@@ -20,7 +20,7 @@ test="$demo $bench nbdsh:python3-libnbd fusermount3:fuse3 jq:jq losetup:mount c+
 uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="$build file:file"
 aarch64="debootstrap:debootstrap"
-kernel="$demo /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make qemu-system-x86_64:qemu-system-x86"
+kernel="$demo fio:fio sparse:sparse perl:perl /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make qemu-system-x86_64:qemu-system-x86"
 kernel_all="$kernel mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
     qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdlib.h:libc6-dev-arm64-cross

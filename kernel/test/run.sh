@@ -44,6 +44,7 @@ job() {
         files+=(--file "$file=$modules/$file")
     done
     for file in addkey dirty; do files+=(--file "$file=$work/$file-$arch"); done
+    [ "$scripts" != verify.sh ] || files+=("${fio[@]}")
     cat >"$work/job" <<JOB
 . /in/log.sh
 [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
@@ -120,6 +121,17 @@ flags() {
     sed -nE '/^(flags|Features)/{s/.*: //p;q}' "$work/log" | grep .
 }
 
+# This machine's fio, with the libraries that it needs, for guests of the same kind.
+fio=()
+find_fio() {
+    local library
+    command -v fio >/dev/null || { echo "run.sh: fio is missing; run scripts/setup.sh kernel" >&2 && exit 1; }
+    fio=(--file "fio=$(command -v fio)")
+    for library in $(ldd "$(command -v fio)" | grep -o '/[^ ]*'); do
+        fio+=(--file "$(basename "$library")=$library")
+    done
+}
+
 run_bed() {
     local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1
     [ "$bed" != uml ] || megabytes=4
@@ -156,6 +168,12 @@ run_bed() {
     job "XTS over an ECB engine" engine.sh 2 .
     job "drivers that take runs" engine-run.sh 2 .
     job "drivers that fail" engine-fail.sh 2 .
+    if [ "$arch" = host ]; then
+        [ ${#fio[@]} -gt 0 ] || find_fio
+        job "verified by fio" verify.sh 8 .
+    else
+        lacked="$lacked; NOT RUN: fio on $bed"
+    fi
     case $bed in
     # Its checkers take most of it.
     uml-6.12) memory=160 ;;
@@ -163,6 +181,16 @@ run_bed() {
     *) memory=192 ;;
     esac
     job "swap, $memory MB" swap.sh 1 .
+}
+
+# lint: what sparse and checkpatch say of the sources, once, for User Mode Linux 6.1.
+lint() {
+    wanted "sparse and checkpatch" || return 0
+    if "$here/lint.sh" "$("$here/build.sh" uml)" >"$work/log" 2>&1; then
+        passed "sparse and checkpatch" "$(tail -1 "$work/log")"
+    else
+        failed "sparse and checkpatch"
+    fi
 }
 
 power_off() {
@@ -182,6 +210,7 @@ all) beds="uml uml-6.12 x86-6.1 x86-6.12 x86-7 arm64 armhf" ;;
 esac
 for bed in $beds; do
     run_bed
+    [ "$bed" != uml ] || lint
     # Any kernel's file systems will do; this one has most of them new.
     [ "$bed" != x86-6.12 ] || power_off
 done
