@@ -1,0 +1,67 @@
+//! `xtent bench`, on a volume.
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
+
+mod common;
+
+use common::Bed;
+use serde_json::Value;
+
+/// Every figure below `value` that is a speed or a cost.
+fn figures(value: &Value, found: &mut Vec<f64>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|v| figures(v, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if name.ends_with("_mb_s") {
+                    found.push(value.as_f64().unwrap());
+                }
+                figures(value, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn bench_as_json() {
+    let bed = Bed::with_luks2();
+    let before = std::fs::read(bed.path("disk.img")).unwrap();
+    let said = bed.run("bench --json --no-kdf --cpu portable --key-file key disk.img");
+    let all = said.ok().json();
+    let ciphers = all["ciphers"].as_array().unwrap();
+    for name in [
+        "aes-xts-plain64",
+        "aes-hctr2-plain64",
+        "capi:xcb(aes)-plain64",
+    ] {
+        for size in [512, 4096] {
+            let row = ciphers
+                .iter()
+                .find(|row| row["cipher"] == name && row["sector_size"] == size)
+                .unwrap();
+            assert_eq!(row["backend"], "portable");
+            assert_eq!(row["broken"], name.contains("xcb"));
+            assert_eq!(row["runs"][0]["sectors"], 1);
+            assert_eq!(row["runs"][1]["sectors"], 64);
+        }
+    }
+    assert_eq!(all["key_derivations"], serde_json::json!([]));
+    let reads = all["reads"].as_array().unwrap();
+    let patterns: Vec<_> = reads
+        .iter()
+        .map(|row| (row["pattern"].as_str().unwrap(), &row["bytes_per_read"]))
+        .collect();
+    assert_eq!(
+        patterns,
+        [
+            ("sequential", &(1 << 20).into()),
+            ("sequential", &(64 << 10).into()),
+            ("random", &4096.into()),
+        ]
+    );
+    let mut speeds = Vec::new();
+    figures(&all, &mut speeds);
+    assert_eq!(speeds.len(), 4 * ciphers.len() + 2 * reads.len());
+    assert!(speeds.iter().all(|&speed| speed > 0.0), "{speeds:?}");
+    assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
+}
