@@ -106,7 +106,7 @@ interpreter=$(readelf -l "${files[0]}" | sed -nE 's/.*program interpreter: (.*)\
 
 # Modules with what they depend on, each once. A kernel may have one built in, or
 # under another name, or not at all: then the test that wants it fails.
-wanted="cbc ecb xts ctr essiv chacha_generic nhpoly1305 adiantum hctr2 aesni-intel aes_ce_blk aes_arm_bs
+wanted="cbc ecb xts ctr essiv chacha_generic chacha nhpoly1305 adiantum hctr2 aesni-intel aes_ce_blk aes_arm_bs
     sha256_generic algif_skcipher encrypted-keys dm-mod dm-crypt dm-flakey dm-delay loop brd cryptd
     virtio_blk virtio_pci virtio_mmio ext4 xfs btrfs crc32c_generic libcrc32c crc32c-intel"
 awk -v wanted="$wanted" '
@@ -149,7 +149,7 @@ mkdir -p /run/cryptsetup
 [ -z "$GLIBC_TUNABLES" ] || echo >/proc/sys/kernel/modprobe
 # The ciphers before dm-crypt; what is built in or unknown is no fault.
 for module in virtio_pci virtio_mmio virtio_blk cbc ecb xts ctr essiv aesni-intel aes_ce_blk aes_arm_bs \
-    sha256_generic crc32c_generic chacha_generic nhpoly1305 adiantum hctr2 algif_skcipher encrypted-keys dm-crypt loop; do
+    sha256_generic crc32c_generic chacha_generic chacha nhpoly1305 adiantum hctr2 algif_skcipher encrypted-keys dm-crypt loop; do
     modprobe $module 2>/dev/null
 done
 disk=/dev/ubd
