@@ -12,6 +12,7 @@
 #include <crypto/internal/skcipher.h>
 #include <crypto/scatterwalk.h>
 
+#include "compat.h"
 #include "xtent_run.h"
 
 static unsigned int queue = 16;
@@ -293,7 +294,7 @@ static int __init test_init(void)
 	int r;
 
 	crypto_init_queue(&requests, queue);
-	worker = alloc_workqueue("xtent_run_test", WQ_MEM_RECLAIM, 1);
+	worker = alloc_workqueue("xtent_run_test", WQ_MEM_RECLAIM | WQ_PERCPU, 1);
 	if (!worker)
 		return -ENOMEM;
 	for (i = 0; i < ARRAY_SIZE(algs); i++)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs inside the guest: XTS over an asynchronous ECB engine, cryptd over AES in C,
+# Runs inside the guest: XTS over an asynchronous ECB engine, cryptd over AES in C, or,
+# where the kernel leaves cryptd out, as Debian's 7.2 does, that of xtent_run_test.ko,
 # against the kernel's own dm-crypt, both directions: IV modes, sector sizes, how
 # a run is cut, full queues, how many requests a bio takes, refused tables.
 # shellcheck disable=SC1091,SC2154,SC2034  # of the library
 . /in/engine-lib.sh
-engine="engine:cryptd(ecb($generic))"
 
 # unload MODULE: and those that use it, such as the CPU's own ciphers do cryptd.
 unload() {
@@ -15,7 +15,26 @@ unload() {
     ! grep -q "^$1 " /proc/modules || rmmod "$1" || fail "$1 is still in use"
 }
 
-modprobe cryptd || fail "cryptd"
+# load_engine [QUEUE]: with a queue of that many requests.
+if modprobe -q cryptd; then
+    engine="engine:cryptd(ecb($generic))"
+    load_engine() {
+        modprobe cryptd ${1:+cryptd_max_cpu_qlen=$1} || fail "cryptd"
+    }
+    unload_engine() {
+        unload cryptd
+    }
+else
+    engine=engine:ecb-xtent-test
+    load_engine() {
+        insmod /in/xtent_run_test.ko ${1:+queue=$1} || fail "the test driver"
+    }
+    unload_engine() {
+        rmmod xtent_run_test || fail "the test driver is still in use"
+    }
+fi
+
+load_engine
 for cut in "" request_size:512 request_size:4096 request_size:32768; do
     compare "$engine" plain64 64 0 512 - $cut
     [ "$cut" = request_size:512 ] || compare "$engine" plain64 32 0 4096 - $cut
@@ -89,8 +108,8 @@ for cipher in "$engine" "capi:xts(ecb($generic))" aes-xts; do
 done
 
 # --- a queue of one request: the engine's backlog
-unload cryptd
-modprobe cryptd cryptd_max_cpu_qlen=1 || fail "cryptd"
+unload_engine
+load_engine 1
 busy=yes
 compare "$engine" plain64 64 0 512 - request_size:512
 compare "$engine" plain64 64 0 4096 - request_size:4096 in_flight:64
@@ -124,5 +143,5 @@ dmsetup table ours | grep -q "$engine-plain64 - 0 1:0 0 2 request_size:4096 in_f
 remove ours
 
 rmmod dm_xtent || fail "the module is still in use"
-unload cryptd
-echo "$tests comparisons over an engine, all equal; $refused tables refused"
+unload_engine
+echo "$tests comparisons over $engine, all equal; $refused tables refused"

@@ -30,7 +30,7 @@ setup() { # setup NAME TARGET CIPHER: both on the same disk
     dmsetup mknodes "$1"
 }
 
-modprobe -q cryptd
+insmod /in/xtent_run_test.ko || fail "the test driver"
 tests=0
 requests=0
 while read -r cipher stock size; do
@@ -55,8 +55,10 @@ while read -r cipher stock size; do
     done
 done <<'CIPHERS'
 aes-xts-plain64 aes-xts-plain64 64
-engine:cryptd(ecb(aes-generic))-plain64 aes-xts-plain64 32
+engine:ecb-xtent-test-plain64 aes-xts-plain64 64
+capi:xts-xtent-test-plain64 aes-xts-plain64 32
 aes-cbc-essiv:sha256 aes-cbc-essiv:sha256 32
 xchacha12,aes-adiantum-plain64 xchacha12,aes-adiantum-plain64 32
 CIPHERS
+rmmod xtent_run_test || fail "the test driver is still in use"
 echo "$tests verifications by fio, $requests requests"
