@@ -142,6 +142,6 @@ setup ours xtent "$ours" "$engine-plain64" "$key" 0 request_size:4096 in_flight:
 dmsetup table ours | grep -q "$engine-plain64 - 0 1:0 0 2 request_size:4096 in_flight:2" || fail "$(dmsetup table ours)"
 remove ours
 
-rmmod dm_xtent || fail "the module is still in use"
 unload_engine
+rmmod dm_xtent || fail "the module is still in use"
 echo "$tests comparisons over $engine, all equal; $refused tables refused"
