@@ -9,7 +9,7 @@ log_is_clean() {
     dmesg >>/tmp/dmesg
     if grep -q -E "$complaints" /tmp/dmesg; then
         echo "FAILED: the kernel complains"
-        grep -E -B 2 -A 30 "$complaints" /tmp/dmesg | head -80
+        grep -E -B 6 -A 60 "$complaints" /tmp/dmesg | head -160
         return 1
     fi
     [ -e /sys/kernel/debug/kmemleak ] || return 0
