@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs inside the guest: XTS over an asynchronous ECB engine, cryptd over AES in C, or,
-# where the kernel leaves cryptd out, as Debian's 7.2 does, that of xtent_run_test.ko,
+# where the kernel leaves cryptd out, as some of Debian's do, that of xtent_run_test.ko,
 # against the kernel's own dm-crypt, both directions: IV modes, sector sizes, how
 # a run is cut, full queues, how many requests a bio takes, refused tables.
 # shellcheck disable=SC1091,SC2154,SC2034  # of the library
