@@ -7,7 +7,7 @@ fail() {
     exit 1
 }
 
-sectors=$(($(cat /sys/class/block/ram0/size)))
+sectors=$(cat /sys/class/block/ram0/size)
 # of_fio DEVICE OPTIONS...: the same requests for the same seed. Its output if it fails.
 of_fio() {
     device=$1
