@@ -15,9 +15,6 @@ swapped_out() {
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1ff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff00112233445566778899aabbccddeeff
 memory=$(awk '$1 == "MemTotal:" { print int($2 / 1024) }' /proc/meminfo)
 sectors=$(cat "/sys/class/block/$(basename "$(readlink /d/scratch)")/size")
-# Little for us, more for the drivers below, which allocate in interrupts and complain if they
-# cannot: User Mode Linux's disk has no reserve of its own.
-echo 8192 >/proc/sys/vm/min_free_kbytes || fail "min_free_kbytes"
 report=
 for cipher in "aes-xts-plain64 $key" "aes-cbc-essiv:sha256 $(echo $key | cut -c1-64)"; do
     dmsetup create d --noudevrules --noudevsync --table "0 $sectors xtent $cipher 0 /d/scratch 0 1 sector_size:4096" ||
