@@ -47,6 +47,7 @@ while read -r cipher stock size; do
         if [ $tests = 2 ]; then
             dd if=/dev/urandom of=/dev/ram0 bs=16 seek=4321 count=1 conv=notrunc,fsync 2>/dev/null
             ! (of_fio /dev/mapper/ours --verify_only) >/dev/null || fail "fio did not find a wrong block"
+            grep -q "verify failed\|bad .*header" /tmp/fio || fail "fio did not fail for a wrong block: $(cat /tmp/fio)"
         fi
         status=$(dmsetup status ours)
         requests=$((requests + $(echo "$status" | sed 's/.* reads \([0-9]*\) writes \([0-9]*\) .*/\1 + \2/')))
