@@ -38,7 +38,7 @@ rtl-test: ## lint, prove and simulate the hardware cores, the quick tests
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh --build $(TARGET)/rtl
 
-rtl-test-full: ## every design and configuration of them with thousands of sectors, hours
+rtl-test-full: ## every design and configuration of them with thousands of sectors, an hour
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh --full --build $(TARGET)/rtl
 
