@@ -12,7 +12,6 @@
 #   --out DIR           files that the script leaves in /out (its working
 #                       directory) appear in DIR
 #   --memory MEGABYTES  default 384 for User Mode Linux, 768 for QEMU
-#   --cache MODE        of QEMU's disks, default writeback
 #   --cut WORD=N        power-off: kills the guest when it has printed N lines that
 #                       begin with WORD
 #   --timeout SECONDS   default 120
@@ -37,7 +36,6 @@ seconds=120
 quiet=
 bed=uml
 memory=
-mode=writeback
 cut=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -50,7 +48,6 @@ while [ $# -gt 0 ]; do
     --out) out=$2 && shift 2 ;;
     --on) bed=$2 && shift 2 ;;
     --memory) memory=$2 && shift 2 ;;
-    --cache) mode=$2 && shift 2 ;;
     --cut) cut=$2 && shift 2 ;;
     --timeout) seconds=$2 && shift 2 ;;
     --quiet) quiet=1 && shift ;;
@@ -144,7 +141,7 @@ qemu() {
             more=,read-only=on
             ;;
         esac
-        command+=(-drive "file=${path//,/,,},format=raw,if=virtio,cache=$mode$more")
+        command+=(-drive "file=${path//,/,,},format=raw,if=virtio,cache=writeback$more")
     done
 }
 

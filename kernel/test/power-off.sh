@@ -25,14 +25,15 @@ die() {
     exit 1
 }
 
-# start: three disks, empty, each with a cache that dies with its server.
+# start CACHE: three disks, empty, each with a cache that dies with its server. It obeys
+# flushes (writeback) or not (unsafe); QEMU has such a mode too, but flushes NBD even so.
 start() {
     local fs
     for fs in ext4 xfs btrfs; do
         rm -f "$work/$fs" "$work/$fs.sock"
         truncate -s 384M "$work/$fs"
         nbdkit --foreground --exit-with-parent -U "$work/$fs.sock" -P "$work/$fs.pid" --filter=cache \
-            file "$work/$fs" cache=writeback &
+            file "$work/$fs" cache="$1" &
         servers+=($!)
     done
     for fs in ext4 xfs btrfs; do
@@ -44,12 +45,12 @@ start() {
 }
 files=(--file "dm-xtent.ko=$modules/dm-xtent.ko" --file "power-open.sh=$here/power-open.sh")
 
-# cut LINES CACHE: writes, until so many files have been promised.
+# cut_power LINES CACHE: writes, until so many files have been promised.
 cut_power() {
     local disks=() fs
-    start
+    start "$2"
     for fs in ext4 xfs btrfs; do disks+=(--disk "$fs=nbd+unix:///?socket=$work/$fs.sock"); done
-    "$guest" --on "$bed" "${files[@]}" "${disks[@]}" --cache "$2" --cut "synced=$1" --timeout 1500 \
+    "$guest" --on "$bed" "${files[@]}" "${disks[@]}" --cut "synced=$1" --timeout 1500 \
         "$here/power-write.sh" >"$work/log" || die "the guest did not get that far"
     stop
     # The last line may be half of one.
