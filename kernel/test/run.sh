@@ -166,7 +166,11 @@ run_bed() {
     esac
     job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
     # Without preemption and on one CPU its cryptd never has more than one request waiting.
-    [ "$bed" = uml-6.12-fast ] || job "XTS over an ECB engine" engine.sh 2 .
+    if [ "$bed" != uml-6.12-fast ]; then
+        job "XTS over an ECB engine" engine.sh 2 .
+    elif wanted "XTS over an ECB engine"; then
+        lacked="$lacked; NOT RUN: engines on $bed"
+    fi
     job "drivers that take runs" engine-run.sh 2 .
     job "drivers that fail" engine-fail.sh 2 .
     if [ "$arch" = host ]; then

@@ -19,7 +19,7 @@ report=
 # User Mode Linux's disk takes memory for each request as interrupts do, and has no reserve of its own: with
 # what there is by default (1.3 MB in 160) it may get none any more, and tries again for ever.
 case $(readlink /d/scratch) in
-*ubd*) echo 4096 >/proc/sys/vm/min_free_kbytes ;;
+*ubd*) echo 4096 >/proc/sys/vm/min_free_kbytes || fail "min_free_kbytes" ;;
 esac
 for cipher in "aes-xts-plain64 $key" "aes-cbc-essiv:sha256 $(echo $key | cut -c1-64)"; do
     dmsetup create d --noudevrules --noudevsync --table "0 $sectors xtent $cipher 0 /d/scratch 0 1 sector_size:4096" ||
