@@ -86,7 +86,7 @@ impl FuseMount {
                 // pages that only they can write. The threads of the session
                 // inherit it. Takes CAP_SYS_RESOURCE, as do loop devices.
                 let _ = rustix::process::configure_io_flusher_behavior(true);
-                let result = session.run();
+                let result = unless_unmounted(session.run());
                 let _ = ended.send(Event::Ended);
                 result
             })
@@ -186,6 +186,19 @@ impl FuseMount {
     }
 }
 
+/// A session's result, where an unmount is no error.
+///
+/// The kernel reports the unmount as `ENODEV`, which `fuser` knows, but as
+/// `ECONNABORTED` to a thread that had just taken a request off the queue
+/// (`fuse_dev_do_read()`): the last user's close, mostly, which needs no
+/// answer. Whoever waited for any other has been told by the kernel.
+fn unless_unmounted(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        other => other,
+    }
+}
+
 impl Drop for FuseMount {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else {
@@ -203,5 +216,19 @@ impl Drop for FuseMount {
         if let Err(e) = self.flush() {
             tracing::error!("{e}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::unless_unmounted;
+
+    #[test]
+    fn an_unmount_is_no_error_even_in_the_midst_of_a_request() {
+        assert!(unless_unmounted(Ok(())).is_ok());
+        assert!(unless_unmounted(Err(Errno::CONNABORTED.into())).is_ok());
+        assert!(unless_unmounted(Err(Errno::IO.into())).is_err());
     }
 }
