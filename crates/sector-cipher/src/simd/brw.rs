@@ -84,33 +84,46 @@ impl HashKey {
 #[derive(Clone, Copy)]
 pub(super) struct Sum<V> {
     low: V,
-    /// Of the sums of the halves: Karatsuba's, `low` and `high` still in it.
     middle: V,
     high: V,
     block: V,
 }
 
 impl<V: Vector> Sum<V> {
-    /// One product.
+    /// One product. Of four, not of Karatsuba's three: the sums of both factors'
+    /// halves take two shuffles, where products are done as well.
     #[inline(always)]
     pub(super) fn product(a: V, b: V) -> Self {
-        let sums = a.low_halves(b).xor(a.high_halves(b));
         Self {
             low: a.clmul::<0x00>(b),
-            middle: sums.clmul::<0x10>(sums),
+            middle: a.clmul::<0x01>(b).xor(a.clmul::<0x10>(b)),
             high: a.clmul::<0x11>(b),
             block: V::zero(),
         }
     }
 
-    /// The product of two factors, given by both low halves and both high ones.
+    /// This and one product.
+    #[inline(always)]
+    fn plus_product(self, a: V, b: V) -> Self {
+        Self {
+            low: self.low.xor(a.clmul::<0x00>(b)),
+            middle: self.middle.xor3(a.clmul::<0x01>(b), a.clmul::<0x10>(b)),
+            high: self.high.xor(a.clmul::<0x11>(b)),
+            block: self.block,
+        }
+    }
+
+    /// The product of two factors, given by both low halves and both high ones
+    /// (Karatsuba's).
     #[inline(always)]
     fn product_of_halves(low: V, high: V) -> Self {
         let sums = low.xor(high);
+        let low = low.clmul::<0x10>(low);
+        let high = high.clmul::<0x10>(high);
         Self {
-            low: low.clmul::<0x10>(low),
-            middle: sums.clmul::<0x10>(sums),
-            high: high.clmul::<0x10>(high),
+            low,
+            middle: sums.clmul::<0x10>(sums).xor3(low, high),
+            high,
             block: V::zero(),
         }
     }
@@ -145,8 +158,7 @@ impl<V: Vector> Sum<V> {
 
     #[inline(always)]
     pub(super) fn reduce(self) -> V {
-        let middle = self.middle.xor3(self.low, self.high);
-        field::reduce(self.low.xor(self.block), middle, self.high)
+        field::reduce(self.low.xor(self.block), self.middle, self.high)
     }
 }
 
@@ -243,17 +255,17 @@ impl<V: Vector> Tree<V> {
             3 => self.left = Self::leaf(key, self.blocks[0]),
             4 => {
                 let level = if K == 3 { 4 } else { 3 };
-                let product = Sum::product(self.most, self.eighth.xor(key.power(level)));
+                let factor = self.eighth.xor(key.power(level));
                 match K {
-                    2 | 3 => self.sum = product,
-                    0 => self.sum = self.sum.plus(product),
+                    2 | 3 => self.sum = Sum::product(self.most, factor),
+                    0 => self.sum = self.sum.plus_product(self.most, factor),
                     _ => self.hash = self.most,
                 }
             }
             5 => self.blocks[1] = V::transpose_halves([x[4], x[5], x[6], x[7]]),
             6 => {
                 let fourth = self.fourth.xor(key.power(2));
-                self.seven = Sum::product(self.three, fourth).plus(self.right);
+                self.seven = self.right.plus_product(self.three, fourth);
                 if K != 0 {
                     self.seven.block = self.blocks[0][0];
                     self.eighth = self.blocks[0][1];

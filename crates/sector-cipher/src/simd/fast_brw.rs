@@ -86,9 +86,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     let mut most = [0; 2];
     let [mut pass, mut ahead] = passes.each_mut();
     let [mut pass_most, mut ahead_most] = most.each_mut();
-    let mut batch = sectors.empty_batch();
-    let mut taken = 0;
-    if !pass.fill(&mut sectors, &mut batch, &mut taken) {
+    if !pass.fill(&mut sectors) {
         return;
     }
     pass.first_hash::<V>(0);
@@ -101,7 +99,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             3 | 4 => pass.middle::<V, 4, ROUNDS>(ENCRYPT),
             _ => pass.middle::<V, 8, ROUNDS>(ENCRYPT),
         }
-        let more = ahead.fill(&mut sectors, &mut batch, &mut taken);
+        let more = ahead.fill(&mut sectors);
         pass.counter_and_hashes::<V, ROUNDS>(ahead);
         pass.join::<V>(true);
         pass.finish::<V>(ENCRYPT);

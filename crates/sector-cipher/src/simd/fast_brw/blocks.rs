@@ -1,7 +1,7 @@
 //! What is kept of each subtree, or of each sector, between the phases.
 
 use super::super::{Vector, wipe};
-use super::{LANES, SUBTREES};
+use super::SUBTREES;
 use crate::run::BLOCK;
 use core::mem::MaybeUninit;
 
@@ -37,19 +37,6 @@ impl Blocks {
         let place = self.0.as_mut_ptr().cast::<u128>().wrapping_add(index);
         // SAFETY: whole vectors of blocks.
         unsafe { blocks.store(place.cast()) };
-    }
-
-    /// Replaces some, from `index` on; behind the last stands the same, up to
-    /// a vector's end.
-    #[inline(always)]
-    pub(super) fn set_all(&mut self, index: usize, blocks: &[u128]) {
-        let end = (index + blocks.len()).next_multiple_of(LANES);
-        debug_assert!(end <= SUBTREES);
-        for i in index..end {
-            let block = blocks[(i - index).min(blocks.len() - 1)];
-            // SAFETY: inside the place.
-            unsafe { self.0.as_mut_ptr().cast::<u128>().add(i).write(block) };
-        }
     }
 
     /// Overwrites the vectors of the first `count`.

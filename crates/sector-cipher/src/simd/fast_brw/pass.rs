@@ -5,8 +5,22 @@ use super::super::{Vector, aes, apart, counter};
 use super::blocks::Blocks;
 use super::lanes::Lanes;
 use super::{Keys, LANES, MOST, STRIDE, SUBTREES};
-use crate::run::{BLOCK, Batch, Sector, Sectors, settled};
+use crate::run::{BLOCK, Sector, Sectors, settled};
 use core::ptr;
+
+/// The tweaks of some sectors.
+#[repr(C, align(64))]
+struct Tweaks([u128; SUBTREES]);
+
+impl Tweaks {
+    /// Those from `index` on.
+    #[inline(always)]
+    fn get<V: Vector>(&self, index: usize) -> V {
+        let tweaks = &self.0[index..][..V::BLOCKS];
+        // SAFETY: as many blocks as the vector has.
+        unsafe { V::load(tweaks.as_ptr().cast()) }
+    }
+}
 
 /// Some sectors on their way through all phases: a hash of each, what follows from it
 /// for their first blocks, counter mode with the second hash, and the first blocks
@@ -20,7 +34,7 @@ pub(super) struct Pass<'k> {
     most: usize,
     /// Of the subtrees in a sector.
     log: u32,
-    tweaks: Blocks,
+    tweaks: Tweaks,
     /// Of the subtrees, but for their last blocks.
     hashes: Blocks,
     /// The seeds of counter mode.
@@ -78,42 +92,23 @@ impl<'k> Pass<'k> {
             len: 0,
             most,
             log,
-            tweaks: Blocks::NONE,
+            tweaks: Tweaks([0; SUBTREES]),
             hashes: Blocks::NONE,
             seeds: Blocks::NONE,
             heads: [Blocks::NONE; HEAD],
         }
     }
 
-    /// Takes the next sectors, `false` if there are none. `taken` are those of the
-    /// batch that passes have had.
-    pub(super) fn fill<'a>(
-        &mut self,
-        sectors: &mut Sectors<'a, '_>,
-        batch: &mut Batch<'a>,
-        taken: &mut usize,
-    ) -> bool {
-        self.len = 0;
-        loop {
-            if *taken == batch.len() {
-                sectors.fill(batch);
-                *taken = 0;
-            }
-            let end = batch.len().min(*taken + self.most - self.len);
-            let some = *taken..end;
-            if some.is_empty() {
-                break;
-            }
-            self.sectors[self.len..][..some.len()].copy_from_slice(&batch.sectors()[some.clone()]);
-            self.tweaks.set_all(self.len, &batch.ivs()[some.clone()]);
-            self.len += some.len();
-            *taken = end;
-        }
+    /// Takes the next sectors, `false` if there are none.
+    pub(super) fn fill(&mut self, sectors: &mut Sectors<'_, '_>) -> bool {
+        let most = self.most;
+        self.len = sectors.take(&mut self.sectors[..most], &mut self.tweaks.0[..most]);
         if self.len == 0 {
             return false;
         }
         for i in self.len..self.len.next_multiple_of(LANES) {
             self.sectors[i] = self.sectors[self.len - 1];
+            self.tweaks.0[i] = self.tweaks.0[self.len - 1];
         }
         true
     }
@@ -266,10 +261,9 @@ impl<'k> Pass<'k> {
             #[inline(always)]
             || {
                 for first in (0..self.len).step_by(V::BLOCKS) {
-                    // SAFETY: they have been written, in whole vectors.
-                    let tweaks = unsafe { self.tweaks.get::<V>(first) };
+                    let tweaks = self.tweaks.get::<V>(first);
                     let hash = if self.log == 0 {
-                        // SAFETY: as above.
+                        // SAFETY: they have been written, in whole vectors.
                         unsafe { self.hashes.get::<V>(first) }.xor(tweaks)
                     } else {
                         let (src, dst) = self.blocks::<V>(first, 0);
