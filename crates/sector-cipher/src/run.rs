@@ -6,6 +6,7 @@
 
 use crate::{IvMode, SectorCount, SectorSize, Segment};
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
 /// Bytes in an AES block.
@@ -332,8 +333,21 @@ impl<'a, 'b> Sectors<'a, 'b> {
     }
 
     /// The next sectors and their IVs, as many as there is room for. Tells how many.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn take(&mut self, sectors: &mut [Sector], ivs: &mut [u128]) -> usize {
+        let sectors = ptr::from_mut(sectors) as *mut [MaybeUninit<Sector>];
+        let ivs = ptr::from_mut(ivs) as *mut [MaybeUninit<u128>];
+        // SAFETY: borrowed mutably for as long, and nothing but values is written.
+        unsafe { self.take_new(&mut *sectors, &mut *ivs) }
+    }
+
+    /// The same, into room that has not been written before.
+    #[inline(never)]
+    pub(crate) fn take_new(
+        &mut self,
+        sectors: &mut [MaybeUninit<Sector>],
+        ivs: &mut [MaybeUninit<u128>],
+    ) -> usize {
         let mut places = sectors.iter_mut().zip(ivs);
         let room = places.len();
         loop {
@@ -341,7 +355,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
             // Not in their places, through which each would wait for the one before.
             let (mut src, mut dst, mut next) = (self.src, self.dst, self.next);
             for (sector, iv) in places.by_ref().take(count) {
-                *sector = Sector { src, dst };
+                sector.write(Sector { src, dst });
                 put(iv, self.rule.iv(next));
                 src = src.wrapping_add(self.bytes);
                 dst = dst.wrapping_add(self.bytes);
@@ -360,6 +374,22 @@ impl<'a, 'b> Sectors<'a, 'b> {
             self.left = segment.data.len() >> self.rule.log_bytes;
             self.next = segment.first;
         }
+    }
+
+    /// The next sector of the present run, which has one, and its IV.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn one(&mut self) -> (Sector, u128) {
+        assert!(self.left != 0);
+        let (src, dst, iv) = (self.src, self.dst, self.rule.iv(self.next));
+        self.src = src.wrapping_add(self.bytes);
+        self.dst = dst.wrapping_add(self.bytes);
+        self.next = self.next.wrapping_add(self.rule.units);
+        self.left -= 1;
+        (Sector { src, dst }, iv)
     }
 
     /// [`Self::fill`], but leaves the IVs of consecutive sectors to the kernel:
@@ -421,7 +451,7 @@ pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
 /// Writes an IV, all of it at once: one that is written in two halves cannot be
 /// read as a whole before both have reached the cache.
 #[inline(always)]
-fn put(place: &mut u128, iv: u128) {
+fn put(place: &mut MaybeUninit<u128>, iv: u128) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_mm_set_epi64x, _mm_storeu_si128};
@@ -432,7 +462,7 @@ fn put(place: &mut u128, iv: u128) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        *place = iv;
+        place.write(iv);
     }
 }
 

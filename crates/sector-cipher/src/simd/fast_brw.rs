@@ -72,6 +72,10 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     mut sectors: Sectors<'_, '_>,
 ) {
     let log = (sectors.bytes() / STRIDE).trailing_zeros();
+    if V::BLOCKS != 1 && log == 0 && sectors.left() == Some(1) {
+        // Further lanes would do the same once more.
+        return crypt::<V::One, ROUNDS, ENCRYPT>(keys, sectors);
+    }
     // A short run in two halves, so that there is something ahead.
     let together = sectors
         .left()

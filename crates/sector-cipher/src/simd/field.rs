@@ -106,6 +106,16 @@ impl<V: Vector> Products<V> {
         }
     }
 
+    /// The sum of all lanes.
+    #[inline(always)]
+    pub(super) fn fold(self) -> Products<V::One> {
+        Products {
+            low: self.low.fold(),
+            middle: self.middle.fold(),
+            high: self.high.fold(),
+        }
+    }
+
     /// Holds the compiler to the order written: what was added before is added
     /// before what is done with `x` from here on.
     #[inline(always)]

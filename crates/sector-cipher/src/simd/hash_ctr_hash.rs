@@ -204,9 +204,8 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
     mut sectors: Sectors<'_, '_>,
 ) {
     let bytes = sectors.bytes();
-    let mut group = Group::none(bytes);
-    group.fill(&mut sectors, 1);
-    let sector = group.sectors[0];
+    let (sector, tweak) = sectors.one();
+    let mut group = Group::of_one(sector, bytes, tweak);
     let mut pass = Pass::<S, V, N>::new(scheme);
     let mut offset = 0;
     while offset < bytes {
@@ -214,10 +213,10 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
         unsafe { pass.hash(sector.src(), offset) };
         offset += Pass::<S, V, N>::STEP;
     }
-    // In all lanes: they do the same.
-    let hash = Products::fold_each(&[pass.take_before(); GROUP][..V::BLOCKS]);
+    // One lane takes less time than several.
+    let hash = pass.take_before().fold();
     unroll!(PART in 0 1 2 3, {
-        scheme.middle::<V, ROUNDS, ENCRYPT>(
+        scheme.middle::<V::One, ROUNDS, ENCRYPT>(
             PART,
             &mut group,
             #[inline(always)]
@@ -225,7 +224,7 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
             0,
         );
     });
-    pass.start(group.start.splat(0));
+    pass.start(V::spread(group.start.get(0)));
     offset = 0;
     while offset < bytes {
         let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
@@ -233,9 +232,5 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
         unsafe { pass.step::<ROUNDS, false>(sector, sector.src(), offset, behind) };
         offset += Pass::<S, V, N>::STEP;
     }
-    let hash = Products::fold_each(&[pass.finish(bytes); GROUP][..V::BLOCKS]);
-    scheme.finish::<V, ROUNDS, ENCRYPT>(&group, hash, 0);
-    // SAFETY: all bytes zero is a value of it, and as it is aligned its size is
-    // whole vectors.
-    unsafe { wipe::<V>((&raw mut group).cast(), size_of::<Group>()) };
+    scheme.finish::<V::One, ROUNDS, ENCRYPT>(&group, pass.finish(bytes).fold(), 0);
 }

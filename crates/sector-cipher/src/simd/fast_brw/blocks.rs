@@ -4,6 +4,7 @@ use super::super::{Vector, wipe};
 use super::SUBTREES;
 use crate::run::BLOCK;
 use core::mem::MaybeUninit;
+use core::slice;
 
 /// A block for each subtree, or for each sector. They are written in whole
 /// vectors before they are read.
@@ -37,6 +38,15 @@ impl Blocks {
         let place = self.0.as_mut_ptr().cast::<u128>().wrapping_add(index);
         // SAFETY: whole vectors of blocks.
         unsafe { blocks.store(place.cast()) };
+    }
+
+    /// Room for the first `count`, to be written.
+    #[inline(always)]
+    pub(super) fn room(&mut self, count: usize) -> &mut [MaybeUninit<u128>] {
+        let place = self.0.as_mut_ptr().cast();
+        // SAFETY: an array is its elements, and these need not have been written.
+        let all = unsafe { slice::from_raw_parts_mut(place, SUBTREES) };
+        &mut all[..count]
     }
 
     /// Overwrites the vectors of the first `count`.

@@ -6,21 +6,8 @@ use super::blocks::Blocks;
 use super::lanes::Lanes;
 use super::{Keys, LANES, MOST, STRIDE, SUBTREES};
 use crate::run::{BLOCK, Sector, Sectors, settled};
+use core::mem::MaybeUninit;
 use core::ptr;
-
-/// The tweaks of some sectors.
-#[repr(C, align(64))]
-struct Tweaks([u128; SUBTREES]);
-
-impl Tweaks {
-    /// Those from `index` on.
-    #[inline(always)]
-    fn get<V: Vector>(&self, index: usize) -> V {
-        let tweaks = &self.0[index..][..V::BLOCKS];
-        // SAFETY: as many blocks as the vector has.
-        unsafe { V::load(tweaks.as_ptr().cast()) }
-    }
-}
 
 /// Some sectors on their way through all phases: a hash of each, what follows from it
 /// for their first blocks, counter mode with the second hash, and the first blocks
@@ -28,13 +15,13 @@ impl Tweaks {
 pub(super) struct Pass<'k> {
     keys: &'k Keys,
     /// Behind the last stands the same, up to a vector's end.
-    sectors: [Sector; SUBTREES],
+    sectors: [MaybeUninit<Sector>; SUBTREES],
     pub(super) len: usize,
     /// How many there may be.
     most: usize,
     /// Of the subtrees in a sector.
     log: u32,
-    tweaks: Tweaks,
+    tweaks: Blocks,
     /// Of the subtrees, but for their last blocks.
     hashes: Blocks,
     /// The seeds of counter mode.
@@ -88,11 +75,11 @@ impl<'k> Pass<'k> {
     pub(super) fn none(keys: &'k Keys, log: u32, most: usize) -> Self {
         Self {
             keys,
-            sectors: [Sector::NONE; SUBTREES],
+            sectors: [const { MaybeUninit::uninit() }; SUBTREES],
             len: 0,
             most,
             log,
-            tweaks: Tweaks([0; SUBTREES]),
+            tweaks: Blocks::NONE,
             hashes: Blocks::NONE,
             seeds: Blocks::NONE,
             heads: [Blocks::NONE; HEAD],
@@ -102,15 +89,27 @@ impl<'k> Pass<'k> {
     /// Takes the next sectors, `false` if there are none.
     pub(super) fn fill(&mut self, sectors: &mut Sectors<'_, '_>) -> bool {
         let most = self.most;
-        self.len = sectors.take(&mut self.sectors[..most], &mut self.tweaks.0[..most]);
+        let tweaks = self.tweaks.room(most.next_multiple_of(LANES));
+        self.len = sectors.take_new(&mut self.sectors[..most], &mut tweaks[..most]);
         if self.len == 0 {
             return false;
         }
         for i in self.len..self.len.next_multiple_of(LANES) {
             self.sectors[i] = self.sectors[self.len - 1];
-            self.tweaks.0[i] = self.tweaks.0[self.len - 1];
+            tweaks[i] = tweaks[self.len - 1];
         }
         true
+    }
+
+    /// Sector `index`.
+    ///
+    /// # Safety
+    /// There is one, or a vector's lane behind the last.
+    #[inline(always)]
+    unsafe fn sector(&self, index: usize) -> Sector {
+        debug_assert!(index < self.len.next_multiple_of(LANES));
+        // SAFETY: `fill` has written as many.
+        unsafe { self.sectors[index % SUBTREES].assume_init() }
     }
 
     /// Of the subtrees in all sectors.
@@ -128,7 +127,8 @@ impl<'k> Pass<'k> {
             let subtree = first + i;
             let sector = (subtree >> self.log) % SUBTREES;
             let index = subtree % (1 << self.log) % MOST;
-            let place = &self.sectors[sector];
+            // SAFETY: a lane of a vector with subtrees.
+            let place = unsafe { self.sector(sector) };
             lanes.src[i] = settled(place.src().wrapping_add(index * STRIDE));
             if COUNT {
                 lanes.dst[i] =
@@ -247,7 +247,8 @@ impl<'k> Pass<'k> {
         let mut src = [ptr::null(); 4];
         let mut dst = [ptr::null_mut(); 4];
         for i in 0..V::BLOCKS {
-            let sector = &self.sectors[(first + i) % SUBTREES];
+            // SAFETY: a lane of a vector with sectors.
+            let sector = unsafe { self.sector(first + i) };
             src[i] = sector.src().wrapping_add(block * BLOCK);
             dst[i] = sector.dst().wrapping_add(block * BLOCK);
         }
@@ -261,9 +262,10 @@ impl<'k> Pass<'k> {
             #[inline(always)]
             || {
                 for first in (0..self.len).step_by(V::BLOCKS) {
-                    let tweaks = self.tweaks.get::<V>(first);
+                    // SAFETY: they have been written, in whole vectors.
+                    let tweaks = unsafe { self.tweaks.get::<V>(first) };
                     let hash = if self.log == 0 {
-                        // SAFETY: they have been written, in whole vectors.
+                        // SAFETY: as above.
                         unsafe { self.hashes.get::<V>(first) }.xor(tweaks)
                     } else {
                         let (src, dst) = self.blocks::<V>(first, 0);

@@ -85,6 +85,19 @@ impl Group {
         }
     }
 
+    /// That of one sector.
+    #[inline(always)]
+    pub(super) fn of_one(sector: Sector, bytes: usize, tweak: u128) -> Self {
+        Self {
+            sectors: [sector; GROUP],
+            len: 1,
+            bytes,
+            tweaks: Lanes([tweak, 0, 0, 0]),
+            start: Lanes::ZERO,
+            kept: [Lanes::ZERO; 2],
+        }
+    }
+
     /// The next sectors of the stream, `len` at most.
     #[inline(always)]
     pub(super) fn fill(&mut self, sectors: &mut Sectors<'_, '_>, len: usize) {
