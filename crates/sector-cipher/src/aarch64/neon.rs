@@ -234,8 +234,25 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    fn low_to_high(self) -> Self {
-        intrinsics!(vextq_u8::<8>(vdupq_n_u8(0), self.0))
+    fn shl_bytes<const N: i32>(self) -> Self {
+        // Stable Rust knows no number that is sixteen less this one.
+        const BYTES: u128 = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
+        self.shuffle_bytes(Self::splat(BYTES << (8 * N) | ((1 << (8 * N)) - 1)))
+    }
+
+    #[inline(always)]
+    fn shr_bytes<const N: i32>(self) -> Self {
+        Self::zero().behind::<N>(self)
+    }
+
+    #[inline(always)]
+    fn behind<const N: i32>(self, low: Self) -> Self {
+        intrinsics!(vextq_u8::<N>(low.0, self.0))
+    }
+
+    #[inline(always)]
+    fn shuffle_bytes(self, order: Self) -> Self {
+        intrinsics!(vqtbl1q_u8(self.0, order.0))
     }
 
     #[inline(always)]

@@ -164,10 +164,20 @@ pub(crate) trait Vector: Copy {
     }
     /// The low half in the high one's place, and the other way round.
     fn swap_halves(self) -> Self;
-    /// The low half goes up by 64 bits, zeros behind it.
-    fn low_to_high(self) -> Self;
+    /// All bytes up by `N`, zeros behind them.
+    fn shl_bytes<const N: i32>(self) -> Self;
+    /// All bytes down by `N`, zeros before them.
+    fn shr_bytes<const N: i32>(self) -> Self;
+    /// The bytes of `low` from `N` on, and behind them as many of `self` as there is
+    /// room for.
+    fn behind<const N: i32>(self, low: Self) -> Self;
+    /// Byte `i` is that with the number in byte `i` of `order`, or zero if that is 255.
+    fn shuffle_bytes(self, order: Self) -> Self;
     /// The last byte first.
-    fn reverse_bytes(self) -> Self;
+    #[inline(always)]
+    fn reverse_bytes(self) -> Self {
+        self.shuffle_bytes(Self::splat(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f))
+    }
     /// Each 64-bit half to the left by `N` bits.
     fn shl64<const N: u32>(self) -> Self;
     /// Each 64-bit half to the right by `N` bits.
@@ -208,6 +218,22 @@ pub(crate) trait Vector: Copy {
             _ => self.times_x::<32, 32>(),
         }
     }
+    /// `first` times x^(`i` `BLOCKS`), `i` below 8 and what leaves below 64 bits;
+    /// `swapped` is `first` with its halves swapped.
+    #[inline(always)]
+    fn times_x_of_vectors(first: Self, swapped: Self, i: usize) -> Self {
+        match i {
+            0 => first,
+            1 => times_vectors!(first, swapped, 1),
+            2 => times_vectors!(first, swapped, 2),
+            3 => times_vectors!(first, swapped, 3),
+            4 => times_vectors!(first, swapped, 4),
+            5 => times_vectors!(first, swapped, 5),
+            6 => times_vectors!(first, swapped, 6),
+            7 => times_vectors!(first, swapped, 7),
+            _ => unreachable!("there are eight"),
+        }
+    }
     /// Step `step` of `COUNT` masks, eight or sixteen vectors: `first`, which has a
     /// mask times 1, x, x^2, ... in its lanes, and what follows it. They come in
     /// any order that leaves the even ones before the odd ones: with number 2 `step`
@@ -223,17 +249,7 @@ pub(crate) trait Vector: Copy {
             state[1] = state[0].swap_halves();
         }
         let [first, swapped, ..] = *state;
-        match 2 * step % COUNT + 2 * step / COUNT {
-            0 => first,
-            1 => times_vectors!(first, swapped, 1),
-            2 => times_vectors!(first, swapped, 2),
-            3 => times_vectors!(first, swapped, 3),
-            4 => times_vectors!(first, swapped, 4),
-            5 => times_vectors!(first, swapped, 5),
-            6 => times_vectors!(first, swapped, 6),
-            7 => times_vectors!(first, swapped, 7),
-            _ => unreachable!("there are eight"),
-        }
+        Self::times_x_of_vectors(first, swapped, 2 * step % COUNT + 2 * step / COUNT)
     }
     /// Lane `i` is the block times x^i in that field.
     fn powers_of_x(block: Self::One) -> Self;

@@ -119,7 +119,16 @@ fn operations<V: Vector>() {
         is(x.clmul::<0x10>(y), &|i| product(i, false, true), "clmul 10");
         is(x.clmul::<0x11>(y), &|i| product(i, true, true), "clmul 11");
         is(x.swap_halves(), &|i| a[i].rotate_left(64), "swap_halves");
-        is(x.low_to_high(), &|i| a[i] << 64, "low_to_high");
+        is(x.shl_bytes::<1>(), &|i| a[i] << 8, "shl_bytes");
+        is(x.shl_bytes::<12>(), &|i| a[i] << 96, "shl_bytes");
+        is(x.shr_bytes::<8>(), &|i| a[i] >> 64, "shr_bytes");
+        is(x.shr_bytes::<15>(), &|i| a[i] >> 120, "shr_bytes");
+        is(x.behind::<13>(y), &|i| a[i] << 24 | b[i] >> 104, "behind");
+        is(
+            x.shuffle_bytes(V::splat(u128::MAX << 16 | 0x0e03)),
+            &|i| (a[i] >> 24 & 0xff) | (a[i] >> 104 & 0xff00),
+            "shuffle_bytes",
+        );
         is(x.reverse_bytes(), &|i| a[i].swap_bytes(), "reverse_bytes");
         is(x.shl64::<1>(), &|i| by_halves(a[i], &|h| h << 1), "shl64");
         is(x.shl64::<63>(), &|i| by_halves(a[i], &|h| h << 63), "shl64");

@@ -239,13 +239,22 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn low_to_high(self) -> Self {
-        intrinsics!(_mm_slli_si128::<8>(self.0))
+    fn shl_bytes<const N: i32>(self) -> Self {
+        intrinsics!(_mm_slli_si128::<N>(self.0))
     }
 
     #[inline(always)]
-    fn reverse_bytes(self) -> Self {
-        let order = Self::splat(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f);
+    fn shr_bytes<const N: i32>(self) -> Self {
+        intrinsics!(_mm_srli_si128::<N>(self.0))
+    }
+
+    #[inline(always)]
+    fn behind<const N: i32>(self, low: Self) -> Self {
+        intrinsics!(_mm_alignr_epi8::<N>(self.0, low.0))
+    }
+
+    #[inline(always)]
+    fn shuffle_bytes(self, order: Self) -> Self {
         intrinsics!(_mm_shuffle_epi8(self.0, order.0))
     }
 

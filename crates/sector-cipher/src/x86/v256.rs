@@ -274,13 +274,22 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn low_to_high(self) -> Self {
-        intrinsics!(_mm256_slli_si256::<8>(self.0))
+    fn shl_bytes<const N: i32>(self) -> Self {
+        intrinsics!(_mm256_bslli_epi128::<N>(self.0))
     }
 
     #[inline(always)]
-    fn reverse_bytes(self) -> Self {
-        let order = Self::splat(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f);
+    fn shr_bytes<const N: i32>(self) -> Self {
+        intrinsics!(_mm256_bsrli_epi128::<N>(self.0))
+    }
+
+    #[inline(always)]
+    fn behind<const N: i32>(self, low: Self) -> Self {
+        intrinsics!(_mm256_alignr_epi8::<N>(self.0, low.0))
+    }
+
+    #[inline(always)]
+    fn shuffle_bytes(self, order: Self) -> Self {
         intrinsics!(_mm256_shuffle_epi8(self.0, order.0))
     }
 

@@ -1,0 +1,294 @@
+//! Groups of sixteen vectors: a part of a sector, or two sectors of 512 bytes. While
+//! one is under way, the masks of the next are worked out.
+
+use super::group::{Masks, Schedules, Text, order};
+use super::{HALF, Keys, Tweaks, encrypted, ivs, lone, times_x64};
+use crate::run::{BATCH, Sectors};
+use crate::simd::{Vector, fresh};
+use core::{mem, ptr};
+
+/// Vectors of a group.
+const GROUP: usize = 2 * HALF;
+
+/// Groups of sixteen vectors; with `PAIRS` each is two sectors.
+#[inline(always)]
+pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAIRS: bool>(
+    keys: &Keys,
+    sectors: &mut Sectors<'_, '_>,
+) {
+    let data = if ENCRYPT {
+        &keys.encrypt
+    } else {
+        &keys.decrypt
+    };
+    let group = GROUP * V::BYTES;
+    let bytes = sectors.bytes();
+    let groups = bytes / group;
+    // Places change, nothing is copied: a CPU that reads a part of what it has
+    // just written waits until it has left the pipeline.
+    let mut batch = &mut sectors.empty_batch();
+    let mut following = &mut sectors.empty_batch();
+    let (mut tweaks, mut next_tweaks) = (&mut Tweaks::<BATCH>::unset(), &mut Tweaks::unset());
+    sectors.fill_places(batch);
+    if batch.len() == 0 {
+        return;
+    }
+    if batch.len() == 1 {
+        let tweak = encrypted::<V::One, ROUNDS>(ivs(sectors, batch, 0), &keys.tweak);
+        // SAFETY: a sector of the stream.
+        unsafe { lone::<V, ROUNDS, ENCRYPT, PAIRS>(data, batch.sector(0), bytes, tweak) };
+        return;
+    }
+    for i in 0..batch.len().div_ceil(V::BLOCKS) {
+        let x = encrypted::<V, ROUNDS>(ivs(sectors, batch, i), &keys.tweak);
+        tweaks.set(i, x);
+    }
+    let (mut now, mut next) = (Masks::unset(), Masks::unset());
+    let mut work = Work::<V> {
+        keys: Schedules {
+            data,
+            tweak: &keys.tweak,
+        },
+        text: Text {
+            src: [ptr::null(); 2],
+            dst: [ptr::null_mut(); 2],
+        },
+        now: &mut now,
+        next: &mut next,
+    };
+    work.first::<PAIRS>([tweaks.of::<V>(0), tweaks.of::<V>(1)]);
+    loop {
+        if batch.len() == BATCH {
+            sectors.fill_places(following);
+        }
+        // Vectors of tweaks, encrypted one with each of the first groups of
+        // this batch, or first sectors', which is full then.
+        let with_tweaks = following.len().div_ceil(V::BLOCKS);
+        let half = HALF * V::BYTES;
+        if PAIRS {
+            for i in 0..batch.len().div_ceil(2) {
+                let a = batch.sector(2 * i);
+                if 2 * i + 1 == batch.len() {
+                    // SAFETY: a sector of the stream.
+                    unsafe {
+                        lone::<V, ROUNDS, ENCRYPT, true>(data, a, bytes, tweaks.of::<V>(2 * i))
+                    };
+                    break;
+                }
+                let b = batch.sector(2 * i + 1);
+                work.text.src = [a.src(), b.src()];
+                work.text.dst = [a.dst(), b.dst()];
+                // SAFETY: the halves are the sectors.
+                unsafe {
+                    if i < with_tweaks {
+                        let next = [tweaks.of::<V>(2 * i + 2), tweaks.of::<V>(2 * i + 3)];
+                        let x = work
+                            .group::<ROUNDS, ENCRYPT, PAIR, true>(ivs(sectors, following, i), next);
+                        next_tweaks.set(i, x);
+                    } else {
+                        let next = if 2 * i + 2 < BATCH {
+                            [tweaks.of::<V>(2 * i + 2), tweaks.of::<V>(2 * i + 3)]
+                        } else {
+                            [next_tweaks.of::<V>(0), next_tweaks.of::<V>(1)]
+                        };
+                        work.group::<ROUNDS, ENCRYPT, PAIR, false>(V::zero(), next);
+                    }
+                }
+            }
+        } else {
+            let none = [V::One::zero(); 2];
+            for i in 0..batch.len() {
+                let sector = batch.sector(i);
+                work.text.src = [sector.src(), sector.src().wrapping_add(half)];
+                work.text.dst = [sector.dst(), sector.dst().wrapping_add(half)];
+                let mut left = groups - 1;
+                if i < with_tweaks {
+                    let x = ivs::<V>(sectors, following, i);
+                    // SAFETY: the group is in the sector.
+                    let x = unsafe {
+                        if left == 0 {
+                            let next = [tweaks.of::<V>(i + 1); 2];
+                            work.group::<ROUNDS, ENCRYPT, OTHER, true>(x, next)
+                        } else {
+                            work.group::<ROUNDS, ENCRYPT, SAME, true>(x, none)
+                        }
+                    };
+                    next_tweaks.set(i, x);
+                    if left == 0 {
+                        continue;
+                    }
+                    work.text.advance(group);
+                    left -= 1;
+                }
+                while left != 0 {
+                    // SAFETY: as above.
+                    unsafe { work.group::<ROUNDS, ENCRYPT, SAME, false>(V::zero(), none) };
+                    work.text.advance(group);
+                    left -= 1;
+                }
+                let next = if i + 1 < BATCH {
+                    tweaks.of::<V>(i + 1)
+                } else {
+                    next_tweaks.of::<V>(0)
+                };
+                // SAFETY: as above.
+                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false>(V::zero(), [next; 2]) };
+            }
+        }
+        if following.len() == 0 {
+            return;
+        }
+        mem::swap(&mut batch, &mut following);
+        mem::swap(&mut tweaks, &mut next_tweaks);
+        following.clear();
+    }
+}
+
+/// The group's masks go on in its sector.
+const SAME: u8 = 0;
+/// They are those of the next sector.
+const OTHER: u8 = 1;
+/// They are those of the next two sectors.
+const PAIR: u8 = 2;
+
+/// What lives from group to group.
+struct Work<'k, V> {
+    keys: Schedules<'k>,
+    text: Text,
+    now: &'k mut Masks<V, GROUP>,
+    next: &'k mut Masks<V, GROUP>,
+}
+
+/// One mask of the group after that with the masks `now`.
+#[inline(always)]
+fn step<V: Vector, const NEXT: u8>(
+    now: &Masks<V, GROUP>,
+    next: &mut Masks<V, GROUP>,
+    state: &mut [V; 5],
+    tweaks: [V::One; 2],
+    step: usize,
+) {
+    match NEXT {
+        SAME => {
+            // SAFETY: all of them have been set.
+            let mask = unsafe { now.get(step) };
+            next.set(step, times_x64(mask));
+        }
+        OTHER => {
+            let mask = V::mask::<GROUP>(
+                state,
+                #[inline(always)]
+                || V::powers_of_x(tweaks[0]),
+                step,
+            );
+            next.set(order(GROUP, step), mask);
+        }
+        _ => {
+            let (half, step) = (step / HALF, step % HALF);
+            let mask = V::mask::<HALF>(
+                state,
+                #[inline(always)]
+                || V::powers_of_x(tweaks[half]),
+                step,
+            );
+            next.set(half * HALF + order(HALF, step), mask);
+        }
+    }
+}
+
+impl<V: Vector> Work<'_, V> {
+    /// The masks of the first group.
+    #[inline(always)]
+    fn first<const PAIRS: bool>(&mut self, tweaks: [V::One; 2]) {
+        let mut state = [V::zero(); 5];
+        unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
+            if PAIRS {
+                step::<V, PAIR>(self.now, self.next, &mut state, tweaks, I);
+            } else {
+                step::<V, OTHER>(self.now, self.next, &mut state, tweaks, I);
+            }
+        });
+        mem::swap(&mut self.now, &mut self.next);
+    }
+
+    /// One group of blocks. Its masks are there; it leaves those of the next
+    /// group, which `NEXT` tells. With `TWEAKS` it returns `ivs` encrypted.
+    ///
+    /// # Safety
+    /// The sources can be read and the destinations written.
+    #[inline(always)]
+    unsafe fn group<
+        const ROUNDS: usize,
+        const ENCRYPT: bool,
+        const NEXT: u8,
+        const TWEAKS: bool,
+    >(
+        &mut self,
+        ivs: V,
+        tweaks: [V::One; 2],
+    ) -> V {
+        let (now, next) = (&*self.now, &mut *self.next);
+        let mut state = [V::zero(); 5];
+        // SAFETY: the caller's promise; the group before, or `first`, has set the masks.
+        let ivs = unsafe {
+            group::<V, ROUNDS, ENCRYPT, TWEAKS>(
+                self.keys,
+                &self.text,
+                now,
+                ivs,
+                #[inline(always)]
+                |i| step::<V, NEXT>(now, next, &mut state, tweaks, i),
+            )
+        };
+        mem::swap(&mut self.now, &mut self.next);
+        ivs
+    }
+}
+
+/// Encrypts or decrypts one group. Between its rounds `step` makes masks of a later
+/// one, with the numbers 0 to 15 in turn. With `TWEAKS` it returns `ivs` encrypted.
+///
+/// # Safety
+/// The sources can be read and the destinations written, and the masks have been set.
+#[inline(always)]
+unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAKS: bool>(
+    keys: Schedules<'_>,
+    text: &Text,
+    masks: &Masks<V, GROUP>,
+    ivs: V,
+    mut step: impl FnMut(usize),
+) -> V {
+    let mut x = [V::zero(); GROUP];
+    for (i, x) in x.iter_mut().enumerate() {
+        // SAFETY: vector i of the group.
+        *x = unsafe { V::load(text.src[i / HALF].add(i % HALF * V::BYTES)) };
+    }
+    // SAFETY: the caller's promise.
+    V::wide_start_with(&mut x, keys.data, unsafe { masks.all() });
+    let mut ivs = [ivs];
+    if TWEAKS {
+        V::wide_start_with(&mut ivs, keys.tweak, &[V::zero()]);
+    }
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::wide_round::<GROUP, ENCRYPT, ROUND>(&mut x, keys.data);
+        if TWEAKS {
+            V::wide_round::<1, true, ROUND>(&mut ivs, keys.tweak);
+            x[2].tie(&mut ivs[0]);
+        }
+        if ROUND <= 8 {
+            step(2 * ROUND - 2);
+            step(2 * ROUND - 1);
+        }
+    });
+    // SAFETY: the caller's promise. From memory once more, not from registers.
+    let masks = unsafe { fresh(masks).all() };
+    V::wide_finish::<GROUP, ENCRYPT, ROUNDS>(&mut x, keys.data, masks);
+    for (i, x) in x.into_iter().enumerate() {
+        // SAFETY: as above, and the destination may be written.
+        unsafe { x.store(text.dst[i / HALF].add(i % HALF * V::BYTES)) };
+    }
+    if TWEAKS {
+        V::wide_finish::<1, true, ROUNDS>(&mut ivs, keys.tweak, &[V::zero()]);
+    }
+    ivs[0]
+}
