@@ -4,229 +4,22 @@
 //! three and none of them stops at a segment's end.
 #![allow(unsafe_code)]
 
-use crate::{IvMode, SectorCount, SectorSize, Segment};
+mod batch;
+mod iv;
+
+use crate::Segment;
+pub(crate) use batch::{Batch, Sector};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
+pub(crate) use iv::IvRule;
+use iv::put;
 
 /// Bytes in an AES block.
 pub(crate) const BLOCK: usize = 16;
 
 /// Sectors whose IVs are made together.
 pub(crate) const BATCH: usize = 8;
-
-/// One sector: where its bytes come from and where they go.
-#[derive(Clone, Copy)]
-pub(crate) struct Sector {
-    src: *const u8,
-    dst: *mut u8,
-}
-
-impl Sector {
-    /// None: its pointers must not be used.
-    pub(crate) const NONE: Self = Self {
-        src: ptr::null(),
-        dst: ptr::null_mut(),
-    };
-
-    /// Readable for the sector size while the stream lives. The same as
-    /// [`Self::dst`], or not overlapping it.
-    #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
-    pub(crate) fn src(&self) -> *const u8 {
-        self.src
-    }
-
-    /// Writable for the sector size while the stream lives.
-    #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
-    pub(crate) fn dst(&self) -> *mut u8 {
-        self.dst
-    }
-}
-
-/// Up to [`BATCH`] following sectors of a stream.
-pub(crate) struct Batch<'a> {
-    sectors: [Sector; BATCH],
-    ivs: [u128; BATCH],
-    len: usize,
-    /// What the IVs count, at the first sector, if they are left to the kernel.
-    count: Option<u64>,
-    bytes: usize,
-    _borrow: PhantomData<&'a mut [u8]>,
-}
-
-#[cfg(test)]
-impl<'a> Batch<'a> {
-    /// A message of any length in place, for vectors that have no sector's.
-    pub(crate) fn of_one(data: &'a mut [u8]) -> Self {
-        let dst = data.as_mut_ptr();
-        let mut sectors = [Sector::NONE; BATCH];
-        sectors[0] = Sector { src: dst, dst };
-        Self {
-            sectors,
-            ivs: [0; BATCH],
-            len: 1,
-            count: None,
-            bytes: data.len(),
-            _borrow: PhantomData,
-        }
-    }
-}
-
-impl Batch<'_> {
-    /// The sectors.
-    #[inline(always)]
-    pub(crate) fn sectors(&self) -> &[Sector] {
-        &self.sectors[..self.len]
-    }
-
-    /// Their IVs, before any encryption, as little-endian integers; behind the
-    /// last sector's stands anything.
-    #[inline(always)]
-    pub(crate) fn ivs(&self) -> &[u128; BATCH] {
-        &self.ivs
-    }
-
-    /// Sector `i`, whether [`Sectors::fill_places`] has filled the batch or
-    /// [`Sectors::fill`].
-    #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
-    pub(crate) fn sector(&self, i: usize) -> Sector {
-        if self.count.is_none() {
-            return self.sectors()[i];
-        }
-        let Sector { src, dst } = self.sectors[0];
-        let offset = i * self.bytes;
-        Sector {
-            src: src.wrapping_add(offset),
-            dst: dst.wrapping_add(offset),
-        }
-    }
-
-    /// What the IV of the first sector counts, if the sectors are consecutive
-    /// and their IVs have not been made: see [`Sectors::fill_places`].
-    #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
-    pub(crate) fn count(&self) -> Option<u64> {
-        self.count
-    }
-
-    /// How many sectors there are.
-    #[inline(always)]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Makes it empty.
-    #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    /// Block `block` of sector `sector`.
-    #[inline(always)]
-    pub(crate) fn load(&self, sector: usize, block: usize) -> [u8; BLOCK] {
-        let offset = block * BLOCK;
-        assert!(offset < self.bytes);
-        // SAFETY: a sector in `sectors()` is readable for `bytes` bytes, a
-        // multiple of the block, and `offset` is one below it.
-        unsafe { ptr::read_unaligned(self.sectors()[sector].src.add(offset).cast()) }
-    }
-
-    /// Writes block `block` of sector `sector`.
-    #[inline(always)]
-    pub(crate) fn store(&mut self, sector: usize, block: usize, bytes: [u8; BLOCK]) {
-        let offset = block * BLOCK;
-        assert!(offset < self.bytes);
-        // SAFETY: as in `load`; the destination is borrowed mutably by the stream.
-        unsafe { ptr::write_unaligned(self.sectors()[sector].dst.add(offset).cast(), bytes) }
-    }
-}
-
-/// How the number of a sector becomes its IV.
-#[derive(Clone, Copy)]
-pub(crate) struct IvRule {
-    size: SectorSize,
-    log_bytes: u32,
-    /// Sectors of 512 bytes in one sector.
-    units: u64,
-    /// From 512-byte units to what the IV counts.
-    shift: u32,
-    /// The bits of the number in the first eight bytes of the IV.
-    little: u64,
-    /// The bits of the byte-swapped number in its last eight bytes.
-    big: u64,
-    /// What the IV counts from a sector to those behind it.
-    steps: [u128; BATCH],
-    /// The bits of the count in the IV, and of the count with all sixteen bytes
-    /// reversed.
-    masks: [u128; 2],
-    /// Any IV, for vectors whose IV is no sector number.
-    #[cfg(test)]
-    pub(crate) forced: Option<u128>,
-}
-
-impl IvRule {
-    pub(crate) fn new(mode: IvMode, size: SectorSize, count: SectorCount) -> Self {
-        let units = size.bytes() as u64 / 512;
-        let shift = match count {
-            SectorCount::Units512 => 0,
-            SectorCount::Large => units.trailing_zeros(),
-        };
-        let (little, big) = match mode {
-            IvMode::Plain => (0xffff_ffff, 0),
-            IvMode::Plain64 | IvMode::EssivSha256 => (u64::MAX, 0),
-            IvMode::Plain64Be => (0, u64::MAX),
-        };
-        let step = u128::from(units >> shift);
-        // Behind the last sector comes sector 0.
-        let counted = u64::MAX >> shift;
-        Self {
-            steps: core::array::from_fn(|i| step * i as u128),
-            masks: [
-                u128::from(little & counted),
-                u128::from(big & counted.swap_bytes()) << 64,
-            ],
-            size,
-            log_bytes: size.bytes().trailing_zeros(),
-            units,
-            shift,
-            little,
-            big,
-            #[cfg(test)]
-            forced: None,
-        }
-    }
-
-    /// The IV, or the tweak before its encryption, of the sector whose first
-    /// 512 bytes have number `sector`.
-    #[inline(always)]
-    fn iv(&self, sector: u64) -> u128 {
-        #[cfg(test)]
-        if let Some(iv) = self.forced {
-            return iv;
-        }
-        let number = sector >> self.shift;
-        u128::from(number & self.little) | u128::from(number.swap_bytes() & self.big) << 64
-    }
-}
 
 /// The stream of sectors of one request.
 pub(crate) struct Sectors<'a, 'b> {
@@ -448,24 +241,6 @@ pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
     pointer
 }
 
-/// Writes an IV, all of it at once: one that is written in two halves cannot be
-/// read as a whole before both have reached the cache.
-#[inline(always)]
-fn put(place: &mut MaybeUninit<u128>, iv: u128) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_mm_set_epi64x, _mm_storeu_si128};
-        #[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
-        let [low, high] = [iv as i64, (iv >> 64) as i64];
-        // SAFETY: sixteen bytes of plain data, and every x86-64 CPU has SSE2.
-        unsafe { _mm_storeu_si128(ptr::from_mut(place).cast(), _mm_set_epi64x(high, low)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        place.write(iv);
-    }
-}
-
 /// The boundary check: after it `len` is whole sectors.
 fn check(rule: &IvRule, first: u64, len: usize) {
     let bytes = rule.size.bytes();
@@ -483,38 +258,17 @@ fn check(rule: &IvRule, first: u64, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{IvMode, SectorCount, SectorSize};
 
-    fn rule(mode: IvMode, bytes: u32, count: SectorCount) -> IvRule {
-        IvRule::new(mode, SectorSize::new(bytes).unwrap(), count)
-    }
-
-    #[test]
-    fn ivs_as_dm_crypt() {
-        let plain = rule(IvMode::Plain, 512, SectorCount::Units512);
-        assert_eq!(plain.iv(0xffff_ffff), 0xffff_ffff);
-        assert_eq!(plain.iv(0x1_0000_0000), 0);
-        assert_eq!(plain.iv(0x5_0000_0007), 7);
-        let plain64 = rule(IvMode::Plain64, 512, SectorCount::Units512);
-        assert_eq!(plain64.iv(u64::MAX), u128::from(u64::MAX));
-        let be = rule(IvMode::Plain64Be, 512, SectorCount::Units512);
-        assert_eq!(
-            be.iv(0x0102_0304_0506_0708).to_le_bytes(),
-            [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
-        );
-        let large = rule(IvMode::Plain64, 4096, SectorCount::Large);
-        assert_eq!(large.iv(8 * 5), 5);
-        let units = rule(IvMode::Plain64, 4096, SectorCount::Units512);
-        assert_eq!(units.iv(8 * 5), 40);
-        // dm-crypt shifts first and truncates then.
-        let large = rule(IvMode::Plain, 2048, SectorCount::Large);
-        assert_eq!(large.iv(4 << 32), 0);
-        assert_eq!(large.iv(1 << 33), 1 << 31);
+    fn plain64() -> IvRule {
+        let size = SectorSize::new(512).unwrap();
+        IvRule::new(IvMode::Plain64, size, SectorCount::Units512)
     }
 
     #[test]
     fn numbers_wrap_at_two_to_the_64() {
         let mut data = [0; 4 * 512];
-        let rule = rule(IvMode::Plain64, 512, SectorCount::Units512);
+        let rule = plain64();
         let mut sectors = Sectors::in_place(&rule, u64::MAX - 1, &mut data);
         let mut batch = sectors.empty_batch();
         sectors.fill(&mut batch);
@@ -526,7 +280,7 @@ mod tests {
     #[test]
     fn batches_cross_segments_and_skip_empty_ones() {
         let (mut a, mut b, mut c) = ([0; 3 * 512], [0; 0], [0; 7 * 512]);
-        let rule = rule(IvMode::Plain64, 512, SectorCount::Units512);
+        let rule = plain64();
         let mut segments = [
             Segment {
                 first: 100,

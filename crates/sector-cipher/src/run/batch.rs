@@ -1,0 +1,150 @@
+//! A batch of sectors, and what is read and written of each.
+
+use super::{BATCH, BLOCK};
+use core::marker::PhantomData;
+use core::ptr;
+
+/// One sector: where its bytes come from and where they go.
+#[derive(Clone, Copy)]
+pub(crate) struct Sector {
+    pub(super) src: *const u8,
+    pub(super) dst: *mut u8,
+}
+
+impl Sector {
+    /// None: its pointers must not be used.
+    pub(crate) const NONE: Self = Self {
+        src: ptr::null(),
+        dst: ptr::null_mut(),
+    };
+
+    /// Readable for the sector size while the stream lives. The same as
+    /// [`Self::dst`], or not overlapping it.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn src(&self) -> *const u8 {
+        self.src
+    }
+
+    /// Writable for the sector size while the stream lives.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn dst(&self) -> *mut u8 {
+        self.dst
+    }
+}
+
+/// Up to [`BATCH`] following sectors of a stream.
+pub(crate) struct Batch<'a> {
+    pub(super) sectors: [Sector; BATCH],
+    pub(super) ivs: [u128; BATCH],
+    pub(super) len: usize,
+    /// What the IVs count, at the first sector, if they are left to the kernel.
+    pub(super) count: Option<u64>,
+    pub(super) bytes: usize,
+    pub(super) _borrow: PhantomData<&'a mut [u8]>,
+}
+
+#[cfg(test)]
+impl<'a> Batch<'a> {
+    /// A message of any length in place, for vectors that have no sector's.
+    pub(crate) fn of_one(data: &'a mut [u8]) -> Self {
+        let dst = data.as_mut_ptr();
+        let mut sectors = [Sector::NONE; BATCH];
+        sectors[0] = Sector { src: dst, dst };
+        Self {
+            sectors,
+            ivs: [0; BATCH],
+            len: 1,
+            count: None,
+            bytes: data.len(),
+            _borrow: PhantomData,
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// The sectors.
+    #[inline(always)]
+    pub(crate) fn sectors(&self) -> &[Sector] {
+        &self.sectors[..self.len]
+    }
+
+    /// Their IVs, before any encryption, as little-endian integers; behind the
+    /// last sector's stands anything.
+    #[inline(always)]
+    pub(crate) fn ivs(&self) -> &[u128; BATCH] {
+        &self.ivs
+    }
+
+    /// Sector `i`, whether [`super::Sectors::fill_places`] has filled the batch or
+    /// [`super::Sectors::fill`].
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn sector(&self, i: usize) -> Sector {
+        if self.count.is_none() {
+            return self.sectors()[i];
+        }
+        let Sector { src, dst } = self.sectors[0];
+        let offset = i * self.bytes;
+        Sector {
+            src: src.wrapping_add(offset),
+            dst: dst.wrapping_add(offset),
+        }
+    }
+
+    /// What the IV of the first sector counts, if the sectors are consecutive
+    /// and their IVs have not been made: see [`super::Sectors::fill_places`].
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.count
+    }
+
+    /// How many sectors there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes it empty.
+    #[inline(always)]
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Block `block` of sector `sector`.
+    #[inline(always)]
+    pub(crate) fn load(&self, sector: usize, block: usize) -> [u8; BLOCK] {
+        let offset = block * BLOCK;
+        assert!(offset < self.bytes);
+        // SAFETY: a sector in `sectors()` is readable for `bytes` bytes, a
+        // multiple of the block, and `offset` is one below it.
+        unsafe { ptr::read_unaligned(self.sectors()[sector].src.add(offset).cast()) }
+    }
+
+    /// Writes block `block` of sector `sector`.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, sector: usize, block: usize, bytes: [u8; BLOCK]) {
+        let offset = block * BLOCK;
+        assert!(offset < self.bytes);
+        // SAFETY: as in `load`; the destination is borrowed mutably by the stream.
+        unsafe { ptr::write_unaligned(self.sectors()[sector].dst.add(offset).cast(), bytes) }
+    }
+}
