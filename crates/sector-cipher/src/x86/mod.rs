@@ -10,6 +10,7 @@ mod schedule;
 mod v128;
 mod v256;
 mod v512;
+mod v512_masks;
 mod v512_rounds;
 
 use crate::Backend;
