@@ -3,8 +3,8 @@
 //! tweak, those of the second from the first one's, and those of all others in the place of
 //! the last but one's. Whole bytes move, since the units that shift bits are those of AES.
 
-use super::group::{Masks, Schedules};
-use super::{HALF, Keys, Tweaks, encrypted, ivs, lone, times_x64};
+use super::group::Masks;
+use super::{HALF, Keys, Schedules, Tweaks, times_x64};
 use crate::run::{BATCH, Sector, Sectors};
 use crate::simd::{Vector, fresh};
 use core::mem;
@@ -30,40 +30,16 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
     sectors: &mut Sectors<'_, '_>,
 ) {
     assert!(GROUPS * HALF * V::BYTES == PIECE);
-    let schedules = Schedules {
-        data: if ENCRYPT {
-            &keys.encrypt
-        } else {
-            &keys.decrypt
-        },
-        tweak: &keys.tweak,
-    };
-    let bytes = sectors.bytes();
-    let pieces = bytes / PIECE;
-    // Vectors of tweaks of a batch.
-    let of_batch = BATCH / V::BLOCKS;
+    let schedules = keys.schedules::<ENCRYPT>();
+    let pieces = sectors.bytes() / PIECE;
     // Places change, nothing is copied: a CPU that reads a part of what it has
     // just written waits until it has left the pipeline.
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
-    sectors.fill_places(batch);
-    if batch.len() == 0 {
+    let tweaks = Tweaks::start::<V, ROUNDS, ENCRYPT, false>(schedules, sectors, batch);
+    let Some(mut tweaks) = tweaks else {
         return;
-    }
-    if batch.len() == 1 {
-        let tweak = encrypted::<V::One, ROUNDS>(ivs(sectors, batch, 0), &keys.tweak);
-        // SAFETY: a sector of the stream.
-        unsafe {
-            lone::<V, ROUNDS, ENCRYPT, false>(schedules.data, batch.sector(0), bytes, tweak);
-        }
-        return;
-    }
-    // Of the batch, and of that which follows: first the IVs, then what they become.
-    let mut tweaks = Tweaks::<{ 2 * BATCH }>::unset();
-    for i in 0..batch.len().div_ceil(V::BLOCKS) {
-        let x = encrypted::<V, ROUNDS>(ivs(sectors, batch, i), &keys.tweak);
-        tweaks.set(i, x);
-    }
+    };
     let (now, next): (&mut Piece<V, GROUPS>, &mut Piece<V, GROUPS>) = (&mut unset(), &mut unset());
     let (mut now, mut next) = (now, next);
     let mut series = Series::new(tweaks.of::<V>(0));
@@ -76,10 +52,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
         }
         // Vectors of tweaks, encrypted one with each of the first sectors of this
         // batch, which is full then.
-        let with_tweaks = following.len().div_ceil(V::BLOCKS);
-        for i in 0..with_tweaks {
-            tweaks.set(of_batch + i, ivs::<V>(sectors, following, i));
-        }
+        let with_tweaks = tweaks.set_ivs::<V>(sectors, following);
         // Few other instructions between the groups: they take the place of AES rounds.
         let consecutive = batch.count().is_some();
         let mut at = At::start_of(batch.sector(0));
@@ -89,8 +62,8 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
             }
             for piece in 1..pieces {
                 for (masks, next) in now.iter().zip(next.iter_mut()) {
-                    // SAFETY: the group is in the sector, and the masks have been set:
-                    // of the next piece but one's, by the piece before.
+                    // SAFETY: the group is in the sector, and the masks have been set;
+                    // those in `next` are the piece before's.
                     unsafe {
                         if piece == 1 {
                             group::<V, ROUNDS, ENCRYPT, false>(
@@ -126,11 +99,11 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                             schedules,
                             at,
                             masks,
-                            tweaks.get(of_batch + i),
+                            tweaks.following(i),
                             #[inline(always)]
                             |i| series.step(next, J, i),
                         );
-                        tweaks.set(of_batch + i, x);
+                        tweaks.set_following(i, x);
                     } else {
                         group::<V, ROUNDS, ENCRYPT, false>(
                             schedules,
@@ -150,9 +123,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
             return;
         }
         mem::swap(&mut batch, &mut following);
-        for i in 0..of_batch {
-            tweaks.set(i, tweaks.get::<V>(of_batch + i));
-        }
+        tweaks.advance::<V>();
         following.clear();
     }
 }

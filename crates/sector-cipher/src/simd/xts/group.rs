@@ -1,6 +1,6 @@
 //! What groups of eight and of sixteen vectors have in common.
 
-use crate::simd::{Vector, WideKeys};
+use crate::simd::Vector;
 use core::mem::MaybeUninit;
 use core::ptr;
 
@@ -43,33 +43,4 @@ impl<V: Vector, const N: usize> Masks<V, N> {
 #[inline(always)]
 pub(super) const fn order(count: usize, step: usize) -> usize {
     2 * step % count + 2 * step / count
-}
-
-/// Where the halves of a group come from, and where they go; of a group of eight
-/// the first is the whole.
-pub(super) struct Text {
-    pub(super) src: [*const u8; 2],
-    pub(super) dst: [*mut u8; 2],
-}
-
-impl Text {
-    /// Goes `bytes` bytes on.
-    #[inline(always)]
-    pub(super) fn advance(&mut self, bytes: usize) {
-        self.src = self.src.map(
-            #[inline(always)]
-            |src| src.wrapping_add(bytes),
-        );
-        self.dst = self.dst.map(
-            #[inline(always)]
-            |dst| dst.wrapping_add(bytes),
-        );
-    }
-}
-
-/// The keys for data, in the direction that is wanted, and for tweaks.
-#[derive(Clone, Copy)]
-pub(super) struct Schedules<'k> {
-    pub(super) data: &'k WideKeys,
-    pub(super) tweak: &'k WideKeys,
 }

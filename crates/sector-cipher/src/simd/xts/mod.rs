@@ -8,7 +8,7 @@ mod group;
 mod sixteens;
 
 use super::{Vector, WideKeys, fresh};
-use crate::run::{Batch, Sector, Sectors};
+use crate::run::{BATCH, Batch, Sector, Sectors};
 use core::ptr;
 
 /// Vectors of half a group of sixteen, and of a whole one of eight.
@@ -43,6 +43,18 @@ impl Keys {
         self.tweak.widen();
     }
 
+    #[inline(always)]
+    fn schedules<const ENCRYPT: bool>(&self) -> Schedules<'_> {
+        Schedules {
+            data: if ENCRYPT {
+                &self.encrypt
+            } else {
+                &self.decrypt
+            },
+            tweak: &self.tweak,
+        }
+    }
+
     /// Rounds under either key: 10 or 14.
     #[inline(always)]
     pub(super) fn rounds(&self) -> usize {
@@ -50,22 +62,62 @@ impl Keys {
     }
 }
 
-/// Tweaks of `N` sectors.
-#[repr(C, align(64))]
-struct Tweaks<const N: usize>([u128; N]);
+/// The keys for data, in the direction that is wanted, and for tweaks.
+#[derive(Clone, Copy)]
+struct Schedules<'k> {
+    data: &'k WideKeys,
+    tweak: &'k WideKeys,
+}
 
-impl<const N: usize> Tweaks<N> {
+/// Tweaks of a batch, and of that which follows it: there stand IVs first.
+#[repr(C, align(64))]
+struct Tweaks([u128; 2 * BATCH]);
+
+impl Tweaks {
+    /// Those of the first batch. `None` if that is no more than one sector, which is
+    /// encrypted or decrypted then, with the constant `ONE` of [`lone`].
     #[inline(always)]
-    fn unset() -> Self {
-        Self([0; N])
+    fn start<'a, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: bool>(
+        keys: Schedules<'_>,
+        sectors: &mut Sectors<'a, '_>,
+        batch: &mut Batch<'a>,
+    ) -> Option<Self> {
+        sectors.fill_places(batch);
+        if batch.len() == 0 {
+            return None;
+        }
+        if batch.len() == 1 {
+            let tweak = encrypted::<V::One, ROUNDS>(ivs(sectors, batch, 0), keys.tweak);
+            let (sector, bytes) = (batch.sector(0), sectors.bytes());
+            // SAFETY: a sector of the stream.
+            unsafe { lone::<V, ROUNDS, ENCRYPT, ONE>(keys.data, sector, bytes, tweak) };
+            return None;
+        }
+        let mut tweaks = Self([0; 2 * BATCH]);
+        for i in 0..batch.len().div_ceil(V::BLOCKS) {
+            let ivs = ivs::<V>(sectors, batch, i);
+            tweaks.set(i, encrypted::<V, ROUNDS>(ivs, keys.tweak));
+        }
+        Some(tweaks)
     }
 
-    /// Vector `i` of them.
+    /// Sets the IVs of the batch that follows. Returns how many vectors of them there
+    /// are: each is to be replaced by [`Self::set_following`].
     #[inline(always)]
-    fn get<V: Vector>(&self, i: usize) -> V {
-        let tweaks = &self.0[i * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: as many bytes as a vector has.
-        unsafe { V::load(tweaks.as_ptr().cast()) }
+    fn set_ivs<V: Vector>(&mut self, sectors: &Sectors<'_, '_>, following: &Batch<'_>) -> usize {
+        let vectors = following.len().div_ceil(V::BLOCKS);
+        for i in 0..vectors {
+            self.set_following(i, ivs::<V>(sectors, following, i));
+        }
+        vectors
+    }
+
+    /// The batch that follows comes.
+    #[inline(always)]
+    fn advance<V: Vector>(&mut self) {
+        for i in 0..BATCH / V::BLOCKS {
+            self.set(i, self.following::<V>(i));
+        }
     }
 
     /// Sets vector `i` of them.
@@ -76,8 +128,22 @@ impl<const N: usize> Tweaks<N> {
         unsafe { x.store(tweaks.as_mut_ptr().cast()) };
     }
 
-    /// The tweak of sector `i`. From memory: the compiler would take a vector
-    /// that it has just seen apart in general registers.
+    /// Sets vector `i` of the batch that follows.
+    #[inline(always)]
+    fn set_following<V: Vector>(&mut self, i: usize, x: V) {
+        self.set(BATCH / V::BLOCKS + i, x);
+    }
+
+    /// Vector `i` of the batch that follows.
+    #[inline(always)]
+    fn following<V: Vector>(&self, i: usize) -> V {
+        let tweaks = &self.0[BATCH + i * V::BLOCKS..][..V::BLOCKS];
+        // SAFETY: as many bytes as a vector has.
+        unsafe { V::load(tweaks.as_ptr().cast()) }
+    }
+
+    /// The tweak of sector `i`; behind the batch come those of the next. From memory: the
+    /// compiler would take a vector that it has just seen apart in general registers.
     #[inline(always)]
     fn of<V: Vector>(&self, i: usize) -> V::One {
         let tweak: *const u128 = &fresh(self).0[i];

@@ -1,11 +1,11 @@
 //! Groups of sixteen vectors: a part of a sector, or two sectors of 512 bytes. While
 //! one is under way, the masks of the next are worked out.
 
-use super::group::{Masks, Schedules, Text, order};
-use super::{HALF, Keys, Tweaks, encrypted, ivs, lone, times_x64};
-use crate::run::{BATCH, Sectors};
+use super::group::{Masks, order};
+use super::{HALF, Keys, Schedules, Tweaks, lone, times_x64};
+use crate::run::{BATCH, Sector, Sectors};
 use crate::simd::{Vector, fresh};
-use core::{mem, ptr};
+use core::mem;
 
 /// Vectors of a group.
 const GROUP: usize = 2 * HALF;
@@ -16,11 +16,7 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
 ) {
-    let data = if ENCRYPT {
-        &keys.encrypt
-    } else {
-        &keys.decrypt
-    };
+    let schedules = keys.schedules::<ENCRYPT>();
     let group = GROUP * V::BYTES;
     let bytes = sectors.bytes();
     let groups = bytes / group;
@@ -28,31 +24,14 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
     // just written waits until it has left the pipeline.
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
-    let (mut tweaks, mut next_tweaks) = (&mut Tweaks::<BATCH>::unset(), &mut Tweaks::unset());
-    sectors.fill_places(batch);
-    if batch.len() == 0 {
+    let tweaks = Tweaks::start::<V, ROUNDS, ENCRYPT, PAIRS>(schedules, sectors, batch);
+    let Some(mut tweaks) = tweaks else {
         return;
-    }
-    if batch.len() == 1 {
-        let tweak = encrypted::<V::One, ROUNDS>(ivs(sectors, batch, 0), &keys.tweak);
-        // SAFETY: a sector of the stream.
-        unsafe { lone::<V, ROUNDS, ENCRYPT, PAIRS>(data, batch.sector(0), bytes, tweak) };
-        return;
-    }
-    for i in 0..batch.len().div_ceil(V::BLOCKS) {
-        let x = encrypted::<V, ROUNDS>(ivs(sectors, batch, i), &keys.tweak);
-        tweaks.set(i, x);
-    }
+    };
     let (mut now, mut next) = (Masks::unset(), Masks::unset());
     let mut work = Work::<V> {
-        keys: Schedules {
-            data,
-            tweak: &keys.tweak,
-        },
-        text: Text {
-            src: [ptr::null(); 2],
-            dst: [ptr::null_mut(); 2],
-        },
+        keys: schedules,
+        text: Text::of_two(Sector::NONE, Sector::NONE),
         now: &mut now,
         next: &mut next,
     };
@@ -63,61 +42,66 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
         }
         // Vectors of tweaks, encrypted one with each of the first groups of
         // this batch, or first sectors', which is full then.
-        let with_tweaks = following.len().div_ceil(V::BLOCKS);
+        let with_tweaks = tweaks.set_ivs::<V>(sectors, following);
+        // Few other instructions between the groups: they take the place of AES rounds.
+        let consecutive = batch.count().is_some();
         let half = HALF * V::BYTES;
+        let len = batch.len().min(BATCH);
+        work.text = Text::one_behind_the_other(batch.sector(0), half);
         if PAIRS {
-            for i in 0..batch.len().div_ceil(2) {
-                let a = batch.sector(2 * i);
-                if 2 * i + 1 == batch.len() {
+            for i in 0..len.div_ceil(2) {
+                if 2 * i + 1 == len {
+                    let tweak = tweaks.of::<V>(2 * i);
                     // SAFETY: a sector of the stream.
                     unsafe {
-                        lone::<V, ROUNDS, ENCRYPT, true>(data, a, bytes, tweaks.of::<V>(2 * i))
-                    };
+                        lone::<V, ROUNDS, ENCRYPT, true>(
+                            schedules.data,
+                            batch.sector(2 * i),
+                            bytes,
+                            tweak,
+                        );
+                    }
                     break;
                 }
-                let b = batch.sector(2 * i + 1);
-                work.text.src = [a.src(), b.src()];
-                work.text.dst = [a.dst(), b.dst()];
+                if !consecutive {
+                    work.text = Text::of_two(batch.sector(2 * i), batch.sector(2 * i + 1));
+                }
+                let next = [tweaks.of::<V>(2 * i + 2), tweaks.of::<V>(2 * i + 3)];
                 // SAFETY: the halves are the sectors.
                 unsafe {
                     if i < with_tweaks {
-                        let next = [tweaks.of::<V>(2 * i + 2), tweaks.of::<V>(2 * i + 3)];
-                        let x = work
-                            .group::<ROUNDS, ENCRYPT, PAIR, true>(ivs(sectors, following, i), next);
-                        next_tweaks.set(i, x);
+                        let ivs = tweaks.following(i);
+                        let x = work.group::<ROUNDS, ENCRYPT, PAIR, true>(ivs, next);
+                        tweaks.set_following(i, x);
                     } else {
-                        let next = if 2 * i + 2 < BATCH {
-                            [tweaks.of::<V>(2 * i + 2), tweaks.of::<V>(2 * i + 3)]
-                        } else {
-                            [next_tweaks.of::<V>(0), next_tweaks.of::<V>(1)]
-                        };
                         work.group::<ROUNDS, ENCRYPT, PAIR, false>(V::zero(), next);
                     }
                 }
+                work.text.advance(group);
             }
         } else {
             let none = [V::One::zero(); 2];
-            for i in 0..batch.len() {
-                let sector = batch.sector(i);
-                work.text.src = [sector.src(), sector.src().wrapping_add(half)];
-                work.text.dst = [sector.dst(), sector.dst().wrapping_add(half)];
+            for i in 0..len {
+                if !consecutive {
+                    work.text = Text::one_behind_the_other(batch.sector(i), half);
+                }
                 let mut left = groups - 1;
                 if i < with_tweaks {
-                    let x = ivs::<V>(sectors, following, i);
+                    let ivs = tweaks.following(i);
                     // SAFETY: the group is in the sector.
                     let x = unsafe {
                         if left == 0 {
                             let next = [tweaks.of::<V>(i + 1); 2];
-                            work.group::<ROUNDS, ENCRYPT, OTHER, true>(x, next)
+                            work.group::<ROUNDS, ENCRYPT, OTHER, true>(ivs, next)
                         } else {
-                            work.group::<ROUNDS, ENCRYPT, SAME, true>(x, none)
+                            work.group::<ROUNDS, ENCRYPT, SAME, true>(ivs, none)
                         }
                     };
-                    next_tweaks.set(i, x);
+                    tweaks.set_following(i, x);
+                    work.text.advance(group);
                     if left == 0 {
                         continue;
                     }
-                    work.text.advance(group);
                     left -= 1;
                 }
                 while left != 0 {
@@ -126,20 +110,17 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                     work.text.advance(group);
                     left -= 1;
                 }
-                let next = if i + 1 < BATCH {
-                    tweaks.of::<V>(i + 1)
-                } else {
-                    next_tweaks.of::<V>(0)
-                };
+                let next = [tweaks.of::<V>(i + 1); 2];
                 // SAFETY: as above.
-                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false>(V::zero(), [next; 2]) };
+                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false>(V::zero(), next) };
+                work.text.advance(group);
             }
         }
         if following.len() == 0 {
             return;
         }
         mem::swap(&mut batch, &mut following);
-        mem::swap(&mut tweaks, &mut next_tweaks);
+        tweaks.advance::<V>();
         following.clear();
     }
 }
@@ -150,6 +131,46 @@ const SAME: u8 = 0;
 const OTHER: u8 = 1;
 /// They are those of the next two sectors.
 const PAIR: u8 = 2;
+
+/// Where the halves of a group come from, and where they go.
+struct Text {
+    src: [*const u8; 2],
+    dst: [*mut u8; 2],
+}
+
+impl Text {
+    /// Of a group that is two sectors.
+    #[inline(always)]
+    fn of_two(a: Sector, b: Sector) -> Self {
+        Self {
+            src: [a.src(), b.src()],
+            dst: [a.dst(), b.dst()],
+        }
+    }
+
+    /// From the start of a sector, or of two that are consecutive: the second half is
+    /// `half` bytes behind the first.
+    #[inline(always)]
+    fn one_behind_the_other(sector: Sector, half: usize) -> Self {
+        Self {
+            src: [sector.src(), sector.src().wrapping_add(half)],
+            dst: [sector.dst(), sector.dst().wrapping_add(half)],
+        }
+    }
+
+    /// Goes `bytes` bytes on.
+    #[inline(always)]
+    fn advance(&mut self, bytes: usize) {
+        self.src = self.src.map(
+            #[inline(always)]
+            |src| src.wrapping_add(bytes),
+        );
+        self.dst = self.dst.map(
+            #[inline(always)]
+            |dst| dst.wrapping_add(bytes),
+        );
+    }
+}
 
 /// What lives from group to group.
 struct Work<'k, V> {
