@@ -197,7 +197,8 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
 }
 
 /// Encrypts or decrypts the one sector of the stream: one phase after the other, in
-/// which nothing waits in memory.
+/// which nothing waits in memory, so that nothing is wiped here. What the compiler has
+/// put on the stack is left to [`Cipher::wipe_stack`](crate::Cipher::wipe_stack).
 #[inline(always)]
 fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N: usize>(
     scheme: &S,

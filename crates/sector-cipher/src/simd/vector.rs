@@ -218,8 +218,8 @@ pub(crate) trait Vector: Copy {
             _ => self.times_x::<32, 32>(),
         }
     }
-    /// `first` times x^(`i` `BLOCKS`), `i` below 8 and what leaves below 64 bits;
-    /// `swapped` is `first` with its halves swapped.
+    /// `first` times x^(`i` `BLOCKS`), where `i` is below 8; `swapped` is `first` with its
+    /// halves swapped.
     #[inline(always)]
     fn times_x_of_vectors(first: Self, swapped: Self, i: usize) -> Self {
         match i {
