@@ -16,6 +16,9 @@ pub enum ErrorKind {
     WrongPassphrase,
     /// The keyslot asked for is empty or in use.
     Keyslot,
+    /// Every keyslot that opens the volume has priority "ignore", and none was
+    /// named; the message names them.
+    OnlyNamed,
     /// No free keyslot, or no room for one.
     Full,
     /// Would remove the last key.

@@ -180,7 +180,8 @@ impl Device {
     ///
     /// # Errors
     /// [`ErrorKind::WrongPassphrase`]; [`ErrorKind::Keyslot`] if the one asked
-    /// for is not in use or holds no volume key; for a keyslot that could not
+    /// for is not in use or holds no volume key, or there is none at all;
+    /// [`ErrorKind::OnlyNamed`] if those there are want to be named; for a keyslot that could not
     /// be tried [`ErrorKind::TooCostly`], [`ErrorKind::NoMemory`] or
     /// [`ErrorKind::Unsupported`].
     pub fn unlock(

@@ -172,9 +172,13 @@ impl From<luks::Error> for Failure {
             K::WrongPassphrase => Exit::Permission,
             K::NoMemory => Exit::Memory,
             K::Busy | K::Changed => Exit::Busy,
-            K::Keyslot | K::Full | K::LastKeyslot | K::Options | K::Refused | K::TooCostly => {
-                Exit::Parameters
-            }
+            K::Keyslot
+            | K::OnlyNamed
+            | K::Full
+            | K::LastKeyslot
+            | K::Options
+            | K::Refused
+            | K::TooCostly => Exit::Parameters,
             K::Store(kind) => exit_of_store(kind),
             _ => Exit::Device,
         };
@@ -183,6 +187,7 @@ impl From<luks::Error> for Failure {
                 "To run it all the same, give --allow-expensive-kdf; afterwards `xtent key change` \
                  makes a keyslot of normal cost.",
             ),
+            K::OnlyNamed => Some("Name the keyslot: --key-slot N."),
             _ => None,
         };
         Self {

@@ -278,14 +278,36 @@ fn open(
                 None => "no keyslot opens with this passphrase".to_owned(),
             },
         )),
-        None => Err(Error::new(
-            ErrorKind::Keyslot,
-            "the volume has no keyslot that could be tried: restore the header from a backup",
-        )),
+        None => Err(header.nothing_to_try()?),
     }
 }
 
 impl Header {
+    /// The error where no keyslot was tried and none was named: either those
+    /// that open are tried only when named, or there are none.
+    fn nothing_to_try(&self) -> Result<Error, Error> {
+        let openers: Vec<String> = self.openers()?.iter().map(u32::to_string).collect();
+        Ok(match &openers[..] {
+            [] => Error::new(
+                ErrorKind::Keyslot,
+                "the volume has no keyslot that could be tried: restore the header from a backup",
+            ),
+            [only] => Error::new(
+                ErrorKind::OnlyNamed,
+                format!(
+                    "keyslot {only} has priority \"ignore\": it is tried only when it is named"
+                ),
+            ),
+            [others @ .., last] => Error::new(
+                ErrorKind::OnlyNamed,
+                format!(
+                    "keyslots {} and {last} have priority \"ignore\": they are tried only when named",
+                    others.join(", ")
+                ),
+            ),
+        })
+    }
+
     /// The salt of a keyslot whose derivation is known.
     fn salt(&self, keyslot: u32) -> Option<&[u8]> {
         match &self.metadata.keyslots.get(&keyslot)?.luks2.as_ref()?.kdf {

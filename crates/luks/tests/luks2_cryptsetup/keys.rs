@@ -153,7 +153,7 @@ fn priorities_and_unbound_keys_are_as_in_cryptsetup() {
     // Ignored slots open only by name.
     assert_eq!(
         device.unlock(&word("one"), None, &LIMITS).unwrap_err().kind,
-        ErrorKind::Keyslot
+        ErrorKind::OnlyNamed
     );
     assert_eq!(
         device
