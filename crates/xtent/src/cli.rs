@@ -118,7 +118,9 @@ FILES:
   /run/cryptsetup
       Lock files for LUKS2 metadata on block devices, shared with cryptsetup.
   $XDG_RUNTIME_DIR/xtent, /run/xtent
-      Default places of server sockets, of users and of root.
+      Default places of server sockets, of users and of root; status/PID.json in
+      there says what each server serves. Where $XDG_RUNTIME_DIR is not set,
+      users have /run/user/UID/xtent or /tmp/xtent-UID.
   $CREDENTIALS_DIRECTORY/xtent.passphrase
       The passphrase, where systemd passes one.
 

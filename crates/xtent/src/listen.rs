@@ -1,12 +1,12 @@
 //! Which sockets to serve on: `--nbd` options, systemd's, and the default one.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xtent_export::nbd::{self, Listener, SocketFile};
 
 use crate::failure::{Exit, Failure, Result};
+use crate::runtime;
 
 /// The port IANA gave to NBD.
 const NBD_PORT: u16 = 10809;
@@ -113,46 +113,15 @@ pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {
         .collect())
 }
 
-/// The default socket of a device: in `/run/xtent` for root, else in
-/// `$XDG_RUNTIME_DIR/xtent`. Makes the folder, for its owner only.
+/// The default socket of a device, in this user's runtime folder.
 pub(crate) fn default_socket(device: &Path) -> Result<Spec> {
-    let dir = if rustix::process::geteuid().is_root() {
-        PathBuf::from("/run/xtent")
-    } else {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").ok_or_else(|| {
-            Failure::parameters("no place for a socket: $XDG_RUNTIME_DIR is not set")
-                .advise("Give one with --nbd unix:PATH.")
-        })?;
-        Path::new(&runtime).join("xtent")
-    };
-    make_private_dir(&dir)?;
+    let dir = runtime::folder().map_err(|failure| match failure.advice {
+        Some(_) => failure,
+        None => failure.advise("Give another place with --nbd unix:PATH."),
+    })?;
     let mut file = device.file_name().unwrap_or(device.as_os_str()).to_owned();
     file.push(".sock");
     Ok(Spec::Unix(dir.join(file)))
-}
-
-fn make_private_dir(path: &Path) -> Result<()> {
-    let fail = |e| Failure::system(format!("cannot make {}", path.display()), e);
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(fail)?;
-    let metadata = path.symlink_metadata().map_err(fail)?;
-    if !metadata.is_dir()
-        || metadata.uid() != rustix::process::geteuid().as_raw()
-        || metadata.permissions().mode() & 0o022 != 0
-    {
-        return Err(Failure::new(
-            Exit::Permission,
-            format!(
-                "{} is not a folder that only this user can change",
-                path.display()
-            ),
-        )
-        .advise("Give another place with --nbd unix:PATH."));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -196,16 +165,5 @@ mod tests {
         ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_socket_folder_is_private() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run/xtent");
-        make_private_dir(&path).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        make_private_dir(&path).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
-        assert_eq!(make_private_dir(&path).unwrap_err().exit, Exit::Permission);
     }
 }

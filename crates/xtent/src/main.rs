@@ -14,6 +14,8 @@ mod notify;
 mod open;
 mod output;
 mod probe;
+mod registry;
+mod runtime;
 mod same;
 mod sandbox;
 mod secrets;

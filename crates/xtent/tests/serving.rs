@@ -52,6 +52,15 @@ impl Server {
     }
 }
 
+/// Where a server registers itself.
+fn registered(bed: &Bed, server: &Server) -> std::path::PathBuf {
+    let runtime = match rustix::process::geteuid().is_root() {
+        true => "/run/xtent".into(),
+        false => bed.path("xtent"),
+    };
+    runtime.join(format!("status/{}.json", server.child.id()))
+}
+
 #[test]
 fn prints_its_uri_and_ends_cleanly() {
     let bed = Bed::with_luks2();
@@ -62,6 +71,14 @@ fn prints_its_uri_and_ends_cleanly() {
             "{}",
             server.uri
         );
+        let registered = registered(&bed, &server);
+        let text = std::fs::read_to_string(&registered).unwrap();
+        let entry: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let image = bed.path("disk.img").canonicalize().unwrap();
+        assert_eq!(entry["device"], image.to_str().unwrap());
+        assert_eq!(entry["uris"][0], server.uri.trim_end());
+        assert_eq!(entry["size"], 1 << 20);
+        assert_eq!(entry["pid"], server.child.id());
         let mut client = UnixStream::connect(bed.path("s")).unwrap();
         let mut greeting = [0; 8];
         client.read_exact(&mut greeting).unwrap();
@@ -72,6 +89,7 @@ fn prints_its_uri_and_ends_cleanly() {
             !bed.path("s").exists(),
             "the socket is removed inside the sandbox"
         );
+        assert!(!registered.exists(), "and its place in the registry");
     }
 }
 

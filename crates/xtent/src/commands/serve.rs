@@ -15,6 +15,7 @@ use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::open::Container;
 use crate::output::Output;
+use crate::registry::{self, Entry, Kind};
 use crate::size::show_size;
 use crate::{sandbox, signals};
 
@@ -61,7 +62,9 @@ NOTES:
 FILES:
   /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock
       The default socket, for root and for users. Whoever can connect can read
-      and write the plaintext; sockets are made for their owner only.";
+      and write the plaintext; sockets are made for their owner only. Without
+      $XDG_RUNTIME_DIR, as under su or cron, the folder is /run/user/UID/xtent,
+      or /tmp/xtent-UID where that is not there either.";
 
 /// What discards do, on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -134,7 +137,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         )
         .advise("Give --nbd unix:PATH in a folder that the user can enter."));
     }
-    let volume = Arc::new(open(args, global, &output)?);
+    let Opened {
+        volume,
+        cipher,
+        uuid,
+    } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
         .iter()
@@ -143,6 +150,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .map_err(|e| Failure::system("cannot find a socket's address", e))?;
     let notifier = Notifier::from_env();
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
+
+    let device = &args.device.device;
+    let mut entry = Entry::new(Kind::Server, device, uuid, cipher, &volume);
+    entry.uris.clone_from(&uris);
+    let registration = registry::register(&entry);
 
     signals::hold()?;
     let (listeners, made): (Vec<_>, Vec<_>) =
@@ -156,6 +168,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             remove_in: made
                 .iter()
                 .filter_map(|(_, path)| path.parent())
+                .chain(registration.folder())
                 .map(Into::into)
                 .collect(),
             user,
@@ -176,14 +189,21 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     };
     let result = nbd::serve(listeners, exports, options, &shutdown);
     notifier.tell("STOPPING=1");
-    drop(made);
+    drop((made, registration));
     result?;
     tracing::info!("everything is on the disk");
     Ok(())
 }
 
+/// An open volume and what its header says of it.
+struct Opened {
+    volume: Arc<Volume>,
+    cipher: String,
+    uuid: Option<String>,
+}
+
 /// The open volume; this process's alone unless read-only.
-fn open(args: &Args, global: &Global, output: &Output) -> Result<Volume> {
+fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     let access = if args.read_only {
         Access::ReadOnly
     } else {
@@ -197,8 +217,13 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Volume> {
         Some(Discard::Zero) => DiscardPolicy::Zero,
     };
     let config = container.plan(args.read_only, discard, global.cpu)?;
+    let uuid = Some(container.header.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let volume = container.volume(&args.unlock, &config, output)?;
-    Ok(volume.with_cipher_threads(args.threads.cipher_threads))
+    Ok(Opened {
+        volume: Arc::new(volume.with_cipher_threads(args.threads.cipher_threads)),
+        cipher: config.cipher.to_string(),
+        uuid,
+    })
 }
 
 fn look_up(name: &str) -> Result<User> {

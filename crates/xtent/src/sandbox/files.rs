@@ -16,7 +16,7 @@ const NEWEST: ABI = ABI::V6;
 /// Forbids to open, make, rename and remove anything, to bind and connect TCP
 /// sockets, to reach abstract Unix sockets and to signal processes outside.
 /// Files in `remove_in` and below can be removed, by Landlock's granularity:
-/// a folder of its own for the sockets confines that. What is open stays usable.
+/// a folder of its own for them confines that. What is open stays usable.
 pub(super) fn close(remove_in: &[PathBuf]) -> Result<&'static str, Missing> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?

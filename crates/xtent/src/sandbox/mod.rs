@@ -19,7 +19,7 @@ use crate::failure::{Failure, Result};
 /// What the process still needs inside.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    /// Folders with sockets that it removes at the end.
+    /// Folders with files that it removes at the end.
     pub(crate) remove_in: Vec<PathBuf>,
     /// The user it becomes; as it is if absent.
     pub(crate) user: Option<User>,

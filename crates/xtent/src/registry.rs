@@ -1,0 +1,349 @@
+//! The registry of what is served and mounted, for `xtent status`: one file per
+//! process, `status/PID.json` in the user's runtime folder, mode 0600.
+//!
+//! A process holds a lock (flock) on its file for as long as it lives, so that
+//! the file of one that was killed is known by its missing lock, not by a process
+//! id that another may have by now. A file gets its name when it is complete and
+//! locked.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use xtent_volume::Volume;
+
+use crate::output::text_of;
+use crate::runtime;
+
+/// Longest file that is read: nobody writes a longer one.
+const LONGEST: u64 = 64 << 10;
+
+/// How a volume is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// By `xtent serve`.
+    Server,
+    /// By the daemon of `xtent mount`.
+    Mount,
+}
+
+/// One process and its volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// How the volume is used.
+    pub(crate) kind: Kind,
+    /// Absolute path of the device or image.
+    pub(crate) device: String,
+    /// UUID of the volume, where it has one.
+    pub(crate) uuid: Option<String>,
+    /// Where clients of a server connect.
+    pub(crate) uris: Vec<String>,
+    /// Folder of a mount.
+    pub(crate) mount_point: Option<String>,
+    /// Loop device of a mount, where there is one.
+    pub(crate) loop_device: Option<String>,
+    /// Bytes of plaintext.
+    pub(crate) size: u64,
+    /// Bytes.
+    pub(crate) sector_size: u64,
+    /// As the header names it.
+    pub(crate) cipher: String,
+    /// Whether writes are refused.
+    pub(crate) read_only: bool,
+    /// When it began, in seconds since 1970.
+    pub(crate) since: u64,
+    /// Of the process.
+    pub(crate) pid: u32,
+    /// Of the user who started it: the owner of the file when listed.
+    pub(crate) uid: u32,
+}
+
+impl Entry {
+    /// This process, from now on, with this volume; neither URIs nor mount yet.
+    pub(crate) fn new(
+        kind: Kind,
+        device: &Path,
+        uuid: Option<String>,
+        cipher: String,
+        volume: &Volume,
+    ) -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let device = std::fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
+        Self {
+            kind,
+            device: text_of(&device),
+            uuid,
+            uris: Vec::new(),
+            mount_point: None,
+            loop_device: None,
+            size: volume.size(),
+            sector_size: volume.sector_size().bytes() as u64,
+            cipher,
+            read_only: volume.is_read_only(),
+            since: since.unwrap_or_default().as_secs(),
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+}
+
+/// This process's place in the registry; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Registration(Option<Place>);
+
+#[derive(Debug)]
+struct Place {
+    /// Open and locked.
+    file: File,
+    path: PathBuf,
+}
+
+/// Registers this process. Nobody is served worse without, so where it cannot be
+/// done (no folder, a full one) that is logged and all there is to it.
+///
+/// Call it before the sandbox; what removes the file needs
+/// [`Registration::folder`] there.
+pub(crate) fn register(entry: &Entry) -> Registration {
+    let registered = runtime::folder()
+        .map_err(|failure| failure.message)
+        .and_then(|dir| register_in(&dir, entry).map_err(|error| error.to_string()));
+    Registration(match registered {
+        Ok(place) => Some(place),
+        Err(error) => {
+            tracing::info!(error, "xtent status will not show this process");
+            None
+        }
+    })
+}
+
+impl Registration {
+    /// The folder in which a file is removed at the end.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.0.as_ref()?.path.parent()
+    }
+
+    /// Writes the entry anew: the volume has grown.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for volumes that grow"))]
+    pub(crate) fn update(&self, entry: &Entry) {
+        let Some(place) = &self.0 else { return };
+        if let Err(error) = place.write(entry) {
+            tracing::info!(%error, "xtent status shows an old entry for this process");
+        }
+    }
+}
+
+impl Place {
+    /// In place, padded with blanks to a fixed length: a sandbox may forbid to
+    /// make files and to cut them.
+    fn write(&self, entry: &Entry) -> std::io::Result<()> {
+        let mut text = serde_json::to_vec(entry)?;
+        text.resize(text.len().next_multiple_of(4096), b' ');
+        self.file.write_all_at(&text, 0)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A process that has become another user may not remove it. The file is
+        // empty then, and the next one that registers takes it away.
+        if std::fs::remove_file(&self.path).is_err()
+            && let Ok(metadata) = self.file.metadata()
+        {
+            let blanks = vec![b' '; usize::try_from(metadata.len()).unwrap_or_default()];
+            let _ = self.file.write_all_at(&blanks, 0);
+        }
+    }
+}
+
+fn register_in(runtime: &Path, entry: &Entry) -> std::io::Result<Place> {
+    let dir = runtime.join("status");
+    runtime::make_private(&dir).map_err(|failure| std::io::Error::other(failure.message))?;
+    // One at a time, so that nobody's new file is taken for a dead one's.
+    let turn = File::open(&dir)?;
+    flock(&turn, FlockOperation::LockExclusive)?;
+    for path in files(&dir) {
+        if open(&path).is_ok_and(|file| !is_locked(&file)) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    let path = dir.join(format!("{}.json", entry.pid));
+    let unfinished = dir.join(format!("{}.new", entry.pid));
+    let _ = std::fs::remove_file(&unfinished);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let place = Place { file, path };
+    place.write(entry)?;
+    place.file.sync_data().ok();
+    std::fs::rename(&unfinished, &place.path)?;
+    Ok(place)
+}
+
+/// A listed process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Listed {
+    /// What it said of itself.
+    #[serde(flatten)]
+    pub(crate) entry: Entry,
+    /// Whether it still runs; if not it was killed.
+    pub(crate) is_alive: bool,
+}
+
+/// Everything that is registered, oldest first: of every user for root, else this
+/// user's.
+#[expect(dead_code, reason = "for xtent status")]
+pub(crate) fn list() -> Vec<Listed> {
+    list_in(&runtime::folders())
+}
+
+fn list_in(runtimes: &[PathBuf]) -> Vec<Listed> {
+    let mut found: Vec<Listed> = runtimes
+        .iter()
+        .flat_map(|runtime| files(&runtime.join("status")))
+        .filter_map(|path| read(&path))
+        .collect();
+    found.sort_by_key(|listed| (listed.entry.since, listed.entry.pid));
+    found
+}
+
+/// Nothing if it is none of ours, or that of a process that has ended.
+fn read(path: &Path) -> Option<Listed> {
+    let file = open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > LONGEST {
+        return None;
+    }
+    let mut text = Vec::new();
+    (&file).take(LONGEST).read_to_end(&mut text).ok()?;
+    let mut entry: Entry = serde_json::from_slice(&text).ok()?;
+    // Whatever it says itself.
+    entry.uid = metadata.uid();
+    Some(Listed {
+        entry,
+        is_alive: is_locked(&file),
+    })
+}
+
+/// The registry's files in a folder.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|it| it == "json"))
+        .collect()
+}
+
+/// For reading; a folder of another user's may hold links and FIFOs.
+fn open(path: &Path) -> std::io::Result<File> {
+    use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
+        .open(path)
+}
+
+fn is_locked(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn entry(pid: u32, size: u64) -> Entry {
+        Entry {
+            kind: Kind::Server,
+            device: "/dev/sda".into(),
+            uuid: None,
+            uris: vec!["nbd://localhost:1/".into()],
+            mount_point: None,
+            loop_device: None,
+            size,
+            sector_size: 512,
+            cipher: "aes-xts-plain64".into(),
+            read_only: false,
+            since: u64::from(pid),
+            pid,
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    #[test]
+    fn a_process_is_listed_while_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtimes = [dir.path().to_owned()];
+        assert_eq!(list_in(&runtimes), []);
+        let second = register_in(dir.path(), &entry(2, 10)).unwrap();
+        let first = Registration(Some(register_in(dir.path(), &entry(1, 10)).unwrap()));
+        let alive = |pid, size| Listed {
+            entry: entry(pid, size),
+            is_alive: true,
+        };
+        assert_eq!(list_in(&runtimes), [alive(1, 10), alive(2, 10)]);
+        assert_eq!(first.folder().unwrap(), dir.path().join("status"));
+        let mode = second.path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        first.update(&entry(1, 200));
+        assert_eq!(list_in(&runtimes), [alive(1, 200), alive(2, 10)]);
+        drop(first);
+        assert_eq!(list_in(&runtimes), [alive(2, 10)]);
+        drop(second);
+        assert_eq!(files(&dir.path().join("status")).len(), 0);
+    }
+
+    #[test]
+    fn a_killed_process_is_known_by_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtimes = [dir.path().to_owned()];
+        let mut killed = register_in(dir.path(), &entry(1, 10)).unwrap();
+        // The file stays, the lock goes.
+        let path = std::mem::replace(&mut killed.path, dir.path().join("none"));
+        killed.file = File::open("/dev/null").unwrap();
+        drop(killed);
+        let listed = list_in(&runtimes);
+        assert_eq!(listed.len(), 1);
+        assert!(!listed[0].is_alive);
+        // The next one that registers takes it away, or its name.
+        let other = register_in(dir.path(), &entry(2, 10)).unwrap();
+        assert!(!path.exists());
+        assert_eq!(list_in(&runtimes).len(), 1);
+        drop(other);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = register_in(dir.path(), &entry(1, 10)).unwrap();
+        let status = dir.path().join("status");
+        std::fs::write(status.join("x.json"), "{}").unwrap();
+        std::fs::write(status.join("y.json"), "").unwrap();
+        std::os::unix::fs::symlink(&ours.path, status.join("z.json")).unwrap();
+        std::fs::create_dir(status.join("d.json")).unwrap();
+        assert_eq!(list_in(&[dir.path().to_owned()]).len(), 1);
+    }
+
+    #[test]
+    fn json_has_fields_for_programs() {
+        let listed = Listed {
+            entry: entry(7, 10),
+            is_alive: true,
+        };
+        let json = serde_json::to_value(&listed).unwrap();
+        assert_eq!(json["kind"], "server");
+        assert_eq!(json["pid"], 7);
+        assert_eq!(json["is_alive"], true);
+        assert_eq!(json["mount_point"], serde_json::Value::Null);
+    }
+}
