@@ -12,9 +12,9 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the xtent command, optimised
+build: ## the xtent command and its helper for tokens, optimised
 	@scripts/setup.sh build
-	$(CARGO) build --release --package xtent
+	$(CARGO) build --release --package xtent --package xtent-token-plugin
 
 demo: ## make, serve, use and cross-check an encrypted volume
 	@scripts/setup.sh demo
@@ -93,6 +93,7 @@ man: build ## the manual pages, in target/man
 
 install: build man ## command, manual pages and completions below PREFIX (/usr/local)
 	install -Dm755 $(TARGET)/release/xtent $(DESTDIR)$(PREFIX)/bin/xtent
+	install -Dm755 $(TARGET)/release/xtent-token-plugin $(DESTDIR)$(PREFIX)/libexec/xtent/xtent-token-plugin
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m644 $(TARGET)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
