@@ -19,7 +19,9 @@ pub enum ErrorKind {
     /// Every keyslot that opens the volume has priority "ignore", and none was
     /// named; the message names them.
     OnlyNamed,
-    /// No free keyslot, or no room for one.
+    /// The token asked for does not exist or is in use.
+    Token,
+    /// No free keyslot or token, or no room for one.
     Full,
     /// Would remove the last key.
     LastKeyslot,

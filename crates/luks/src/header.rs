@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{Error, Kdf, Segment, Version, luks1, luks2};
+use crate::{Error, Kdf, Segment, Token, Version, luks1, luks2};
 
 /// Parsed metadata.
 #[derive(Clone, Debug)]
@@ -134,6 +134,18 @@ impl Header {
         match &self.inner {
             Inner::Luks1(_) => &[],
             Inner::Luks2(header) => header.persistent_flags(),
+        }
+    }
+
+    /// Tokens, ascending; none on LUKS1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt), which a header that
+    /// was read does not have.
+    pub fn tokens(&self) -> Result<Vec<Token>, Error> {
+        match &self.inner {
+            Inner::Luks1(_) => Ok(Vec::new()),
+            Inner::Luks2(header) => header.tokens(),
         }
     }
 

@@ -14,6 +14,7 @@ use xtent_store::{FileStore, Store};
 
 pub mod af;
 mod backup;
+mod changes;
 pub mod error;
 mod header;
 pub mod kdf;
@@ -23,6 +24,7 @@ mod luks2;
 mod uuid;
 
 pub use backup::RestorePlan;
+pub use changes::{Changes, PERSISTENT_FLAGS, Token};
 pub use error::{Error, ErrorKind};
 pub use header::{Dump, Header, KeyslotInfo, Priority};
 pub use kdf::{Kdf, KdfChoice, KdfLimits};
@@ -261,6 +263,84 @@ impl Device {
         match self.version()? {
             Version::Luks1 => luks1::erase(self),
             Version::Luks2 => luks2::erase(self),
+        }
+    }
+
+    /// Stores a token, `json` as it is, as number `id` or the first free one;
+    /// returns the number. With `replace`, one that has the number goes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Options`] if it is no JSON object with "type" and
+    /// "keyslots", or not what its type has to be, and on LUKS1;
+    /// [`ErrorKind::Keyslot`] if it names one that is not in use;
+    /// [`ErrorKind::Token`] if the number is in use; [`ErrorKind::Full`].
+    pub fn import_token(&self, json: &str, id: Option<u32>, replace: bool) -> Result<u32, Error> {
+        self.luks2_only("tokens")?;
+        luks2::token::import(self, json, id, replace)
+    }
+
+    /// Stores a token of type `luks2-keyring`: the passphrase is the payload of
+    /// the key `description` in the kernel's keyring. It is for `keyslots`, or
+    /// for all that are in use. Returns its number.
+    ///
+    /// # Errors
+    /// As [`Device::import_token`].
+    pub fn add_keyring_token(
+        &self,
+        description: &str,
+        keyslots: Option<&[u32]>,
+        id: Option<u32>,
+    ) -> Result<u32, Error> {
+        self.luks2_only("tokens")?;
+        luks2::token::add_keyring(self, description, keyslots, id)
+    }
+
+    /// Removes a token; the keyslots that it was for stay.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Token`] if there is none.
+    pub fn remove_token(&self, id: u32) -> Result<(), Error> {
+        self.luks2_only("tokens")?;
+        luks2::token::remove(self, id)
+    }
+
+    /// Makes a token be for `keyslot` too, or for all that are in use.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Token`], [`ErrorKind::Keyslot`] if there is none.
+    pub fn assign_token(&self, id: u32, keyslot: Option<u32>) -> Result<(), Error> {
+        self.luks2_only("tokens")?;
+        luks2::token::assign(self, id, keyslot)
+    }
+
+    /// Makes a token be for `keyslot` no longer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Token`] if there is none, or it is not for that keyslot.
+    pub fn unassign_token(&self, id: u32, keyslot: u32) -> Result<(), Error> {
+        self.luks2_only("tokens")?;
+        luks2::token::unassign(self, id, keyslot)
+    }
+
+    /// Changes UUID, labels, flags, a keyslot's priority: all of it or nothing,
+    /// whenever it is cut.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Options`] for what is not valid, or not in LUKS1;
+    /// [`ErrorKind::Keyslot`] if it is not in use.
+    pub fn configure(&self, changes: &Changes) -> Result<(), Error> {
+        match self.version()? {
+            Version::Luks1 => luks1::configure(self, changes),
+            Version::Luks2 => luks2::configure(self, changes),
+        }
+    }
+
+    fn luks2_only(&self, what: &str) -> Result<(), Error> {
+        match self.version()? {
+            Version::Luks1 => Err(Error::options(format!(
+                "LUKS1 has no {what}; they need LUKS2"
+            ))),
+            Version::Luks2 => Ok(()),
         }
     }
 

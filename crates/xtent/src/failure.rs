@@ -72,6 +72,11 @@ impl Failure {
         Self::new(Exit::Parameters, message)
     }
 
+    /// Exit code 1 as an answer, with nothing to say.
+    pub(crate) fn silent() -> Self {
+        Self::parameters("")
+    }
+
     /// A system call that failed; the exit code follows from its errno.
     pub(crate) fn system(message: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         let error = error.into();
@@ -173,6 +178,7 @@ impl From<luks::Error> for Failure {
             K::NoMemory => Exit::Memory,
             K::Busy | K::Changed => Exit::Busy,
             K::Keyslot
+            | K::Token
             | K::OnlyNamed
             | K::Full
             | K::LastKeyslot

@@ -16,7 +16,7 @@ use xtent_secret::SecretBytes;
 use super::header::{HEADER, Header, SECTOR_LENGTH, SLOTS, Slot, sector_of_flag, sectors_of_slot};
 use super::keyslot::{self, NewKeyslot, slot_number};
 use super::{read, read_locked, snapshot};
-use crate::{ChangeOptions, Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
+use crate::{ChangeOptions, Changes, Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
 
 /// See [`Device::add_key`].
 pub(crate) fn add_key(
@@ -155,6 +155,35 @@ pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     for number in 0..SLOTS {
         wipe_area(device, &header, number)?;
     }
+    device.store.flush()?;
+    Ok(())
+}
+
+/// See [`Device::configure`]. The UUID lies in the first sector, which is
+/// written whole or not at all.
+pub(crate) fn configure(device: &Device, changes: &Changes) -> Result<(), Error> {
+    let refused = [
+        ("label", changes.label.is_some()),
+        ("subsystem", changes.subsystem.is_some()),
+        ("priorities of keyslots", changes.priority.is_some()),
+        (
+            "flags",
+            !changes.set_flags.is_empty() || !changes.clear_flags.is_empty(),
+        ),
+    ];
+    if let Some((what, _)) = refused.into_iter().find(|(_, wanted)| *wanted) {
+        return Err(Error::options(format!(
+            "LUKS1 has no {what}, only a UUID; that needs LUKS2"
+        )));
+    }
+    let Some(uuid) = &changes.uuid else {
+        return Ok(());
+    };
+    let uuid = crate::uuid::choose(Some(uuid))?;
+    let _lock = device.lock.exclusive()?;
+    let mut header = read_locked(device)?;
+    header.set_uuid(&uuid)?;
+    write_sectors(device, &header, 0..=0)?;
     device.store.flush()?;
     Ok(())
 }

@@ -210,6 +210,17 @@ impl Header {
         write_slot(&mut self.sectors, number, &slot);
     }
 
+    /// Replaces the UUID, here only.
+    pub(super) fn set_uuid(&mut self, uuid: &str) -> Result<(), Error> {
+        if uuid.is_empty() || uuid.len() >= UUID.len() {
+            return Err(Error::options("the UUID does not fit LUKS1's field"));
+        }
+        self.sectors[UUID].fill(0);
+        self.sectors[UUID.start..UUID.start + uuid.len()].copy_from_slice(uuid.as_bytes());
+        uuid.clone_into(&mut self.uuid);
+        Ok(())
+    }
+
     /// The bytes on the device that a keyslot's key material takes, whole sectors.
     pub(super) fn area(&self, number: usize) -> Range<u64> {
         let start = u64::from(self.slots[number].offset) * SECTOR;

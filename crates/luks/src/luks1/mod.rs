@@ -17,7 +17,7 @@ mod keyslot;
 mod tests;
 
 pub use dump::{Dump, Keyslot};
-pub(crate) use edit::{add_key, change_key, erase, kill_slot, remove_key, restore};
+pub(crate) use edit::{add_key, change_key, configure, erase, kill_slot, remove_key, restore};
 pub(crate) use format::format;
 pub(crate) use header::Header;
 

@@ -48,6 +48,15 @@ pub(crate) fn parse(text: &str) -> Result<Value, Error> {
     Ok(value)
 }
 
+/// The member `name` of the object at `path`, as it is written.
+pub(crate) fn raw(text: &str, path: &[&str], name: &str) -> Result<String, Error> {
+    let mut members: Members = serde_json::from_str(text).map_err(not_json)?;
+    match path {
+        [] => members.find(name).map(|raw| raw.get().to_owned()),
+        [first, rest @ ..] => raw(members.find(first)?.get(), rest, name),
+    }
+}
+
 /// `text` with the member `name` of the object at `path` set to `value`, a
 /// JSON text; a new member comes last. An empty path is the document itself.
 pub(crate) fn set(text: &str, path: &[&str], name: &str, value: String) -> Result<String, Error> {
@@ -254,6 +263,9 @@ mod tests {
         assert!(fewer.contains(r#""s":"a\/b\u00e9","keyslots":["7"]"#));
         let more = push_item(&fewer, &["tokens", "0", "keyslots"], "3").unwrap();
         assert!(more.contains(r#""keyslots":["7","3"]"#));
+        assert_eq!(raw(ODD, &["keyslots", "7"], "f").unwrap(), "1.50");
+        assert_eq!(raw(ODD, &[], "e").unwrap(), "1E+2");
+        assert!(raw(ODD, &["keyslots"], "8").is_err());
         let replaced = set(&more, &[], "e", "2".into()).unwrap();
         assert!(replaced.ends_with(r#","e":2}"#));
     }

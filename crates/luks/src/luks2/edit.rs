@@ -188,6 +188,20 @@ pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     write::wipe(&*device.store, area)
 }
 
+/// Replaces the header by what `change` makes of it, in one update.
+pub(crate) fn update<T>(
+    device: &Device,
+    change: impl FnOnce(&Header) -> Result<(Header, T), Error>,
+) -> Result<T, Error> {
+    let _lock = device.lock.exclusive()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    header.requirements_met()?;
+    let (mut header, value) = change(&header)?;
+    header.check_writable()?;
+    header.write(&*device.store)?;
+    Ok(value)
+}
+
 /// See [`Device::repair`].
 pub(crate) fn repair(device: &Device) -> Result<bool, Error> {
     let _lock = device.lock.exclusive()?;
@@ -461,7 +475,7 @@ impl Header {
     }
 }
 
-fn not_in_use(keyslot: u32) -> Error {
+pub(crate) fn not_in_use(keyslot: u32) -> Error {
     Error::new(
         ErrorKind::Keyslot,
         format!("keyslot {keyslot} is not in use"),
@@ -472,7 +486,7 @@ fn af_hash(kdf: &KdfChoice) -> &str {
     kdf.hash.as_deref().unwrap_or(DEFAULT_HASH)
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| {
         Error::options(format!("cannot write LUKS2 metadata: {error}")).caused_by(error)
     })

@@ -10,10 +10,12 @@
 //! | `read`, `write` | choosing the good copy; replacing both safely |
 //! | `areas`, `keyslot`, `digest` | room for key material; making and opening it; telling a right key |
 //! | `edit`, `format`, `restore` | the operations |
+//! | `token`, `config` | what else can be changed |
 //! | `dump` | what there is, for people and programs |
 
 mod areas;
 mod binary;
+mod config;
 mod digest;
 mod document;
 mod dump;
@@ -25,12 +27,14 @@ mod read;
 mod restore;
 mod segment;
 mod signature;
+pub(crate) mod token;
 mod validate;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use config::configure;
 pub use dump::{DigestDump, Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
 pub(crate) use edit::{
     add_key, change_key, erase, kill_slot, read_shared, remove_key, repair, unlock,

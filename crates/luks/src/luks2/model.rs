@@ -299,6 +299,12 @@ impl Digest {
 }
 
 impl Token {
+    /// One that is in no metadata yet.
+    pub(crate) fn parse_alone(value: &Value) -> Result<Self, Error> {
+        let place = String::new();
+        Self::parse(&At { value, place })
+    }
+
     fn parse(at: &At<'_>) -> Result<Self, Error> {
         Ok(Self {
             kind: at.member("type")?.text()?.to_owned(),

@@ -6,6 +6,7 @@
 mod backups;
 mod headers;
 mod keys;
+mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use xtent_store::testing::{RecordingStore, Sampling, Survivor};
 
 use super::*;
-use crate::{ChangeOptions, ErrorKind};
+use crate::{ChangeOptions, Changes, ErrorKind, Priority};
 
 /// Runs `operation` on `image` and hands every survivor to `check`, with
 /// whether the operation had returned by then.
@@ -121,6 +121,59 @@ fn killing_a_slot() {
                 assert_eq!(is_there, opens(survivor, "other"), "{survivor}");
                 assert!(!(is_there && done), "{survivor}");
                 seen[usize::from(is_there)] = true;
+            },
+        );
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn storing_a_token() {
+    const TOKEN: &str = r#"{"type":"t","keyslots":["0","1"]}"#;
+    for image in starts() {
+        let mut seen = [false; 2];
+        cut(
+            image,
+            |device| assert_eq!(device.import_token(TOKEN, None, false).unwrap(), 0),
+            |survivor, done| {
+                assert!(opens(survivor, "old"), "{survivor}");
+                let tokens = read(&survivor.image).unwrap().tokens().unwrap();
+                let is_there = match &tokens[..] {
+                    [] => false,
+                    [token] => token.json == TOKEN,
+                    _ => panic!("{survivor}"),
+                };
+                assert!(is_there || !done, "{survivor}");
+                seen[usize::from(is_there)] = true;
+            },
+        );
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn configuring() {
+    let uuid = "22b51bd9-f269-4cc7-94f2-dd5abdc517e9";
+    let changes = Changes {
+        uuid: Some(uuid.into()),
+        label: Some("new".into()),
+        priority: Some((1, Priority::Ignore)),
+        set_flags: vec!["allow-discards".into()],
+        ..Changes::default()
+    };
+    for image in starts() {
+        let mut seen = [false; 2];
+        cut(
+            image,
+            |device| device.configure(&changes).unwrap(),
+            |survivor, done| {
+                assert!(opens(survivor, "old"), "{survivor}");
+                let header = read(&survivor.image).unwrap();
+                let is_new = header.uuid() == uuid;
+                assert_eq!(is_new, header.label().unwrap() == "new", "{survivor}");
+                assert_eq!(is_new, header.allows_discards(), "{survivor}");
+                assert!(is_new || !done, "{survivor}");
+                seen[usize::from(is_new)] = true;
             },
         );
         assert_eq!(seen, [true; 2]);
