@@ -46,7 +46,9 @@ fn main() -> ExitCode {
     match cli.command.run(&cli.global) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            show(&failure, cli.global.json);
+            if !failure.message.is_empty() {
+                show(&failure, cli.global.json);
+            }
             ExitCode::from(failure.exit as u8)
         }
     }

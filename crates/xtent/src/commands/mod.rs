@@ -4,14 +4,17 @@ pub(crate) mod bench;
 #[cfg(feature = "device-mapper")]
 pub(crate) mod close;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod decrypt;
 pub(crate) mod encrypt;
 pub(crate) mod format;
 pub(crate) mod header;
+pub(crate) mod identify;
 pub(crate) mod key;
 pub(crate) mod man;
 pub(crate) mod mount;
 #[cfg(feature = "device-mapper")]
 pub(crate) mod open;
 pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod umount;
