@@ -22,6 +22,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cryptsetup", "cryptsetup-bin"),
     ("e2fsck", "e2fsprogs"),
     ("fio", "fio"),
+    ("fuse2fs", "fuse2fs"),
     ("fusermount3", "fuse3"),
     ("ldd", "libc-bin"),
     ("losetup", "mount"),
@@ -36,6 +37,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
+    ("setpriv", "util-linux"),
     ("udevadm", "udev"),
     ("umount", "mount"),
 ];

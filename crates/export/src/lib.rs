@@ -16,6 +16,8 @@ pub enum ErrorKind {
     Unsupported,
     /// Nothing is mounted there.
     NotMounted,
+    /// mount(8) refused the file system; the message has its reason.
+    NotMountable,
     /// What was asked for cannot be: a mount point that is no directory, say.
     Argument,
     /// The volume failed.

@@ -531,8 +531,7 @@ fn an_ordinary_user_gets_the_file() {
         command
     };
 
-    // Mounting the file system was asked for, but takes root.
-    let _daemon = Process::start_program(as_nobody(&program), &fixture, false);
+    let _daemon = Process::start_program(as_nobody(&program), &fixture, true);
     let file = fixture.dir().join(FILE_NAME);
     assert!(
         File::open(&file).is_err(),

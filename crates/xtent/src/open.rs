@@ -160,6 +160,16 @@ impl Container {
         config: &Config,
         output: &Output,
     ) -> Result<Volume> {
+        Ok(self.volume_and_keyslot(unlock, config, output)?.0)
+    }
+
+    /// As [`Container::volume`], and gives the keyslot that opened it.
+    pub(crate) fn volume_and_keyslot(
+        self,
+        unlock: &UnlockArgs,
+        config: &Config,
+        output: &Output,
+    ) -> Result<(Volume, u32)> {
         if config.cipher.mode.is_broken() {
             output.warn(format!(
                 "{}: {} is broken: an attacker who has two chosen sectors encrypted or \
@@ -178,7 +188,7 @@ impl Container {
             size = volume.size(),
             "volume open"
         );
-        Ok(volume)
+        Ok((volume, unlocked.keyslot))
     }
 }
 

@@ -1,7 +1,8 @@
-//! What is on a device now, for the question before it is overwritten: the
-//! well-known signatures, enough to save somebody from a typing error.
+//! What is on a device, or inside an open volume: the well-known signatures,
+//! enough to save somebody from a typing error.
 
 use xtent_store::Store;
+use xtent_volume::Volume;
 
 struct Signature {
     what: &'static str,
@@ -44,6 +45,11 @@ const SIGNATURES: &[Signature] = &[
     sig("a FAT file system", 54, b"FAT1"),
     sig("a FAT file system", 82, b"FAT32   "),
     sig("a SquashFS image", 0, b"hsqs"),
+    sig("an EROFS image", 0x400, b"\xe2\xe1\xf5\xe0"),
+    sig("a JFS file system", 0x8000, b"JFS1"),
+    sig("a ReiserFS file system", 0x10034, b"ReIsEr"),
+    sig("a NILFS2 file system", 0x406, b"\x34\x34"),
+    sig("an HFS+ file system", 0x400, b"H+\x00\x04"),
     sig("an ISO 9660 image", 0x8001, b"CD001"),
     sig("a QCOW2 image", 0, b"QFI\xfb"),
     sig("a ZFS member", 0x20000, b"\x0c\xb1\xba\x00\x00\x00\x00\x00"),
@@ -55,16 +61,69 @@ const SIGNATURES: &[Signature] = &[
 
 /// Names what the signatures on `store` say, if any.
 pub(crate) fn describe(store: &dyn Store) -> Option<&'static str> {
+    find(store.size(), |buf, at| store.read_at(buf, at).is_ok())
+}
+
+fn find(size: u64, read: impl Fn(&mut [u8], u64) -> bool) -> Option<&'static str> {
     let mut buf = [0; 16];
     SIGNATURES
         .iter()
         .find(|s| {
             let magic = &mut buf[..s.magic.len()];
-            s.offset + magic.len() as u64 <= store.size()
-                && store.read_at(magic, s.offset).is_ok()
-                && magic == s.magic
+            s.offset + magic.len() as u64 <= size && read(magic, s.offset) && magic == s.magic
         })
         .map(|s| s.what)
+}
+
+/// What a volume's plaintext holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// This, by its signature.
+    Known(&'static str),
+    /// As far as was looked, nothing that anybody wrote: zeros, or the noise that a
+    /// volume is before it is written to.
+    Blank,
+    /// Something, but nothing known here.
+    Unknown,
+}
+
+/// How much of a volume is looked at before it is called blank.
+const LOOKED_AT: usize = 1 << 20;
+
+/// Looks into an open volume.
+pub(crate) fn look_into(volume: &Volume) -> Result<Content, xtent_volume::Error> {
+    let read = |buf: &mut [u8], at| volume.read_at(buf, at).is_ok();
+    if let Some(what) = find(volume.size(), read) {
+        return Ok(Content::Known(what));
+    }
+    let len = usize::try_from(volume.size()).map_or(LOOKED_AT, |size| size.min(LOOKED_AT));
+    let mut start = vec![0; len];
+    volume.read_at(&mut start, 0)?;
+    Ok(if is_blank(&start) {
+        Content::Blank
+    } else {
+        Content::Unknown
+    })
+}
+
+/// Whether every sector is either one byte repeated or noise. Noise has no eight equal bytes in
+/// a row (in a MiB of it with a chance of one in 10^10); what programs write, and is
+/// not compressed or encrypted through and through, has.
+fn is_blank(start: &[u8]) -> bool {
+    start.chunks(512).all(|sector| {
+        let is_noise = || !sector.windows(8).any(|w| w.iter().all(|b| *b == w[0]));
+        sector.iter().all(|b| *b == sector[0]) || is_noise()
+    })
+}
+
+/// Bytes in a block of the ext2, ext3 or ext4 file system on a volume, if it is one.
+pub(crate) fn ext_block_size(volume: &Volume) -> Option<u64> {
+    let mut superblock = [0; 64];
+    volume.read_at(&mut superblock, 0x400).ok()?;
+    // s_magic, s_log_block_size: little endian.
+    let is_ext = superblock[0x38..0x3a] == [0x53, 0xef];
+    let log = u32::from_le_bytes(superblock[0x18..0x1c].try_into().ok()?);
+    (is_ext && log <= 6).then(|| 1024 << log)
 }
 
 #[cfg(test)]
@@ -89,6 +148,26 @@ mod tests {
             let (_file, store) = store(at + 512, at, s.magic);
             assert_eq!(describe(&store), Some(s.what));
         }
+    }
+
+    #[test]
+    fn noise_and_zeros_are_blank_and_nothing_else() {
+        // xorshift64.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut noise = Vec::new();
+        while noise.len() < 1 << 20 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            noise.extend_from_slice(&state.to_le_bytes());
+        }
+        assert!(is_blank(&noise));
+        assert!(is_blank(&[0; 4096]));
+        assert!(is_blank(b""));
+        noise[512..1536].fill(0);
+        assert!(is_blank(&noise));
+        noise[700..730].copy_from_slice(b"a text, as a program writes it");
+        assert!(!is_blank(&noise));
     }
 
     #[test]

@@ -23,8 +23,8 @@ use rustix::io::Errno;
 
 use crate::{Error, ErrorKind};
 
-pub use mount::{Mount, Options, Served, Stop, check};
-pub use umount::{UmountOptions, umount};
+pub use mount::{Mount, Options, Served, Stop, check, may_mount};
+pub use umount::{UmountOptions, Unmounted, umount};
 
 /// Name of the one file in the FUSE directory.
 pub const FILE_NAME: &str = "volume";

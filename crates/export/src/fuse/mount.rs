@@ -88,8 +88,15 @@ impl Stop {
 /// as warnings for the user.
 ///
 /// Errors: [`ErrorKind::Argument`], [`ErrorKind::Busy`],
-/// [`ErrorKind::Permission`], [`ErrorKind::Io`] (the device cannot be found).
+/// [`ErrorKind::Permission`] (also for a file system where [`may_mount`] says no),
+/// [`ErrorKind::Io`] (the device cannot be found).
 pub fn check(options: &Options) -> Result<Vec<String>, Error> {
+    if !options.file_only && !may_mount() {
+        return Err(refuse(
+            ErrorKind::Permission,
+            "mounting a file system takes root",
+        ));
+    }
     let dir = resolve(&options.dir)?;
     let device = absolute(&options.device)?;
     for path in [&dir, &device] {
@@ -149,11 +156,10 @@ pub fn check(options: &Options) -> Result<Vec<String>, Error> {
 impl Mount {
     /// Serves `volume`, in threads of its own; on return it is usable. Calls
     /// [`check`] first. Call it in the process that will serve (after any
-    /// fork). Without the privilege to mount (`CAP_SYS_ADMIN`) it serves the
-    /// file only, and [`Mount::warnings`] says so.
+    /// fork). [`ErrorKind::NotMountable`] if mount(8) refuses what is on the volume.
     pub fn new(volume: Arc<Volume>, options: &Options) -> Result<Self, Error> {
         let mut warnings = check(options)?;
-        let file_only = options.file_only || !may_mount();
+        let file_only = options.file_only;
         let state = State {
             version: VERSION,
             dir: resolve(&options.dir)?,
@@ -171,15 +177,7 @@ impl Mount {
             claim.make_fuse_dir()
         };
         let file = state.dir.join(FILE_NAME);
-        if file_only && !options.file_only {
-            warnings.push(format!(
-                "mounting takes root: only the plaintext is served, as {0}. \
-                 Run xtent as root to mount the file system, or use {0} with a program \
-                 that needs no mount, such as fuse2fs or guestmount",
-                file.display()
-            ));
-        }
-        if !options.file_only && volume.discard_policy() == DiscardPolicy::Allow {
+        if !file_only && volume.discard_policy() == DiscardPolicy::Allow {
             warnings.push(
                 "discards do not reach the disk through a mount: loop devices cannot tell them \
                  from writes of zeros"
@@ -385,20 +383,10 @@ impl FileSystem {
             .map_err(|e| fail(ErrorKind::Unsupported, "cannot run mount(8)", e))?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            let smaller_blocks = if sector_size > 512 {
-                format!(
-                    ". The volume has {sector_size}-byte sectors: a file system with smaller blocks \
-                     cannot be mounted (mkfs.ext4 -b 4096, mkfs.xfs -s size={sector_size})"
-                )
-            } else {
-                String::new()
-            };
             return Err(refuse(
-                ErrorKind::Io,
+                ErrorKind::NotMountable,
                 format!(
-                    "mount could not mount the volume on {}: {}. If there is no file system on \
-                     it yet: `xtent mount --file-only`, then mkfs on the file {FILE_NAME} \
-                     there{smaller_blocks}",
+                    "mount could not mount the volume on {}: {}",
                     dir.display(),
                     stderr.trim().trim_end_matches('.')
                 ),
@@ -494,7 +482,9 @@ pub(super) fn mountinfo_failed(e: io::Error) -> Error {
     fail(ErrorKind::Io, "cannot read /proc/self/mountinfo", e)
 }
 
-fn may_mount() -> bool {
+/// Whether this process may mount file systems (`CAP_SYS_ADMIN`). FUSE itself
+/// takes no more than `fusermount3`.
+pub fn may_mount() -> bool {
     rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }

@@ -24,19 +24,60 @@ pub struct UmountOptions {
     pub lazy: bool,
 }
 
+/// What [`umount`] has undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmounted {
+    /// Where it was mounted.
+    pub dir: PathBuf,
+    /// The encrypted device or image, where it is known.
+    pub device: Option<PathBuf>,
+    /// Whether the volume is closed: not yet where somebody still uses what was
+    /// detached, and not known where there is no state.
+    pub is_closed: bool,
+    /// What the user should know although it worked.
+    pub warnings: Vec<String>,
+}
+
 /// Undoes [`Mount::new`](super::Mount::new) from another process, from any
 /// state, and waits for the daemon's last flush. Cleans up after a killed
-/// daemon. Returns warnings for the user.
+/// daemon. `place` is the folder it is mounted on, or the device or image.
 ///
 /// Errors: [`ErrorKind::NotMounted`]; [`ErrorKind::Busy`], with the names of
-/// those who use it; [`ErrorKind::Io`] if the daemon's last flush failed.
-pub fn umount(dir: &Path, options: UmountOptions) -> Result<Vec<String>, Error> {
-    let dir = resolve(dir)?;
-    match StateDir::open()?.find(|s| s.dir == dir)?.pop() {
-        None => without_state(&dir, options),
-        Some((state, Found::Alive(path))) => with_daemon(&state, &path, options),
-        Some((state, Found::Dead(claim))) => end(&state, claim),
+/// those who use it; [`ErrorKind::Argument`] for a device that is mounted in several
+/// places; [`ErrorKind::Io`] if the daemon's last flush failed.
+pub fn umount(place: &Path, options: UmountOptions) -> Result<Unmounted, Error> {
+    let place = resolve(place)?;
+    let mut found = StateDir::open()?.find(|s| s.dir == place || s.device == place)?;
+    if found.len() > 1 {
+        let dirs: Vec<_> = found
+            .iter()
+            .map(|(state, _)| state.dir.display().to_string())
+            .collect();
+        return Err(refuse(
+            ErrorKind::Argument,
+            format!(
+                "{} is mounted on {}: give one of these folders",
+                place.display(),
+                dirs.join(" and ")
+            ),
+        ));
     }
+    let Some((state, found)) = found.pop() else {
+        return without_state(&place, options);
+    };
+    let (is_closed, warnings) = match found {
+        Found::Alive(path) => {
+            let warnings = with_daemon(&state, &path, options)?;
+            (warnings.is_empty(), warnings)
+        }
+        Found::Dead(claim) => (true, end(&state, claim)?),
+    };
+    Ok(Unmounted {
+        dir: state.dir,
+        device: Some(state.device),
+        is_closed,
+        warnings,
+    })
 }
 
 /// Cleans up after a daemon that is gone, and reports its last words.
@@ -270,15 +311,20 @@ pub(super) fn clean(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
 }
 
 /// There is no state: removed by hand, or somebody else's.
-fn without_state(dir: &Path, options: UmountOptions) -> Result<Vec<String>, Error> {
+fn without_state(dir: &Path, options: UmountOptions) -> Result<Unmounted, Error> {
     let entry = mountinfo::at(dir).map_err(mountinfo_failed)?;
-    if entry.is_some_and(|e| e.fstype == connection::FSTYPE) {
+    if let Some(entry) = entry.filter(|e| e.fstype == connection::FSTYPE) {
         // The daemon, if any, ends by itself.
         connection::unmount(dir, options.lazy).map_err(|e| busy(e, dir))?;
-        return Ok(vec![format!(
-            "no state of the mount on {} was found; unmounted it without waiting for its daemon",
-            dir.display()
-        )]);
+        return Ok(Unmounted {
+            dir: dir.to_owned(),
+            device: Some(entry.source.into()),
+            is_closed: false,
+            warnings: vec![format!(
+                "no state of the mount on {} was found; unmounted it without waiting for its daemon",
+                dir.display()
+            )],
+        });
     }
     let hint = if rustix::process::geteuid().is_root() {
         ""

@@ -72,7 +72,9 @@ impl Fixture {
     }
 
     pub fn umount(&self) -> Vec<String> {
-        fuse::umount(&self.dir, UmountOptions::default()).unwrap()
+        fuse::umount(&self.dir, UmountOptions::default())
+            .unwrap()
+            .warnings
     }
 
     /// Nothing mounted, no loop device, no state.

@@ -1,10 +1,14 @@
 //! `xtent mount`: the volume as a mounted file system, or as one file.
 
+mod told;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
+use xtent_volume::{Config, Volume};
 
 use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
@@ -23,6 +27,10 @@ EXAMPLES:
     mkdir dir && xtent mount --file-only disk.img dir
     mkfs.ext4 -b 4096 dir/volume
     xtent umount dir
+  Without root, use an ext2, ext3 or ext4 file system (Debian package fuse2fs):
+    mkdir dir files && xtent mount --file-only disk.img dir
+    fuse2fs -o fakeroot dir/volume files
+    fusermount3 -u files && xtent umount dir
   Mount read-only, with options for the file system:
     xtent mount --read-only -o noatime,nosuid disk.img /mnt
 
@@ -33,7 +41,7 @@ NOTES:
   volume; its keys can be changed.
 
   A file system needs root, for the loop device between FUSE and the file
-  system; without root the plaintext file is served alone, and fusermount3
+  system; without root it is an error to leave out --file-only, and fusermount3
   (Debian package fuse3) has to be there. The blocks of a file system must not
   be smaller than the volume's sectors, hence mkfs.ext4 -b 4096 above.
 
@@ -42,8 +50,8 @@ NOTES:
 /// Mount a volume: its file system, or its plaintext as one file
 ///
 /// As root the file system on the volume is mounted on DIR, by way of FUSE and
-/// a loop device with direct I/O. With --file-only, or without root, DIR gets
-/// one file, `volume`, which is the plaintext.
+/// a loop device with direct I/O. With --file-only, which everybody may, DIR gets one
+/// file, `volume`, which is the plaintext.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
@@ -78,6 +86,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    // A script that wants a file system must not go on with a folder that has none.
+    if !args.file_only && !fuse::may_mount() {
+        return Err(told::takes_root(args));
+    }
     if args.foreground {
         return serve(args, global, Ready::in_foreground());
     }
@@ -107,16 +119,26 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         Access::ReadWrite
     };
     let container = Container::open(&args.device, access, true, &output)?;
+    let uuid = container.header.uuid().to_owned();
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;
-    let volume = container.volume(&args.unlock, &config, &output)?;
+    let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     signals::hold()?;
-    let mount = Mount::new(volume, &options)?;
+    let mount = Mount::new(volume.clone(), &options)
+        .map_err(|error| told::not_mounted(error, args, &volume))?;
     for warning in mount.warnings() {
         output.warn(warning);
     }
-    announce(&mount, &output)?;
+    let opened = Opened {
+        device: &options.device,
+        uuid: &uuid,
+        keyslot,
+        config: &config,
+        volume: &volume,
+    };
+    announce(&mount, &opened, &output)?;
+    drop(volume);
     let stop = mount.stop();
     // The thread that acts on signals comes after the fork, as every thread.
     signals::on_ending_repeated(move || stop.request())?;
@@ -131,19 +153,55 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         .map_err(|e| Failure::system(format!("cannot find {}", path.display()), e))
 }
 
-fn announce(mount: &Mount, output: &Output) -> Result<()> {
-    match mount.served() {
-        Served::File(path) => output.result(
-            &serde_json::json!({ "file": text_of(path), "name": FILE_NAME }),
+/// What is told of a volume that is mounted.
+struct Opened<'a> {
+    device: &'a Path,
+    uuid: &'a str,
+    keyslot: u32,
+    config: &'a Config,
+    volume: &'a Volume,
+}
+
+fn announce(mount: &Mount, opened: &Opened<'_>, output: &Output) -> Result<()> {
+    let (dir, file, loop_device, text) = match mount.served() {
+        Served::File(path) => (
+            path.parent().unwrap_or(path),
+            Some(text_of(path)),
+            None,
             format!("The plaintext is {}.", path.display()),
         ),
-        Served::FileSystem { dir, loop_device } => output.result(
-            &serde_json::json!({ "dir": text_of(dir), "loop_device": text_of(loop_device) }),
+        Served::FileSystem { dir, loop_device } => (
+            dir.as_path(),
+            None,
+            Some(text_of(loop_device)),
             format!(
                 "Mounted on {} by way of {}.",
                 dir.display(),
                 loop_device.display()
             ),
         ),
+    };
+    output.result(
+        &json!({
+            "device": text_of(opened.device),
+            "dir": text_of(dir),
+            "file": file,
+            "name": file.is_some().then_some(FILE_NAME),
+            "loop_device": loop_device,
+            "uuid": opened.uuid,
+            "keyslot": opened.keyslot,
+            "cipher": opened.config.cipher.to_string(),
+            "sector_size": opened.volume.sector_size().bytes(),
+            "size": opened.volume.size(),
+            "read_only": opened.volume.is_read_only(),
+            "pid": std::process::id(),
+        }),
+        text,
+    )?;
+    if file.is_some()
+        && let Some(hint) = told::use_of_file(dir, opened.volume)
+    {
+        output.note(hint);
     }
+    Ok(())
 }

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use xtent_export::fuse::{self, UmountOptions};
 
 use crate::cli::Global;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::output::text_of;
 
 const MANUAL: &str = "\
 EXAMPLES:
-  Unmount, flush and close the volume:
+  Unmount, flush and close the volume; either does:
     xtent umount /mnt
+    xtent umount disk.img
   Get rid of a mount that programs still use:
     xtent umount --lazy /mnt
 
@@ -24,8 +26,9 @@ NOTES:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// The folder given to `xtent mount`
-    dir: PathBuf,
+    /// The folder given to `xtent mount`, or the device or image
+    #[arg(value_name = "DIR|DEVICE")]
+    place: PathBuf,
     /// Detach a file system in use now, and close the volume when its last user is gone
     #[arg(short = 'l', long)]
     lazy: bool,
@@ -33,8 +36,20 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    for warning in fuse::umount(&args.dir, UmountOptions { lazy: args.lazy })? {
+    let place = std::path::absolute(&args.place)
+        .map_err(|e| Failure::system(format!("cannot find {}", args.place.display()), e))?;
+    // Else this process, started in a folder of the mount, would itself be in the way.
+    rustix::process::chdir("/").map_err(|e| Failure::system("cannot leave this folder", e))?;
+    let unmounted = fuse::umount(&place, UmountOptions { lazy: args.lazy })?;
+    for warning in &unmounted.warnings {
         output.warn(warning);
+    }
+    if output.json {
+        output.object(&serde_json::json!({
+            "dir": text_of(&unmounted.dir),
+            "device": unmounted.device.as_deref().map(text_of),
+            "closed": unmounted.is_closed,
+        }))?;
     }
     Ok(())
 }
