@@ -9,6 +9,7 @@ use xtent_luks::kdf::{KdfKind, pbkdf2_hashes};
 use xtent_luks::{KdfChoice, KdfLimits};
 use xtent_volume::CipherThreads;
 
+use crate::failure::{Failure, Result};
 use crate::fds::{InheritedFd, parse_inherited};
 use crate::secrets::{CREDENTIALS, NEW_CREDENTIALS, Source};
 use crate::size::parse_size;
@@ -59,18 +60,42 @@ pub(crate) struct KeyArgs {
     /// Read the passphrase from this systemd credential, as a key file
     #[arg(long, value_name = "NAME", conflicts_with_all = ["key_file", "key_fd"])]
     pub(crate) credential: Option<String>,
+    /// Whether standard input is data, so that no passphrase comes from there.
+    #[arg(skip)]
+    stdin_is_data: bool,
 }
 
 impl KeyArgs {
     pub(crate) fn source(&self) -> Source {
-        source(
+        let source = source(
             self.key_file.as_ref(),
             self.key_fd.as_ref(),
             self.credential.as_ref(),
             self.keyfile_offset,
             self.keyfile_size,
             CREDENTIALS,
-        )
+        );
+        if self.stdin_is_data && source.is_default() && !source.has_credential() {
+            return Source::Terminal;
+        }
+        source
+    }
+
+    /// Leaves standard input to the data: the passphrase comes from elsewhere,
+    /// by default from the terminal all the same.
+    pub(crate) fn leave_stdin(&mut self) -> Result<()> {
+        let takes_it = self
+            .key_file
+            .as_deref()
+            .is_some_and(|path| crate::plain::descriptor(path, 0) == Some(0));
+        if takes_it {
+            return Err(Failure::parameters(
+                "standard input cannot be both the data and the passphrase",
+            )
+            .advise("Give --key-file with a file, or --key-fd N."));
+        }
+        self.stdin_is_data = true;
+        Ok(())
     }
 }
 
@@ -114,7 +139,7 @@ pub(crate) struct ThreadsArgs {
     pub(crate) cipher_threads: CipherThreads,
 }
 
-fn parse_threads(text: &str) -> Result<CipherThreads, String> {
+fn parse_threads(text: &str) -> std::result::Result<CipherThreads, String> {
     if text == "auto" {
         return Ok(CipherThreads::Auto);
     }
@@ -237,7 +262,7 @@ pub(crate) struct KdfArgs {
 }
 
 /// One of the hashes that key derivation knows, by cryptsetup's names.
-fn parse_hash(text: &str) -> Result<String, String> {
+fn parse_hash(text: &str) -> std::result::Result<String, String> {
     let name = text.to_ascii_lowercase();
     if pbkdf2_hashes().any(|known| known == name) {
         Ok(name)
@@ -258,6 +283,17 @@ impl KdfArgs {
             parallel: self.pbkdf_parallel,
         }
     }
+}
+
+/// Progress for programs.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ProgressArgs {
+    /// Report progress on standard error, as lines of JSON, instead of a bar
+    ///
+    /// At most two lines a second and one at the end, each an object with `bytes`
+    /// (done), `total` (null if nobody knows) and `seconds` (since the start).
+    #[arg(long)]
+    pub(crate) progress_json: bool,
 }
 
 /// For commands that ask before they destroy something.

@@ -10,6 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct InheritedFd(Arc<Mutex<Option<OwnedFd>>>);
 
 impl InheritedFd {
+    fn new(fd: OwnedFd) -> Self {
+        Self(Arc::new(Mutex::new(Some(fd))))
+    }
+
     /// The open descriptor, for the one who reads it; nothing the second time.
     pub(crate) fn take(&self) -> Option<OwnedFd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -34,6 +38,24 @@ pub(crate) fn parse_inherited(text: &str) -> Result<InheritedFd, String> {
                     for standard input give `--key-file -`"
             .to_owned());
     }
+    take_hold(fd)
+}
+
+/// Takes hold of standard input or output (a copy of it), or of a descriptor
+/// above 2 as [`parse_inherited`]. Call it while arguments are parsed.
+pub(crate) fn inherited(fd: RawFd) -> Result<InheritedFd, String> {
+    let standard = match fd {
+        0 => rustix::stdio::stdin(),
+        1 => rustix::stdio::stdout(),
+        2 => rustix::stdio::stderr(),
+        _ => return take_hold(fd),
+    };
+    let copy = standard.try_clone_to_owned();
+    copy.map(InheritedFd::new)
+        .map_err(|e| format!("cannot use descriptor {fd}: {e}"))
+}
+
+fn take_hold(fd: RawFd) -> Result<InheritedFd, String> {
     if fd - 3 < sockets_passed() {
         return Err(format!("descriptor {fd} is a socket of LISTEN_FDS"));
     }
@@ -51,7 +73,7 @@ pub(crate) fn parse_inherited(text: &str) -> Result<InheritedFd, String> {
     // the process opens anything, each number is taken once (above), and
     // sockets from the service manager, which the server adopts, are refused.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-    let inherited = InheritedFd(Arc::new(Mutex::new(Some(owned))));
+    let inherited = InheritedFd::new(owned);
     taken.insert(fd, inherited.clone());
     Ok(inherited)
 }

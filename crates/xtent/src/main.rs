@@ -13,6 +13,7 @@ mod log;
 mod notify;
 mod open;
 mod output;
+mod plain;
 mod probe;
 mod registry;
 mod runtime;

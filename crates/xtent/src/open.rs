@@ -29,8 +29,20 @@ pub(crate) struct Container {
 /// The metadata alone, for key and header commands.
 pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Arc<FileStore>, Device)> {
     let path = args.detached.header.as_ref().unwrap_or(&args.device);
+    refuse_dash(path)?;
     let file = Arc::new(FileStore::open(path, access)?);
     Ok((file.clone(), Device::new(file)))
+}
+
+/// Refuses `-` as a volume: it is read here and there, which no stream allows.
+pub(crate) fn refuse_dash(path: &Path) -> Result<()> {
+    if path == Path::new("-") {
+        return Err(Failure::parameters(
+            "a volume has to be a file or block device; it cannot be standard input or output",
+        )
+        .advise("A file of that name is `./-`."));
+    }
+    Ok(())
 }
 
 /// Reads the metadata; if it is none, says what is there instead.
@@ -73,6 +85,7 @@ impl Container {
         lock: bool,
         output: &Output,
     ) -> Result<Self> {
+        refuse_dash(&args.device)?;
         let data = Arc::new(FileStore::open(&args.device, access)?);
         if lock {
             data.lock_for_serving()?;

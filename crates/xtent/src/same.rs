@@ -34,10 +34,15 @@ impl Identity {
 /// tells. Two partitions of one disk do not; what cannot be looked at is
 /// nothing that could be opened either.
 pub(crate) fn share_storage(a: &Path, b: &Path) -> bool {
-    let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) else {
-        return false;
-    };
-    let (a, b) = (Identity::of(&a), Identity::of(&b));
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => is_shared(&a, &b),
+        _ => false,
+    }
+}
+
+/// The same of what has been looked at already.
+pub(crate) fn is_shared(a: &Metadata, b: &Metadata) -> bool {
+    let (a, b) = (Identity::of(a), Identity::of(b));
     lies_on(a, b, DEEPEST) || lies_on(b, a, DEEPEST)
 }
 

@@ -23,6 +23,10 @@ struct Session {
 
 impl Session {
     fn start(bed: &Bed, line: &str) -> Self {
+        Self::start_command(bed, &bed.command(line.split(' ')))
+    }
+
+    fn start_command(bed: &Bed, inner: &std::process::Command) -> Self {
         let terminal =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&terminal).unwrap();
@@ -35,7 +39,6 @@ impl Session {
             .unwrap();
         // util-linux's setsid makes standard input the controlling terminal.
         let mut command = std::process::Command::new("setsid");
-        let inner = bed.command(line.split(' '));
         command
             .args(["--ctty", "--wait"])
             // A test run in the background of a shell has Ctrl-C ignored.
@@ -185,4 +188,33 @@ fn only_yes_is_yes() {
     }
     bed.run("key test --key-file key disk.img")
         .failed(1, &["no keyslot"]);
+}
+
+#[test]
+fn plaintext_is_not_shown() {
+    let bed = Bed::with_luks2();
+    for target in ["-", "/dev/stdout", "/dev/tty"] {
+        let line = format!("decrypt --key-file key disk.img {target}");
+        let mut s = Session::start(&bed, &line);
+        s.expect("is a terminal: plaintext is not written there");
+        assert_eq!(s.end().0.code(), Some(1));
+    }
+    let mut s = Session::start(&bed, "encrypt --key-file key - disk.img");
+    s.expect("is a terminal, not an image");
+    assert_eq!(s.end().0.code(), Some(1));
+}
+
+#[test]
+fn the_terminal_is_asked_when_standard_input_is_the_data() {
+    let bed = Bed::with_luks2();
+    let mut shell = std::process::Command::new("sh");
+    let xtent = env!("CARGO_BIN_EXE_xtent");
+    shell.args(["-c", &format!("echo plain | {xtent} encrypt - disk.img")]);
+    let mut s = Session::start_command(&bed, &shell);
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret("wrong\n");
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("Encrypted 6 bytes");
+    assert_eq!(s.end().0.code(), Some(0));
 }

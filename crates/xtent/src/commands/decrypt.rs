@@ -1,18 +1,21 @@
 //! `xtent decrypt`: copies a volume's plaintext out.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use clap::ValueHint;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use xtent_store::{Access, FileStore, Store};
-use xtent_volume::{CipherThreads, DiscardPolicy};
+use xtent_volume::{CipherThreads, DiscardPolicy, Volume};
 
-use super::encrypt::refuse_same;
-use crate::args::{ConfirmArgs, DeviceArgs, UnlockArgs};
+use super::encrypt::refuse_shared;
+use crate::args::{ConfirmArgs, DeviceArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
-use crate::copy::{catch_interruptions, copy};
+use crate::copy::{self, Moved, Progress};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::Container;
-use crate::output::text_of;
+use crate::output::{Output, complain, text_of};
+use crate::plain::{Place, Stream};
 use crate::probe;
 
 const MANUAL: &str = "\
@@ -21,8 +24,14 @@ EXAMPLES:
     xtent decrypt secret.img disk.raw
   Write it to a disk, which loses what is on it:
     xtent decrypt secret.img /dev/sdX
+  Send it to another program, without a plain copy on the disk:
+    xtent decrypt secret.img - | zstd >disk.raw.zst
 
 NOTES:
+  TARGET may be `-` (a file of that name is `./-`), a FIFO, /dev/fd/N, or >(...)
+  of a shell; it must not be a terminal. Standard output then gets the plaintext
+  and nothing else: the summary, or with --json the result, goes to standard error.
+
   The target is as secret as the volume; a new file is readable for its owner
   only. If it stops half way the target is incomplete, and is left there.
   The volume must not be served or mounted for writing meanwhile.";
@@ -37,8 +46,9 @@ NOTES:
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
-    /// New file, or block device to overwrite
-    target: PathBuf,
+    /// New file, or block device to overwrite; `-` is standard output
+    #[arg(value_parser = PathBufValueParser::new().try_map(Place::target), value_hint = ValueHint::FilePath)]
+    target: Place,
     /// Overwrite an existing regular file
     #[arg(long)]
     force: bool,
@@ -46,6 +56,8 @@ pub(crate) struct Args {
     confirm: ConfirmArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -53,10 +65,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     args.unlock.key.source().check()?;
     let container = Container::open(&args.device, Access::ReadOnly, true, &output)?;
     let config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
-    refuse_same(&args.device.device, &args.target)?;
+    refuse_shared(&args.target, &args.device.device)?;
     if let Some(header) = &args.device.detached.header {
-        refuse_same(header, &args.target)?;
+        refuse_shared(&args.target, header)?;
     }
+    if args.target.is_stream() {
+        let stream = args.target.open_target()?;
+        let volume = container
+            .volume(&args.unlock, &config, &output)?
+            .with_cipher_threads(CipherThreads::Auto);
+        return to_stream(args, &volume, &stream, &output);
+    }
+    let path = args.target.path();
     let existing = existing_target(args, config.length)?;
 
     let volume = container
@@ -65,36 +85,72 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let size = volume.size();
     let is_new = existing.is_none();
     let target = match existing {
-        Some(store) => overwritten(store, &args.target, size)?,
-        None => FileStore::create(&args.target, size)?,
+        Some(store) => overwritten(store, path, size)?,
+        None => FileStore::create(path, size)?,
     };
     reserve(&target, size).inspect_err(|_| {
         if is_new {
-            let _ = std::fs::remove_file(&args.target);
+            let _ = std::fs::remove_file(path);
         }
     })?;
-    catch_interruptions()?;
-    let moved = copy(
-        size,
-        &output,
-        &format!("{} is incomplete.", args.target.display()),
-        |piece, offset| Ok(volume.read_at(piece, offset)?),
-        |piece, offset| Ok(target.write_at(piece, offset)?),
+    let progress = start(args, size, &output);
+    progress.stop_on_signals()?;
+    let read = |piece: &mut [u8], offset| Ok(volume.read_at(piece, offset)?);
+    let write = |piece: &mut [u8], offset| Ok(target.write_at(piece, offset)?);
+    let moved = copy::run(
+        &progress,
+        || copy::in_pieces(&progress, size, read, write),
         || Ok(target.flush()?),
     )?;
-    output.result(
-        &serde_json::json!({
-            "target": text_of(&args.target),
-            "bytes": moved.bytes,
-            "seconds": moved.elapsed.as_secs_f64(),
-        }),
-        format!("Decrypted {}.", moved.summary()),
+    output.result(&result(args, &moved), summary(&moved))
+}
+
+fn start(args: &Args, size: u64, output: &Output) -> Progress {
+    Progress::start(
+        Some(size),
+        args.progress.progress_json,
+        output,
+        format!("{} is incomplete.", args.target.name()),
     )
+}
+
+fn result(args: &Args, moved: &Moved) -> serde_json::Value {
+    serde_json::json!({
+        "target": text_of(args.target.path()),
+        "bytes": moved.bytes,
+        "seconds": moved.elapsed.as_secs_f64(),
+    })
+}
+
+fn summary(moved: &Moved) -> String {
+    format!("Decrypted {}.", moved.summary())
+}
+
+/// Decrypts to a stream. If that is standard output it gets nothing else: the
+/// result goes to standard error.
+fn to_stream(args: &Args, volume: &Volume, stream: &Stream, output: &Output) -> Result<()> {
+    let progress = start(args, volume.size(), output);
+    progress.exit_on_signals(*output)?;
+    let read = |piece: &mut [u8], offset| Ok(volume.read_at(piece, offset)?);
+    let moved = copy::run(
+        &progress,
+        || copy::to_stream(&progress, volume.size(), read, |piece| stream.write(piece)),
+        || stream.finish(),
+    )?;
+    let result = result(args, &moved);
+    if !stream.is_also(rustix::stdio::stdout()) {
+        output.result(&result, summary(&moved))?;
+    } else if output.json {
+        complain(&result.to_string());
+    } else {
+        output.note(summary(&moved));
+    }
+    Ok(())
 }
 
 /// Decides what to do with a target that exists; nothing is changed yet.
 fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
-    let path = &args.target;
+    let path = args.target.path();
     if !path
         .try_exists()
         .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?

@@ -1,16 +1,20 @@
 //! `xtent encrypt`: copies a plain image into a volume.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use clap::ValueHint;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::{CipherThreads, DiscardPolicy};
 
-use crate::args::{DeviceArgs, UnlockArgs};
+use crate::args::{DeviceArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
-use crate::copy::{catch_interruptions, copy};
+use crate::copy::{self, Progress};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::Container;
-use crate::same::share_storage;
+use crate::output::Output;
+use crate::plain::{Place, Stream};
+use crate::same::{is_shared, share_storage};
 use crate::size::show_size;
 
 const MANUAL: &str = "\
@@ -18,8 +22,15 @@ EXAMPLES:
   Make a volume just large enough for an image and fill it:
     xtent format --size $(stat -c %s disk.raw) secret.img
     xtent encrypt disk.raw secret.img
+  Fill it from a program, without a plain copy on the disk:
+    zstd -dc disk.raw.zst | xtent encrypt - secret.img
 
 NOTES:
+  SOURCE may be `-` (a file of that name is `./-`), a FIFO, /dev/fd/N, or <(...)
+  of a shell. The volume must exist, so its size is up to you: a stream that is
+  longer is an error when the volume is full. The passphrase is then asked for on
+  the terminal, or comes from --key-file or --key-fd; never from standard input.
+
   The source is only read, and stays as it is: destroying the plaintext
   afterwards is left to you (on flash storage overwriting does not do it).
 
@@ -34,52 +45,75 @@ NOTES:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Plain image file or block device to read
-    source: PathBuf,
+    /// Plain image file or block device to read; `-` is standard input
+    #[arg(value_parser = PathBufValueParser::new().try_map(Place::source), value_hint = ValueHint::FilePath)]
+    source: Place,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    args.unlock.key.source().check()?;
-    let source = FileStore::open(&args.source, Access::ReadOnly)?;
-    refuse_same(&args.source, &args.device.device)?;
+    let mut unlock = args.unlock.clone();
+    if args.source.is_stdin() {
+        unlock.key.leave_stdin()?;
+    }
+    unlock.key.source().check()?;
+    refuse_shared(&args.source, &args.device.device)?;
     let container = Container::open(&args.device, Access::ReadWrite, true, &output)?;
     let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
+    let source = Source::open(&args.source)?;
     let size = source.size();
-    if size > config.length {
-        return Err(Failure::new(
-            Exit::Device,
-            format!(
-                "{} has {size} bytes, but the volume on {} holds only {}",
-                args.source.display(),
-                args.device.device.display(),
-                config.length
-            ),
-        )
-        .advise("Nothing was changed. Make a larger volume with `xtent format --size`."));
+    if let Some(size) = size {
+        check_size(args, size, config.length, &output)?;
     }
-    if size < config.length {
-        output.warn(format!(
-            "the source is smaller than the volume: its last {} stay as they are",
-            show_size(config.length - size)
-        ));
-    }
+    let room = config.length;
     let volume = container
-        .volume(&args.unlock, &config, &output)?
+        .volume(&unlock, &config, &output)?
         .with_cipher_threads(CipherThreads::Auto);
-    catch_interruptions()?;
-    let moved = copy(
+    let progress = Progress::start(
         size,
+        args.progress.progress_json,
         &output,
         "The volume is incomplete; run it again.",
-        |piece, offset| Ok(source.read_at(piece, offset)?),
-        |piece, offset| Ok(volume.write_at_in_place(piece, offset, false)?),
-        || Ok(volume.flush()?),
-    )?;
+    );
+    let write = |piece: &mut [u8], offset| Ok(volume.write_at_in_place(piece, offset, false)?);
+    let flush = || Ok(volume.flush()?);
+    let moved = match &source {
+        Source::Stored(store) => {
+            progress.stop_on_signals()?;
+            let size = store.size();
+            let read = |piece: &mut [u8], offset| Ok(store.read_at(piece, offset)?);
+            copy::run(
+                &progress,
+                || copy::in_pieces(&progress, size, read, write),
+                flush,
+            )?
+        }
+        Source::Stream(stream) => {
+            progress.exit_on_signals(output)?;
+            let fill = |buf: &mut [u8]| stream.fill(buf);
+            copy::run(
+                &progress,
+                || copy::from_stream(&progress, room, fill, write),
+                flush,
+            )?
+        }
+    };
+    if moved.bytes == 0 && size != Some(0) {
+        return Err(Failure::new(
+            Exit::Device,
+            format!("{} ended before its first byte", args.source.name()),
+        )
+        .advise("Nothing was changed. Did the program that should send the image fail?"));
+    }
+    if size.is_none() {
+        warn_about_rest(moved.bytes, room, &output);
+    }
     output.result(
         &serde_json::json!({
             "bytes": moved.bytes,
@@ -89,14 +123,78 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     )
 }
 
+/// Where the plaintext is.
+enum Source {
+    Stored(FileStore),
+    Stream(Stream),
+}
+
+impl Source {
+    fn open(place: &Place) -> Result<Self> {
+        if place.is_stream() {
+            place.open_source().map(Self::Stream)
+        } else {
+            Ok(Self::Stored(FileStore::open(
+                place.path(),
+                Access::ReadOnly,
+            )?))
+        }
+    }
+
+    /// Bytes of it, where that is known.
+    fn size(&self) -> Option<u64> {
+        match self {
+            Self::Stored(store) => Some(store.size()),
+            Self::Stream(stream) => stream.remaining(),
+        }
+    }
+}
+
+/// Refuses a source that is too large, and warns about one that is too small.
+fn check_size(args: &Args, size: u64, room: u64, output: &Output) -> Result<()> {
+    if size > room {
+        return Err(Failure::new(
+            Exit::Device,
+            format!(
+                "{} has {size} bytes, but the volume on {} holds only {room}",
+                args.source.name(),
+                args.device.device.display(),
+            ),
+        )
+        .advise("Nothing was changed. Make a larger volume with `xtent format --size`."));
+    }
+    warn_about_rest(size, room, output);
+    Ok(())
+}
+
+fn warn_about_rest(size: u64, room: u64, output: &Output) {
+    if size < room {
+        output.warn(format!(
+            "the source is smaller than the volume: its last {} stay as they are",
+            show_size(room - size)
+        ));
+    }
+}
+
 /// Refuses to read and write the same storage, by whatever names.
-pub(super) fn refuse_same(source: &Path, target: &Path) -> Result<()> {
-    if share_storage(source, target) {
-        return Err(Failure::parameters(format!(
-            "{} and {} are the same, or one is part of the other; nothing was changed",
-            source.display(),
-            target.display()
-        )));
+pub(super) fn refuse_shared(place: &Place, other: &Path) -> Result<()> {
+    match (place.metadata(), other.metadata()) {
+        (Some(a), Ok(b)) if is_shared(&a, &b) => Err(same(&place.name(), other)),
+        _ => Ok(()),
+    }
+}
+
+/// The same of two paths.
+pub(super) fn refuse_same(a: &Path, b: &Path) -> Result<()> {
+    if share_storage(a, b) {
+        return Err(same(&a.display().to_string(), b));
     }
     Ok(())
+}
+
+fn same(a: &str, b: &Path) -> Failure {
+    Failure::parameters(format!(
+        "{a} and {} are the same, or one is part of the other; nothing was changed",
+        b.display()
+    ))
 }

@@ -13,6 +13,7 @@ use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
+use crate::open::refuse_dash;
 use crate::output::{Output, complain, text_of};
 use crate::probe;
 use crate::signals;
@@ -200,6 +201,7 @@ enum Target<'a> {
 
 impl<'a> Target<'a> {
     fn look(path: &'a Path, may_be_new: bool) -> Result<Self> {
+        refuse_dash(path)?;
         let exists = path
             .try_exists()
             .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?;

@@ -39,6 +39,8 @@ pub(crate) enum Source {
     },
     /// A file in `$CREDENTIALS_DIRECTORY`.
     Credential(String),
+    /// The terminal, whatever standard input is.
+    Terminal,
     /// Nothing was asked for: a credential of one of these names if there is
     /// one, else the terminal if standard input is one, else a line of
     /// standard input.
@@ -57,6 +59,7 @@ impl Source {
             Source::Default(names) => {
                 default_credential(names).is_none() && std::io::stdin().is_terminal()
             }
+            Source::Terminal => true,
             _ => false,
         }
     }
@@ -66,11 +69,17 @@ impl Source {
         matches!(self, Source::Default(_))
     }
 
+    /// Whether no option named it and there is a credential for it.
+    pub(crate) fn has_credential(&self) -> bool {
+        matches!(self, Source::Default(names) if default_credential(names).is_some())
+    }
+
     /// Checks, before anything is opened or written, that the source exists.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Source::File { path, .. } if path != Path::new("-") => check_file(path),
             Source::Credential(name) => check_file(&credential_path(name)?),
+            Source::Terminal => terminal::check(),
             _ => Ok(()),
         }
     }
@@ -95,6 +104,7 @@ impl Source {
                 read_whole(fd.as_fd(), "the given descriptor", *offset, *size)
             }
             Source::Credential(name) => read_credential(&credential_path(name)?),
+            Source::Terminal => terminal::ask_secret(prompt),
             Source::Default(names) => {
                 if let Some(path) = default_credential(names) {
                     tracing::info!(path = %path.display(), "passphrase from a credential");

@@ -2,7 +2,7 @@
 //! (an answer, Ctrl-C, a signal from elsewhere, Ctrl-Z), the terminal gets its
 //! settings back.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -37,12 +37,22 @@ pub(crate) fn ask_line(prompt: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
+/// Whether there is a terminal to ask on, whatever standard input is.
+pub(super) fn check() -> Result<()> {
+    open().map(drop).map_err(|_| {
+        Failure::parameters(
+            "standard input is the data, and there is no terminal to ask for the passphrase",
+        )
+        .advise("Give --key-file FILE, or --key-fd N with a descriptor above 2.")
+    })
+}
+
+fn open() -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).open("/dev/tty")
+}
+
 fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
-    let terminal = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/tty")
-        .map_err(|e| Failure::system("cannot open the terminal to ask", e))?;
+    let terminal = open().map_err(|e| Failure::system("cannot open the terminal to ask", e))?;
     loop {
         // The settings first: whoever sees the prompt can answer it.
         let held = Held::new(terminal.as_fd(), echo)?;

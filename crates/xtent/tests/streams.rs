@@ -1,0 +1,300 @@
+//! Plaintext through pipes: what comes in, what goes out, and what does not.
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use common::{Bed, SECRET, Said};
+
+const KEY: &str = "--key-file key";
+const XTENT: &str = env!("CARGO_BIN_EXE_xtent");
+
+/// 1 MiB that no two sectors of share.
+fn image() -> Vec<u8> {
+    (0..1_u32 << 18)
+        .flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes())
+        .collect()
+}
+
+/// A bed whose volume, and whose file `plain`, hold the image.
+fn filled() -> Bed {
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("plain"), image()).unwrap();
+    bed.run("encrypt --key-file key plain disk.img").ok();
+    bed
+}
+
+/// Runs a line of bash, in which `$X` is the command.
+#[track_caller]
+fn bash(bed: &Bed, line: &str) -> Said {
+    let output = Command::new("bash")
+        .args(["-c", &format!("set -o pipefail; X={XTENT}; {line}")])
+        .current_dir(bed.dir())
+        .env_remove("CREDENTIALS_DIRECTORY")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[track_caller]
+fn holds_image(bed: &Bed) {
+    let _ = std::fs::remove_file(bed.path("check"));
+    bed.run("decrypt --key-file key disk.img check").ok();
+    assert!(std::fs::read(bed.path("check")).unwrap() == image());
+}
+
+#[test]
+fn a_dash_is_standard_output_and_gets_nothing_but_the_plaintext() {
+    let bed = filled();
+    for json in ["", "--json ", "--quiet "] {
+        let output = bed
+            .command(format!("decrypt {json}{KEY} disk.img -").split(' '))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(output.stdout == image(), "{json}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        match json {
+            "" => assert!(said.starts_with("Decrypted 1 MiB"), "{said}"),
+            "--json " => {
+                let result: serde_json::Value = serde_json::from_str(&said).unwrap();
+                assert_eq!(result["bytes"], 1 << 20);
+            }
+            _ => assert_eq!(said, ""),
+        }
+        assert!(!bed.path("-").exists(), "plaintext in a file");
+    }
+}
+
+#[test]
+fn a_dash_is_standard_input_whatever_files_there_are() {
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("-"), vec![7; 1 << 20]).unwrap();
+    std::fs::write(bed.path("plain"), image()).unwrap();
+    let said = bash(&bed, "cat plain | $X encrypt --key-file key - disk.img").ok();
+    assert!(said.out.starts_with("Encrypted 1 MiB"), "{said:?}");
+    holds_image(&bed);
+    // A file of that name has another name.
+    bed.run("encrypt --key-file key ./- disk.img").ok();
+    bed.run("decrypt --key-file key disk.img ./-")
+        .failed(5, &["exists already"]);
+    bed.run("decrypt --key-file key disk.img out").ok();
+    assert!(std::fs::read(bed.path("out")).unwrap() == vec![7; 1 << 20]);
+    // A volume is none of both.
+    for line in [
+        "decrypt - out",
+        "encrypt plain -",
+        "format --size 1M -",
+        "header dump -",
+    ] {
+        bed.run(line).failed(1, &["`./-`"]);
+    }
+}
+
+#[test]
+fn every_kind_of_stream_goes_in() {
+    for line in [
+        "cat plain | $X encrypt --key-file key /dev/stdin disk.img",
+        "cat plain | $X encrypt --key-file key /dev/fd/0 disk.img",
+        "$X encrypt --key-file key <(cat plain) disk.img",
+        "$X encrypt --key-file key /dev/fd/5 disk.img 5< <(cat plain)",
+        "$X encrypt --key-file key - disk.img <plain",
+        "mkfifo pipe; cat plain >pipe & $X encrypt --key-file key pipe disk.img",
+        // In bits and pieces.
+        "(head -c 70000; sleep 0; cat) <plain | $X encrypt --key-file key - disk.img",
+        "zstd -q <plain | zstd -dc | $X encrypt --key-file key - disk.img",
+        // The passphrase from elsewhere.
+        "cat plain | $X encrypt --key-fd 3 - disk.img 3<key",
+    ] {
+        let bed = Bed::with_luks2();
+        std::fs::write(bed.path("plain"), image()).unwrap();
+        let said = bash(&bed, line);
+        assert_eq!(said.code, Some(0), "{line}: {said:?}");
+        holds_image(&bed);
+    }
+}
+
+#[test]
+fn every_kind_of_stream_comes_out() {
+    let bed = filled();
+    for line in [
+        "$X decrypt --key-file key disk.img - | cat >out",
+        "$X decrypt --key-file key disk.img /dev/stdout | cat >out",
+        "$X decrypt --key-file key disk.img - >out",
+        "mkfifo pipe; cat pipe >out & $X decrypt --key-file key disk.img pipe && wait",
+        "$X decrypt --key-file key disk.img /dev/fd/4 4>out",
+        "$X decrypt --key-file key disk.img - | zstd -q | zstd -dc >out",
+        "$X decrypt disk.img - <key >out",
+        // What is there already stays.
+        "head -c 1000 plain >out; $X decrypt --key-file key disk.img - >>out; \
+         tail -c +1001 out >all && mv all out",
+    ] {
+        let _ = std::fs::remove_file(bed.path("out"));
+        let said = bash(&bed, line);
+        assert_eq!(said.code, Some(0), "{line}: {said:?}");
+        assert!(std::fs::read(bed.path("out")).unwrap() == image(), "{line}");
+    }
+    // With another place for the plaintext, standard output has the result.
+    let said = bash(&bed, "$X decrypt --json --key-file key disk.img /dev/null").ok();
+    assert_eq!(said.json()["bytes"], 1 << 20);
+}
+
+#[test]
+fn a_stream_that_does_not_fit() {
+    let bed = filled();
+    let flood = "(cat plain; echo more) | $X encrypt --key-file key - disk.img";
+    bash(&bed, flood).failed(4, &["longer than the volume", "1048576 bytes", "first"]);
+    holds_image(&bed);
+    // Of a file the length is known, and nothing is written.
+    let said = bash(
+        &bed,
+        "head -c 2M /dev/zero >large; $X encrypt --key-file key - disk.img <large",
+    );
+    said.failed(4, &["has 2097152 bytes", "Nothing was changed"]);
+    holds_image(&bed);
+    bash(&bed, "$X encrypt --key-file key /dev/zero disk.img").failed(4, &["longer"]);
+}
+
+#[test]
+fn a_short_stream_says_what_stays() {
+    let bed = filled();
+    let said = bash(
+        &bed,
+        "head -c 1001 /dev/zero | $X encrypt --key-file key - disk.img",
+    )
+    .ok();
+    assert!(said.err.contains("stay as they are"), "{said:?}");
+    bed.run("decrypt --key-file key disk.img out").ok();
+    let out = std::fs::read(bed.path("out")).unwrap();
+    assert!(out[..1001] == [0; 1001] && out[1001..] == image()[1001..]);
+    bash(&bed, "false | $X encrypt --key-file key - disk.img")
+        .failed(4, &["ended before its first byte"]);
+}
+
+#[test]
+fn one_standard_input_for_one_thing() {
+    let bed = filled();
+    for key in ["--key-file -", "--key-file /dev/stdin"] {
+        let line = format!("cat plain | $X encrypt {key} - disk.img");
+        bash(&bed, &line).failed(1, &["cannot be both", "--key-fd"]);
+    }
+    // No terminal to ask on.
+    bash(&bed, "cat plain | setsid --wait $X encrypt - disk.img")
+        .failed(1, &["no terminal", "--key-file"]);
+    // A credential will do.
+    std::fs::write(bed.path("xtent.passphrase"), SECRET).unwrap();
+    bash(
+        &bed,
+        "cat plain | CREDENTIALS_DIRECTORY=$PWD $X encrypt - disk.img",
+    )
+    .ok();
+    holds_image(&bed);
+}
+
+#[test]
+fn a_reader_that_goes_is_an_error_without_panic() {
+    let bed = Bed::new();
+    bed.run(
+        "format --size 32M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img",
+    )
+    .ok();
+    let said = bash(
+        &bed,
+        "$X decrypt --key-file key disk.img - | head -c 1 >/dev/null",
+    );
+    said.failed(4, &["standard output has gone", "of 32 MiB were copied"]);
+}
+
+#[test]
+fn messages_do_not_mix_with_plaintext() {
+    let bed = filled();
+    let said = bash(&bed, "$X decrypt --key-file key disk.img - 2>&1 | cat");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("standard error as well"), "{said:?}");
+    bash(&bed, "$X decrypt --key-file key disk.img - >/dev/null 2>&1").ok();
+}
+
+#[test]
+fn a_volume_is_not_its_own_stream() {
+    let bed = filled();
+    let before = std::fs::read(bed.path("disk.img")).unwrap();
+    bash(&bed, "$X encrypt --key-file key - disk.img <disk.img").failed(1, &["the same"]);
+    bash(&bed, "$X decrypt --key-file key disk.img - >>disk.img").failed(1, &["the same"]);
+    assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
+}
+
+#[test]
+fn an_interruption_ends_a_copy_that_waits() {
+    let bed = Bed::new();
+    bed.run(
+        "format --size 8M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img",
+    )
+    .ok();
+    let mut encrypt = bed
+        .command("encrypt --key-file key --progress-json - disk.img".split(' '))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than a pipe holds, so the copy has begun; and it waits for more.
+    let mut stdin = encrypt.stdin.take().unwrap();
+    stdin.write_all(&vec![1; 4 << 20]).unwrap();
+    let pid = rustix::process::Pid::from_child(&encrypt);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut said = String::new();
+    encrypt
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    let code = encrypt.wait().unwrap().code();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("interrupted") && said.contains("run it again"),
+        "{said}"
+    );
+}
+
+#[test]
+fn progress_for_programs() {
+    let bed = filled();
+    for (line, total) in [
+        (
+            "$X encrypt --key-file key --progress-json plain disk.img",
+            true,
+        ),
+        (
+            "cat plain | $X encrypt --key-file key --progress-json - disk.img",
+            false,
+        ),
+        (
+            "$X decrypt --key-file key --progress-json disk.img - >out",
+            true,
+        ),
+        (
+            "$X decrypt --force --key-file key --progress-json disk.img out",
+            true,
+        ),
+    ] {
+        let said = bash(&bed, line).ok();
+        let lines: Vec<serde_json::Value> = said
+            .err
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let last = lines.last().unwrap_or_else(|| panic!("{line}: {said:?}"));
+        assert_eq!(last["bytes"], 1 << 20);
+        assert_eq!(last["total"].as_u64(), total.then_some(1 << 20));
+        assert!(last["seconds"].is_f64());
+    }
+}
