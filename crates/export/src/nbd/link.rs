@@ -117,6 +117,12 @@ impl Outbox {
         self.notify = notify;
     }
 
+    /// Whether the connection's thread waits for jobs to end.
+    #[cfg(test)]
+    pub(super) fn is_awaiting_jobs(&self) -> bool {
+        self.notify
+    }
+
     fn break_off(&mut self) {
         self.broken = true;
         self.queue.clear();
@@ -151,9 +157,11 @@ impl Link {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts requests handed to the workers.
-    pub(super) fn add_job(&self) {
-        self.outbox().jobs += 1;
+    /// Counts a request handed to the workers; how many are in flight with it.
+    pub(super) fn add_job(&self) -> usize {
+        let mut outbox = self.outbox();
+        outbox.jobs += 1;
+        outbox.in_flight()
     }
 
     /// Counts a request that a worker is done with.

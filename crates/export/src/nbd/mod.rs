@@ -3,8 +3,9 @@
 //!
 //! Each connection has a thread that receives many requests at a time and
 //! serves at once what need not wait for a disk; the rest goes to a few
-//! workers that all connections share, and is answered out of order. No worker
-//! ever waits for a client, and no client for another one.
+//! workers that all connections share in turn, and is answered out of order. No
+//! worker ever waits for a client, and no client for more than a bounded amount
+//! of another one's work.
 //!
 //! Payload in memory is bounded by [`Options::memory`]: every connection owns
 //! [`Options::memory_per_connection`] bytes, and what remains is shared by
@@ -21,6 +22,7 @@ mod listen;
 mod memory;
 mod port;
 pub mod proto;
+mod queue;
 mod server;
 mod shutdown;
 #[cfg(test)]

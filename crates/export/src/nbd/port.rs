@@ -140,13 +140,14 @@ impl Port {
     /// returns are possible. Queued replies go out meanwhile.
     pub(super) fn wait(&mut self, what: For) -> Result<(), Closed> {
         self.check_stop();
-        let room = what == For::Room || {
+        let (is_broken, room) = {
             let outbox = self.link.outbox();
-            if outbox.is_broken() && what != For::End {
-                return Err(Closed::Broken);
-            }
-            outbox.has_output()
+            let room = what == For::Room || outbox.has_output();
+            (outbox.is_broken(), room)
         };
+        if is_broken && !matches!(what, For::End | For::Room) {
+            return Err(Closed::Broken);
+        }
         let mut events = PollFlags::empty();
         events.set(PollFlags::IN, what == For::Input);
         events.set(PollFlags::OUT, room);
@@ -154,11 +155,12 @@ impl Port {
             PollFd::new(&self.link.event, PollFlags::IN),
             PollFd::new(&self.link.socket, events),
         ];
-        // A socket without events of interest still reports a hang-up, which
-        // would turn a wait for jobs into a spin.
-        let count = if events.is_empty() { 1 } else { 2 };
+        // A socket without events of interest still reports a hang-up: once is
+        // enough, more would turn a wait for jobs into a spin.
+        let jobs_only = events.is_empty();
+        let count = if jobs_only && is_broken { 1 } else { 2 };
         // Jobs end by themselves: only the client is given a deadline.
-        let deadline = if count == 1 { None } else { self.deadline };
+        let deadline = if jobs_only { None } else { self.deadline };
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut fds[..count], timeout.as_ref()) {
@@ -178,6 +180,10 @@ impl Port {
         }
         if what != For::Room && ready.contains(PollFlags::OUT) {
             self.link.try_send_queue();
+        }
+        if jobs_only && ready.intersects(PollFlags::HUP | PollFlags::ERR) {
+            // Nobody is there for the replies of these jobs.
+            self.link.break_off();
         }
         Ok(())
     }

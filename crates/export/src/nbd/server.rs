@@ -18,7 +18,7 @@ use super::memory::Pool;
 use super::port::Timeouts;
 use super::proto::ExportInfo;
 use super::proto::constants::MAX_STRING;
-use super::worker::Queue;
+use super::queue::Queue;
 use super::{Export, Listener, Options, Shutdown};
 use crate::{Error, ErrorKind};
 
@@ -75,7 +75,7 @@ pub(super) fn serve_with(
     let shared = Shared {
         exports: exports.iter().map(info).collect(),
         pool: Pool::new(options.memory - connections * per_connection),
-        queue: Queue::default(),
+        queue: Queue::new(options.workers),
         shutdown: shutdown.clone(),
         piece,
         timeouts,

@@ -1,8 +1,6 @@
-//! Requests that have to wait for a disk, and the threads that wait.
+//! Requests that have to wait for a disk, as workers do them.
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use xtent_volume::{DiscardPolicy, Volume};
@@ -15,7 +13,7 @@ use super::shutdown::Shutdown;
 
 /// Bytes of zeros that one worker writes before the other requests get their
 /// turn; a multiple of every sector size.
-const ZEROES_AT_A_TIME: u64 = 16 << 20;
+const ZEROES_AT_A_TIME: u64 = 4 << 20;
 
 /// Bytes of zeros that a stopping server does not begin to write. Fewer are
 /// given up when they take too long.
@@ -93,14 +91,29 @@ pub(super) enum Task {
     Flush,
     /// A discard by the volume's policy.
     Trim { offset: u64, len: u64, fua: bool },
-    /// Zeros.
-    WriteZeroes { offset: u64, len: u64, fua: bool },
+    /// Zeros; `is_rest` if others before them have been written.
+    WriteZeroes {
+        offset: u64,
+        len: u64,
+        fua: bool,
+        is_rest: bool,
+    },
     /// Reading ahead, through this buffer.
     Cache {
         offset: u64,
         len: u64,
         buffer: Buffer,
     },
+}
+
+impl Task {
+    /// Whether a small message can ask for any amount of it.
+    fn is_bulk(&self) -> bool {
+        matches!(
+            self,
+            Self::Trim { .. } | Self::WriteZeroes { .. } | Self::Cache { .. }
+        )
+    }
 }
 
 /// A request on its way through the workers. Counted by its link until dropped.
@@ -112,14 +125,44 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Counted by its link from now on.
     pub(super) fn new(link: &Arc<Link>, volume: &Arc<Volume>, reply: Reply, task: Task) -> Self {
-        link.add_job();
         Self {
             link: Arc::clone(link),
             volume: Arc::clone(volume),
             reply,
             task: Some(task),
         }
+    }
+
+    /// The connection that it came by.
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Whether a small message can have asked for any amount of work.
+    pub(super) fn is_bulk(&self) -> bool {
+        self.task.as_ref().is_some_and(Task::is_bulk)
+    }
+
+    /// Ends the connection: the request went wrong in a way that has no reply.
+    pub(super) fn break_off(&self) {
+        self.link.break_off();
+        self.link.wake();
+    }
+
+    /// Does the task, or the first part of it; whether anything is left. `grace`
+    /// is how long a server that stops goes on writing zeros.
+    ///
+    /// For a client that is gone nothing more is begun, but that data it has
+    /// sent is written.
+    pub(super) fn perform(&mut self, shutdown: &Shutdown, grace: Duration) -> bool {
+        if let Some(task) = self.task.take()
+            && (matches!(task, Task::Write { .. }) || !self.link.outbox().is_broken())
+        {
+            self.task = self.run(task, shutdown, grace);
+        }
+        self.task.is_some()
     }
 
     fn send(&self, head: Head) {
@@ -133,8 +176,7 @@ impl Job {
         });
     }
 
-    /// Does the task, or the first part of it; what is left. `grace` is how
-    /// long a server that stops goes on writing zeros.
+    /// What is left of the task.
     fn run(&self, task: Task, shutdown: &Shutdown, grace: Duration) -> Option<Task> {
         let volume = &*self.volume;
         let reply = self.reply;
@@ -183,12 +225,23 @@ impl Job {
             }
             Task::Flush => self.send_result("flush", volume.flush()),
             Task::Trim { offset, len, fua } if volume.discard_policy() == DiscardPolicy::Zero => {
-                return self.run(Task::WriteZeroes { offset, len, fua }, shutdown, grace);
+                let zeros = Task::WriteZeroes {
+                    offset,
+                    len,
+                    fua,
+                    is_rest: false,
+                };
+                return self.run(zeros, shutdown, grace);
             }
             Task::Trim { offset, len, fua } => {
                 self.send_result("discard", volume.discard(offset, len, fua));
             }
-            Task::WriteZeroes { offset, len, fua } => {
+            Task::WriteZeroes {
+                offset,
+                len,
+                fua,
+                is_rest,
+            } => {
                 if let Some(at) = shutdown.triggered_at()
                     && (len > ABANDON || at.elapsed() > grace)
                 {
@@ -197,18 +250,22 @@ impl Job {
                     return None;
                 }
                 let here = len.min(ZEROES_AT_A_TIME - offset % ZEROES_AT_A_TIME);
-                let rest = len - here;
-                match volume.write_zeroes(offset, here, fua) {
-                    Ok(()) if rest > 0 => {
-                        let offset = offset + here;
-                        return Some(Task::WriteZeroes {
-                            offset,
-                            len: rest,
-                            fua,
-                        });
-                    }
-                    result => self.send_result("write zeroes", result),
+                let is_all = here == len && !is_rest;
+                let written = volume.write_zeroes(offset, here, fua && is_all);
+                if written.is_ok() && here < len {
+                    return Some(Task::WriteZeroes {
+                        offset: offset + here,
+                        len: len - here,
+                        fua,
+                        is_rest: true,
+                    });
                 }
+                // One flush for all the pieces.
+                let result = written.and_then(|()| match fua && !is_all {
+                    true => volume.flush(),
+                    false => Ok(()),
+                });
+                self.send_result("write zeroes", result);
             }
             Task::Cache {
                 offset,
@@ -246,83 +303,5 @@ pub(super) fn error_offset(error: &xtent_volume::Error, offset: u64, len: usize)
 impl Drop for Job {
     fn drop(&mut self) {
         self.link.end_job();
-    }
-}
-
-/// The jobs of all connections, first come first served.
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<QueueState>,
-    more: Condvar,
-}
-
-#[derive(Default)]
-struct QueueState {
-    jobs: VecDeque<Job>,
-    /// Workers that wait for a job.
-    idle: usize,
-    closed: bool,
-}
-
-impl Queue {
-    pub(super) fn push(&self, job: Job) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.jobs.push_back(job);
-        // A call that wakes nobody is still a system call.
-        let wake = state.idle > 0;
-        drop(state);
-        if wake {
-            self.more.notify_one();
-        }
-    }
-
-    /// Lets the workers end once the queue is empty.
-    pub(super) fn close(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
-        self.more.notify_all();
-    }
-
-    /// A worker's life.
-    pub(super) fn work(&self, shutdown: &Shutdown, grace: Duration) {
-        while let Some(mut job) = self.next() {
-            let Some(task) = job.task.take() else {
-                continue;
-            };
-            // Should the volume panic, this client loses its connection and
-            // the others their worker not.
-            match catch_unwind(AssertUnwindSafe(|| job.run(task, shutdown, grace))) {
-                Ok(None) => {}
-                Ok(Some(rest)) => {
-                    job.task = Some(rest);
-                    self.push(job);
-                }
-                Err(_) => {
-                    tracing::error!("a request panicked; its connection is closed");
-                    job.link.break_off();
-                    job.link.wake();
-                }
-            }
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
-            }
-            if state.closed {
-                return None;
-            }
-            state.idle += 1;
-            state = self
-                .more
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
-        }
     }
 }

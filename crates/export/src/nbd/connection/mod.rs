@@ -19,11 +19,13 @@ use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
     self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session,
 };
+use crate::nbd::queue::Queue;
 use crate::nbd::shutdown::Shutdown;
-use crate::nbd::worker::{Job, Queue, Reply, Task};
+use crate::nbd::worker::{Job, Reply, Task};
 
-/// Requests of one connection in flight; more are left in the socket.
-const MAX_IN_FLIGHT: usize = 256;
+/// Requests of one connection in flight; more wait where they were received, or
+/// in the socket.
+pub(super) const MAX_IN_FLIGHT: usize = 256;
 /// A write up to this size is waited for whole; a larger one is written piece
 /// by piece as it comes.
 const SMALL_WRITE: usize = 64 << 10;
@@ -70,6 +72,7 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
                 port,
                 input,
                 batch,
+                is_full: false,
                 quota: None,
             };
             let Err(closed) = connection.transmission();
@@ -141,6 +144,8 @@ struct Connection<'a> {
     port: Port,
     input: Input,
     batch: Batch,
+    /// The last request was as much as may be in flight.
+    is_full: bool,
     /// Once the server stops: bytes that had been received by then and are
     /// still served.
     quota: Option<u64>,
@@ -159,6 +164,10 @@ impl Connection<'_> {
         loop {
             while let Next::Request(request) = self.next()? {
                 self.serve(request)?;
+                if self.is_full {
+                    self.flush()?;
+                    self.wait_for_jobs()?;
+                }
             }
             self.flush()?;
             self.receive()?;
@@ -199,17 +208,25 @@ impl Connection<'_> {
         Ok(Next::Request(request))
     }
 
-    /// Receives more messages, when the number in flight allows.
-    fn receive(&mut self) -> Result<(), Closed> {
+    /// Waits until the number in flight allows more.
+    fn wait_for_jobs(&mut self) -> Result<(), Closed> {
+        self.is_full = false;
         loop {
             let mut outbox = self.port.link.outbox();
             let full = outbox.in_flight() >= MAX_IN_FLIGHT;
             outbox.set_notify(full);
             drop(outbox);
-            if full {
-                self.port.wait(For::Jobs)?;
-                continue;
+            if !full {
+                return Ok(());
             }
+            self.port.wait(For::Jobs)?;
+        }
+    }
+
+    /// Receives more messages, when the number in flight allows.
+    fn receive(&mut self) -> Result<(), Closed> {
+        loop {
+            self.wait_for_jobs()?;
             let place = match self.input.bytes().is_empty() {
                 true => "between requests",
                 false => "within a request",
@@ -276,7 +293,16 @@ impl Connection<'_> {
             }
             Command::WriteZeroes { offset, len, fua } => {
                 let len = u64::from(len);
-                self.hand_over(reply, Task::WriteZeroes { offset, len, fua })
+                let is_rest = false;
+                self.hand_over(
+                    reply,
+                    Task::WriteZeroes {
+                        offset,
+                        len,
+                        fua,
+                        is_rest,
+                    },
+                )
             }
             Command::Cache { offset, len } => match self.shared.pool.take(self.shared.piece) {
                 Some(buffer) => {
@@ -331,9 +357,9 @@ impl Connection<'_> {
     }
 
     fn hand_over(&mut self, reply: Reply, task: Task) -> Result<(), Closed> {
-        self.shared
-            .queue
-            .push(Job::new(&self.port.link, self.volume, reply, task));
+        self.is_full = self.port.link.add_job() >= MAX_IN_FLIGHT;
+        let job = Job::new(&self.port.link, self.volume, reply, task);
+        self.shared.queue.push(job);
         Ok(())
     }
 

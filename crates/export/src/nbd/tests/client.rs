@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,8 +32,12 @@ pub(super) const SIZE: usize = 48 << 20;
 pub(super) struct SlowStore {
     pub(super) inner: FaultStore<MemStore>,
     slow: Mutex<Range<u64>>,
-    /// Reads that wait now.
+    /// Writes wait, too, wherever they are.
+    writes_wait: AtomicBool,
+    /// Reads and writes that wait now.
     waiting: Mutex<usize>,
+    /// Successful writes when the last flush began.
+    writes_before_flush: AtomicU64,
     changed: Condvar,
     /// Reads by connections' threads panic.
     pub(super) panics: AtomicBool,
@@ -46,19 +50,45 @@ impl SlowStore {
         self.changed.notify_all();
     }
 
+    /// From now on every write waits, or none.
+    pub(super) fn stop_writes(&self, stop: bool) {
+        self.writes_wait.store(stop, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// How many writes had succeeded when the last flush began.
+    pub(super) fn writes_before_flush(&self) -> u64 {
+        self.writes_before_flush.load(Ordering::SeqCst)
+    }
+
+    /// Waits while `is_stopped`.
+    fn wait_while(&self, is_stopped: impl Fn() -> bool) {
+        let mut waiting = self.waiting.lock().unwrap();
+        *waiting += 1;
+        self.changed.notify_all();
+        while is_stopped() {
+            waiting = self
+                .changed
+                .wait_timeout(waiting, Duration::from_millis(5))
+                .unwrap()
+                .0;
+        }
+        *waiting -= 1;
+    }
+
     fn is_slow(&self, offset: u64, len: usize) -> bool {
         let slow = self.slow.lock().unwrap();
         offset < slow.end && slow.start < offset + len as u64
     }
 
-    /// Returns when `count` reads wait.
+    /// Returns when `count` reads or writes wait.
     pub(super) fn await_waiting(&self, count: usize) {
         let waiting = self.waiting.lock().unwrap();
         let (waiting, _) = self
             .changed
             .wait_timeout_while(waiting, PATIENCE, |waiting| *waiting < count)
             .unwrap();
-        assert!(*waiting >= count, "only {waiting} reads wait");
+        assert!(*waiting >= count, "only {waiting} wait");
     }
 
     pub(super) fn flushes(&self) -> u64 {
@@ -77,18 +107,7 @@ impl Store for SlowStore {
         self.inner.limits()
     }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), xtent_store::Error> {
-        let mut waiting = self.waiting.lock().unwrap();
-        *waiting += 1;
-        self.changed.notify_all();
-        while self.is_slow(offset, buf.len()) {
-            waiting = self
-                .changed
-                .wait_timeout(waiting, Duration::from_millis(5))
-                .unwrap()
-                .0;
-        }
-        *waiting -= 1;
-        drop(waiting);
+        self.wait_while(|| self.is_slow(offset, buf.len()));
         self.inner.read_at(buf, offset)
     }
     fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, xtent_store::Error> {
@@ -99,14 +118,36 @@ impl Store for SlowStore {
         }
     }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), xtent_store::Error> {
+        if self.writes_wait.load(Ordering::SeqCst) {
+            self.wait_while(|| self.writes_wait.load(Ordering::SeqCst));
+        }
         self.inner.write_at(data, offset)
     }
     fn flush(&self) -> Result<(), xtent_store::Error> {
+        self.writes_before_flush
+            .store(self.inner.inner().writes(), Ordering::SeqCst);
         self.inner.flush()
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), xtent_store::Error> {
         self.inner.discard(offset, len)
     }
+}
+
+/// A volume on all of `store`.
+pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
+    let key: Vec<u8> = (0..32).collect();
+    let config = Config {
+        cipher: "aes-xts-plain64".parse().unwrap(),
+        sector_size: SectorSize::new(512).unwrap(),
+        sector_count: SectorCount::Units512,
+        offset: 0,
+        length: store.size(),
+        iv_offset: 0,
+        read_only,
+        discard: DiscardPolicy::Zero,
+        backend: None,
+    };
+    Arc::new(Volume::open(store, &SecretBytes::copy_of(&key).unwrap(), &config).unwrap())
 }
 
 /// A running server.
@@ -136,30 +177,16 @@ impl Rig {
         let store = Arc::new(SlowStore {
             inner: FaultStore::new(MemStore::new(SIZE)),
             slow: Mutex::new(0..0),
+            writes_wait: AtomicBool::new(false),
+            writes_before_flush: AtomicU64::new(0),
             waiting: Mutex::new(0),
             changed: Condvar::new(),
             panics: AtomicBool::new(false),
         });
-        let key: Vec<u8> = (0..32).collect();
-        let open = |read_only| {
-            let config = Config {
-                cipher: "aes-xts-plain64".parse().unwrap(),
-                sector_size: SectorSize::new(512).unwrap(),
-                sector_count: SectorCount::Units512,
-                offset: 0,
-                length: SIZE as u64,
-                iv_offset: 0,
-                read_only,
-                discard: DiscardPolicy::Zero,
-                backend: None,
-            };
-            let store: Arc<dyn Store> = Arc::clone(&store) as _;
-            Arc::new(Volume::open(store, &SecretBytes::copy_of(&key).unwrap(), &config).unwrap())
-        };
         let exports = [("", false), ("ro", true)].map(|(name, read_only)| Export {
             name: name.into(),
             description: String::new(),
-            volume: open(read_only),
+            volume: volume(Arc::clone(&store) as _, read_only),
         });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");

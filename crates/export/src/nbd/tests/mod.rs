@@ -1,6 +1,7 @@
 //! The server against a hand-written client, over Unix sockets.
 
 mod client;
+mod fairness;
 
 use std::io::{Read, Write};
 use std::net::Shutdown as Half;

@@ -1,0 +1,168 @@
+//! What one client asks for and another one waits for, counted in what the store
+//! is asked to do.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+use xtent_store::testing::MemStore;
+
+use super::client::{Rig, SIZE, handshake, header, volume};
+use super::{Options, PATIENT, QUICK};
+use crate::nbd::connection::{self, MAX_IN_FLIGHT, Shared};
+use crate::nbd::link::Link;
+use crate::nbd::memory::Pool;
+use crate::nbd::proto::ExportInfo;
+use crate::nbd::proto::constants::*;
+use crate::nbd::queue::Queue;
+use crate::nbd::shutdown::Shutdown;
+
+/// Writes of the store in a piece of zeros.
+const WRITES: u64 = (4 << 20) / (256 << 10);
+
+/// Thousands of requests for zeros fit into one message. Another client's
+/// flush, and what its FUA write waits for, come after two pieces at most: the
+/// one under way, and the other connection's turn.
+#[test]
+fn a_burst_of_zeros_does_not_hold_up_others() {
+    let options = Options {
+        workers: 1,
+        ..Options::default()
+    };
+    for fua in [false, true] {
+        let rig = Rig::with(options, QUICK);
+        let (mut greedy, mut client) = (rig.connect("", true), rig.connect("", true));
+        rig.store.stop_writes(true);
+        let burst: Vec<u8> = (0..600)
+            .flat_map(|cookie| header(CMD_WRITE_ZEROES, 0, cookie, 0, SIZE - 8192))
+            .collect();
+        greedy.send(&burst);
+        rig.store.await_waiting(1);
+        if fua {
+            client.send(&header(CMD_WRITE, CMD_FLAG_FUA, 1, SIZE as u64 - 4096, 512));
+            client.send(&[7; 512]);
+        } else {
+            client.send(&header(CMD_FLUSH, 0, 1, 0, 0));
+        }
+        // Answered at once, so by then the request before it is with the worker.
+        client.send(&header(CMD_READ, 0, 2, SIZE as u64 - 512, 512));
+        assert_eq!(client.chunks(2).len(), 1);
+        rig.store.stop_writes(false);
+        let reply = client.message();
+        assert_eq!((reply.cookie(), reply.error()), (1, 0));
+        let before = rig.store.writes_before_flush();
+        assert!(before <= 2 * WRITES + 1, "{before} writes, fua: {fua}");
+        drop((greedy, client));
+        rig.stop().unwrap();
+    }
+}
+
+/// A connection whose jobs nobody works at yet.
+struct Bench {
+    shared: Shared,
+    link: Arc<Link>,
+    store: Arc<MemStore>,
+}
+
+impl Bench {
+    fn new() -> (Self, UnixStream) {
+        let store = Arc::new(MemStore::new(SIZE));
+        let volume = volume(Arc::clone(&store) as _, false);
+        let (client, ours) = UnixStream::pair().unwrap();
+        let export = ExportInfo {
+            name: String::new(),
+            description: String::new(),
+            size: volume.size(),
+            read_only: false,
+            minimum_block: 512,
+        };
+        let shared = Shared {
+            volumes: vec![volume],
+            exports: vec![export],
+            pool: Pool::new(1 << 20),
+            queue: Queue::new(1),
+            shutdown: Shutdown::new().unwrap(),
+            piece: 64 << 10,
+            timeouts: PATIENT,
+        };
+        let link = Arc::new(Link::new(ours.into()).unwrap());
+        let bench = Self {
+            shared,
+            link,
+            store,
+        };
+        (bench, client)
+    }
+
+    fn await_link(&self, wanted: impl Fn(&Link) -> bool) {
+        while !wanted(&self.link) {
+            thread::yield_now();
+        }
+    }
+
+    fn work(&self) {
+        let grace = self.shared.timeouts.grace;
+        self.shared.queue.work(&self.shared.shutdown, grace);
+    }
+}
+
+/// Into transmission, with simple replies.
+fn greet(client: &mut UnixStream) {
+    client.write_all(&handshake("", false)).unwrap();
+    client.read_exact(&mut [0; 18 + 32 + 20]).unwrap();
+}
+
+#[test]
+fn of_what_was_received_together_so_much_is_in_flight() {
+    const COUNT: usize = 3 * MAX_IN_FLIGHT;
+    let (bench, mut client) = Bench::new();
+    thread::scope(|scope| {
+        scope.spawn(|| connection::serve(&bench.shared, &bench.link));
+        greet(&mut client);
+        client
+            .write_all(&header(CMD_FLUSH, 0, 1, 0, 0).repeat(COUNT))
+            .unwrap();
+        bench.await_link(|link| link.outbox().is_awaiting_jobs());
+        assert_eq!(bench.link.outbox().in_flight(), MAX_IN_FLIGHT);
+        scope.spawn(|| bench.work());
+        client.read_exact(&mut [0; 16 * COUNT]).unwrap();
+        assert_eq!(bench.store.flushes(), COUNT as u64);
+        drop(client);
+        bench.shared.queue.close();
+    });
+}
+
+#[test]
+fn for_a_client_that_is_gone_only_its_data_is_written() {
+    let (bench, mut client) = Bench::new();
+    thread::scope(|scope| {
+        scope.spawn(|| connection::serve(&bench.shared, &bench.link));
+        greet(&mut client);
+        client
+            .write_all(&header(CMD_WRITE_ZEROES, 0, 1, 0, 40 << 20).repeat(10))
+            .unwrap();
+        client
+            .write_all(&header(CMD_WRITE, CMD_FLAG_FUA, 2, 0, 512))
+            .unwrap();
+        client.write_all(&[7; 512]).unwrap();
+        bench.await_link(|link| link.outbox().jobs() == 11);
+        drop(client);
+        bench.await_link(|link| link.outbox().is_broken());
+        bench.shared.queue.close();
+        bench.work();
+    });
+    assert_eq!((bench.store.writes(), bench.store.flushes()), (1, 1));
+    assert_eq!(bench.link.outbox().jobs(), 0);
+}
+
+/// The pieces of one request become durable together.
+#[test]
+fn zeros_with_fua_are_flushed_once() {
+    let rig = Rig::new();
+    let mut client = rig.connect("", true);
+    let before = rig.store.flushes();
+    let error = client.command(CMD_WRITE_ZEROES, CMD_FLAG_FUA, 512, 40 << 20);
+    assert_eq!((error, rig.store.flushes()), (0, before + 1));
+    rig.stop().unwrap();
+}
