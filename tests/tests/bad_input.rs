@@ -329,7 +329,7 @@ fn nothing_is_overwritten_without_being_told() {
     let backup = scratch.file("backup", b"precious");
     xtent()
         .args(["header", "backup"])
-        .args([&backup, &made.image])
+        .args([&made.image, &backup])
         .fails(5)
         .says(&["exists"]);
     assert_eq!(std::fs::read(&backup).unwrap(), b"precious");

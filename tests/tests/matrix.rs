@@ -216,7 +216,7 @@ fn backups_of_one_are_restored_by_the_other() {
                 Maker::Cryptsetup => cryptsetup()
                     .args(["luksHeaderBackup", "--header-backup-file"])
                     .args([&backup, image]),
-                Maker::Xtent => xtent().args(["header", "backup"]).args([&backup, image]),
+                Maker::Xtent => xtent().args(["header", "backup"]).args([image, &backup]),
             }
             .ok();
             // The keys change after the backup, and come back with it.
@@ -228,7 +228,7 @@ fn backups_of_one_are_restored_by_the_other() {
                     .args([&backup, image]),
                 Maker::Xtent => xtent()
                     .args(["header", "restore", "--batch-mode"])
-                    .args([&backup, image]),
+                    .args([image, &backup]),
             }
             .ok();
             assert_opens(image, key, true, &what);

@@ -120,7 +120,7 @@ EXAMPLES:
   Give it a second passphrase:
     xtent key add disk.img
   Save its header, without which the data is lost for good:
-    xtent header backup disk.header disk.img
+    xtent header backup disk.img disk.header
 
 FILES:
   /run/cryptsetup

@@ -209,19 +209,93 @@ fn killing_a_keyslot_by_its_own_key() {
 #[test]
 fn backups_do_not_overwrite_and_restores_ask() {
     let bed = Bed::with_luks2();
-    bed.run("header backup saved disk.img").ok();
-    bed.run("header backup saved disk.img")
+    bed.run("header backup disk.img saved").ok();
+    bed.run("header backup disk.img saved")
         .failed(5, &["exists already"]);
-    bed.run("header restore saved disk.img")
+    bed.run("header restore disk.img saved")
         .failed(1, &["replace the header", "--batch-mode"]);
     bed.run("header erase disk.img")
         .failed(1, &["--batch-mode"]);
     bed.run("header erase -q disk.img").ok();
     bed.run("key test --key-file key disk.img")
         .failed(1, &["no keyslot"]);
-    bed.run("header restore -q saved disk.img").ok();
+    bed.run("header restore -q disk.img saved").ok();
     bed.run("key test --key-file key disk.img").ok();
-    bed.run("header restore -q key disk.img").failed(4, &[]);
+    bed.run("header restore -q disk.img key").failed(4, &[]);
+}
+
+#[test]
+fn a_header_backup_is_never_taken_for_the_device() {
+    for format in ["", "--type luks1 ", "--header d.hdr "] {
+        let bed = Bed::new();
+        bed.run(&format!(
+            "format {format}--size 32M --key-file key {}--pbkdf-force-iterations 1000 disk.img",
+            if format.contains("luks1") {
+                ""
+            } else {
+                "--pbkdf pbkdf2 "
+            }
+        ))
+        .ok();
+        let (named, source) = if format.contains("d.hdr") {
+            ("--header d.hdr ", "d.hdr")
+        } else {
+            ("", "disk.img")
+        };
+        // The old order of backup, which finds no device.
+        bed.run(&format!("header backup saved {source}")).failed(
+            4,
+            &[
+                "does not exist",
+                &format!("`xtent header backup {source} saved`"),
+            ],
+        );
+        bed.run(&format!("header backup {named}disk.img saved"))
+            .ok();
+        let saved = std::fs::read(bed.path("saved")).unwrap();
+        // The volume has another key by now.
+        let change = "--key-file key --new-key-file other --pbkdf-force-iterations 1000";
+        let pbkdf2 = if format.contains("luks1") {
+            ""
+        } else {
+            "--pbkdf pbkdf2"
+        };
+        bed.run(
+            format!("key change {named}{change} {pbkdf2} disk.img")
+                .replace("  ", " ")
+                .as_str(),
+        )
+        .ok();
+        let header = std::fs::read(bed.path(source)).unwrap();
+        // The old order of restore, whatever the backup is restored to.
+        for device in ["disk.img", "saved"] {
+            bed.run(&format!("header restore -q saved {device}"))
+                .failed(
+                    1,
+                    &["no data", &format!("`xtent header restore {device} saved`")],
+                );
+        }
+        // A copy that is longer than the header, and a device without one.
+        let mut copy = saved.clone();
+        copy.resize(20 << 20, 7);
+        std::fs::write(bed.path("copy"), copy).unwrap();
+        if named.is_empty() {
+            bed.run("header restore -q copy disk.img").failed(
+                1,
+                &["larger than copy", "`xtent header restore disk.img copy`"],
+            );
+        } else {
+            bed.run("header restore -q d.hdr saved")
+                .failed(1, &["--header d.hdr"]);
+        }
+        assert!(std::fs::read(bed.path("saved")).unwrap() == saved);
+        assert!(std::fs::read(bed.path(source)).unwrap() == header);
+        bed.run(&format!("header restore -q {named}disk.img saved"))
+            .ok();
+        bed.run(&format!("key test {named}--key-file key disk.img"))
+            .ok();
+        assert!(std::fs::read(bed.path("saved")).unwrap() == saved);
+    }
 }
 
 #[test]
@@ -446,7 +520,7 @@ fn names_that_are_not_text_are_names_all_the_same() {
         output.status.code()
     };
     let (image, backup, plain) = (name(".img"), name(".bak"), name(".raw"));
-    let both = [backup.clone(), image.clone()];
+    let both = [image.clone(), backup.clone()];
     let format = "format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
     assert_eq!(run(format, std::slice::from_ref(&image)), Some(0));
     assert_eq!(run("key list", std::slice::from_ref(&image)), Some(0));
@@ -477,13 +551,13 @@ fn a_detached_header_restored_onto_the_data_is_warned_of() {
              --pbkdf-force-iterations 1000 disk.img"
         ))
         .ok();
-        bed.run("header backup saved d.hdr").ok();
+        bed.run("header backup d.hdr saved").ok();
         let before = std::fs::read(bed.path("disk.img")).unwrap();
-        bed.run("header restore saved disk.img")
+        bed.run("header restore disk.img saved")
             .failed(1, &["detached header", "destroy the data", "--batch-mode"]);
         assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
         let said = bed
-            .run("header restore -q --header d.hdr saved disk.img")
+            .run("header restore -q --header d.hdr disk.img saved")
             .ok();
         assert!(!said.err.contains("detached"), "{said:?}");
     }

@@ -163,14 +163,14 @@ fn serves_what_had_arrived_before_the_end() {
 #[test]
 fn has_the_device_for_itself() {
     let bed = Bed::with_luks2();
-    bed.run("header backup saved disk.img").ok();
+    bed.run("header backup disk.img saved").ok();
     let server = Server::start(&bed, "");
     for line in [
         "serve --key-file key --nbd unix:s2 disk.img",
         "serve --read-only --key-file key --nbd unix:s2 disk.img",
         "format -q --key-file key disk.img",
         "header erase -q disk.img",
-        "header restore -q saved disk.img",
+        "header restore -q disk.img saved",
         "encrypt --key-file key key disk.img",
         "decrypt --key-file key disk.img out",
     ] {

@@ -1,10 +1,10 @@
 //! `xtent header`: the metadata as a whole.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use xtent_luks::Device;
-use xtent_store::{Access, FileStore};
+use xtent_luks::{Device, Header};
+use xtent_store::{Access, FileStore, Store};
 
 use crate::args::{ConfirmArgs, DeviceArgs};
 use crate::cli::Global;
@@ -18,8 +18,8 @@ EXAMPLES:
   See what a volume is:
     xtent header dump disk.img
   Save the header, after every change of a key, and put it back:
-    xtent header backup disk.header disk.img
-    xtent header restore disk.header disk.img
+    xtent header backup disk.img disk.header
+    xtent header restore disk.img disk.header
 
 NOTES:
   Without its header nobody can open a volume. A backup opens with the
@@ -36,17 +36,23 @@ NOTES:
 
 const BACKUP_MANUAL: &str = "\
 EXAMPLES:
-  xtent header backup disk.header disk.img
+  xtent header backup disk.img disk.header
 
 NOTES:
+  DEVICE comes first, as with cryptsetup's luksHeaderBackup.
+
   The file is in cryptsetup's format (luksHeaderBackup) and readable for its
   owner only. An existing file is never overwritten.";
 
 const RESTORE_MANUAL: &str = "\
 EXAMPLES:
-  xtent header restore disk.header disk.img
+  xtent header restore disk.img disk.header
 
 NOTES:
+  DEVICE comes first, as with cryptsetup's luksHeaderRestore. A DEVICE that is
+  itself a header without data, as a backup is, is refused. To replace a detached
+  header, name it with --header, and the device with the data as DEVICE.
+
   All keyslots are replaced: the passphrases of the time of the backup count
   again. Refused if the backup and the device's present header differ in data
   offset, key size or sector size: the data would not decrypt. Refused while a
@@ -98,10 +104,10 @@ struct Dump {
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = BACKUP_MANUAL)]
 struct Backup {
-    /// The new file
-    file: PathBuf,
     #[command(flatten)]
     device: DeviceArgs,
+    /// The new file
+    file: PathBuf,
 }
 
 /// Put a saved header back
@@ -110,10 +116,10 @@ struct Backup {
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = RESTORE_MANUAL)]
 struct Restore {
-    /// The backup
-    file: PathBuf,
     #[command(flatten)]
     device: DeviceArgs,
+    /// The backup
+    file: PathBuf,
     #[command(flatten)]
     confirm: ConfirmArgs,
 }
@@ -154,6 +160,20 @@ fn dump(args: &Dump, output: &Output) -> Result<()> {
 }
 
 fn backup(args: &Backup, output: &Output) -> Result<()> {
+    if args.file == Path::new("-") {
+        return Err(
+            Failure::parameters("a header backup is a file, not a stream")
+                .advise("A file of that name is `./-`."),
+        );
+    }
+    let source = args.device.detached.header.as_ref();
+    let source = source.unwrap_or(&args.device.device);
+    if !source.exists() && args.file.exists() {
+        return Err(
+            Failure::new(Exit::Device, format!("{} does not exist", source.display()))
+                .advise(device_first("backup", &args.file, source)),
+        );
+    }
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     read_header(&device, &file, output)?;
     if args.file.symlink_metadata().is_ok() {
@@ -185,6 +205,9 @@ fn metadata_alone(args: &DeviceArgs) -> Result<(Arc<FileStore>, Arc<FileStore>, 
 
 fn restore(args: &Restore, output: &Output) -> Result<()> {
     let (_locked, file, device) = metadata_alone(&args.device)?;
+    if args.device.detached.header.is_none() {
+        refuse_backup_as_device(&file, &device, &args.file)?;
+    }
     let plan = device.plan_restore(&args.file)?;
     for warning in &plan.warnings {
         output.warn(warning);
@@ -201,6 +224,50 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
     output.result(
         &serde_json::json!({ "restored": text_of(file.path()) }),
         format!("Header of {} restored.", file.path().display()),
+    )
+}
+
+/// Refuses to overwrite what looks like a header backup: arguments in the wrong
+/// order would lose the very thing that is to be restored.
+fn refuse_backup_as_device(file: &FileStore, device: &Device, backup: &Path) -> Result<()> {
+    if file.is_block_device() {
+        return Ok(());
+    }
+    let path = file.path();
+    let refused = |why: String| {
+        let order = device_first("restore", backup, path);
+        Err(
+            Failure::parameters(format!("{why}; nothing was changed")).advise(format!(
+                "{order} To replace a detached header: \
+                 `xtent header restore --header {} DEVICE-WITH-DATA FILE`.",
+                path.display()
+            )),
+        )
+    };
+    let is_header_only =
+        |header: &Header| header.is_detached() || file.size() <= header.data_offset();
+    if device.read().is_ok_and(|header| is_header_only(&header)) {
+        return refused(format!(
+            "{} holds a header and no data, as a header backup does",
+            path.display()
+        ));
+    }
+    let backup_size = FileStore::open(backup, Access::ReadOnly)?.size();
+    if backup_size > file.size() {
+        return refused(format!(
+            "{} is larger than {}, and so no backup of its header",
+            backup.display(),
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn device_first(action: &str, device: &Path, file: &Path) -> String {
+    format!(
+        "DEVICE comes first: is `xtent header {action} {} {}` meant?",
+        device.display(),
+        file.display()
     )
 }
 
