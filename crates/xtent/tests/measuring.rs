@@ -23,6 +23,37 @@ fn figures(value: &Value, found: &mut Vec<f64>) {
 }
 
 #[test]
+fn bench_of_one_cipher() {
+    let bed = Bed::new();
+    let said = bed.run("bench --json --cipher aes-xts-plain64 --size 1M --threads 2");
+    let all = said.ok().json();
+    // Two key lengths and two sector sizes.
+    let ciphers = all["ciphers"].as_array().unwrap();
+    assert_eq!(ciphers.len(), 4);
+    for row in ciphers {
+        assert_eq!(row["cipher"], "aes-xts-plain64");
+        assert_eq!(row["threads"], 2);
+        let sectors = (1 << 20) / row["sector_size"].as_u64().unwrap();
+        assert_eq!(row["runs"][1]["sectors"], sectors);
+    }
+    assert_eq!(all["key_derivations"], serde_json::json!([]));
+    let mut speeds = Vec::new();
+    figures(&all, &mut speeds);
+    assert_eq!(speeds.len(), 16);
+    assert!(speeds.iter().all(|&speed| speed > 0.0), "{speeds:?}");
+
+    bed.run("bench --cipher rot-13-plain")
+        .failed(1, &["unknown cipher rot-13-plain"]);
+    for (option, range) in [
+        ("--size 1000", "multiples of 4096"),
+        ("--size 0", "multiples of 4096"),
+        ("--threads 0", "1 to 1024"),
+    ] {
+        bed.run(&format!("bench {option}")).failed(1, &[range]);
+    }
+}
+
+#[test]
 fn bench_as_json() {
     let bed = Bed::with_luks2();
     let before = std::fs::read(bed.path("disk.img")).unwrap();

@@ -1,19 +1,42 @@
-//! The ciphers in memory, by the CPU time of one thread.
+//! The ciphers in memory: by the CPU time of one thread, or by the clock with several.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::num::NonZeroUsize;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use sector_cipher::{Backend, Cipher, CipherSpec, IvMode, Mode, SectorCount, SectorSize};
 use serde::Serialize;
 
 use super::{cpu_time, rate};
 use crate::failure::{Exit, Failure, Result};
+use crate::size::show_size;
 
-/// CPU time per figure.
+/// CPU time per figure, and per thread.
 const LONG_ENOUGH: Duration = Duration::from_millis(25);
-/// Sectors per call.
-const RUNS: [usize; 2] = [1, 64];
+/// Sectors per run, unless its size is given.
+const RUN: usize = 64;
 const SECTOR_SIZES: [u32; 2] = [512, 4096];
+
+/// What to measure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct What {
+    /// The best one otherwise.
+    pub(super) backend: Option<Backend>,
+    /// All of them otherwise.
+    pub(super) cipher: Option<CipherSpec>,
+    /// Bytes per run; [`RUN`] sectors otherwise.
+    pub(super) run: Option<usize>,
+    pub(super) threads: NonZeroUsize,
+}
+
+impl What {
+    /// Sectors per call: one by one, and in runs.
+    fn runs(&self, sector_size: u32) -> [usize; 2] {
+        let run = self.run.map_or(RUN, |bytes| bytes / sector_size as usize);
+        [1, run]
+    }
+}
 
 /// One cipher at one sector size.
 #[derive(Debug, Serialize)]
@@ -24,6 +47,7 @@ pub(super) struct Figures {
     broken: bool,
     backend: &'static str,
     sector_size: u32,
+    threads: usize,
     runs: Vec<Run>,
 }
 
@@ -46,11 +70,14 @@ fn ciphers() -> impl Iterator<Item = CipherSpec> {
     })
 }
 
-/// On the back-end given, or on the best one.
-pub(super) fn measure(backend: Option<Backend>) -> Result<Vec<Figures>> {
-    let backend = backend.unwrap_or_else(Backend::best);
+/// Measures, cipher by cipher.
+pub(super) fn measure(what: &What) -> Result<Vec<Figures>> {
+    let backend = what.backend.unwrap_or_else(Backend::best);
     let mut all = Vec::new();
-    for spec in ciphers() {
+    let chosen: Vec<CipherSpec> = what
+        .cipher
+        .map_or_else(|| ciphers().collect(), |it| vec![it]);
+    for spec in chosen {
         for &key_len in spec.key_lengths() {
             for sector_size in SECTOR_SIZES {
                 let broken =
@@ -60,13 +87,18 @@ pub(super) fn measure(backend: Option<Backend>) -> Result<Vec<Figures>> {
                 let key: Vec<u8> = (0..=u8::MAX).take(key_len).collect();
                 let cipher = Cipher::new(spec, size, SectorCount::Units512, &key, Some(backend))
                     .map_err(|_| broken())?;
-                let runs = RUNS.iter().map(|&sectors| one(&cipher, sectors)).collect();
+                let runs = what.runs(sector_size);
+                let runs = runs
+                    .iter()
+                    .map(|&sectors| one(&cipher, sectors, what.threads))
+                    .collect();
                 all.push(Figures {
                     cipher: spec.to_string(),
                     key_bits: key_len * 8,
                     broken: spec.mode.is_broken(),
                     backend: backend.name(),
                     sector_size,
+                    threads: what.threads.get(),
                     runs,
                 });
             }
@@ -75,52 +107,86 @@ pub(super) fn measure(backend: Option<Backend>) -> Result<Vec<Figures>> {
     Ok(all)
 }
 
-fn one(cipher: &Cipher, sectors: usize) -> Run {
-    let mut data = vec![0_u8; sectors * cipher.sector_size().bytes()];
+fn one(cipher: &Cipher, sectors: usize, threads: NonZeroUsize) -> Run {
+    let len = sectors * cipher.sector_size().bytes();
     Run {
         sectors,
-        encrypt_mb_s: speed(&mut data, |data| cipher.encrypt(0, data)),
-        decrypt_mb_s: speed(&mut data, |data| cipher.decrypt(0, data)),
+        encrypt_mb_s: speed(len, threads, |data| cipher.encrypt(0, data)),
+        decrypt_mb_s: speed(len, threads, |data| cipher.decrypt(0, data)),
     }
 }
 
-fn speed(data: &mut [u8], mut call: impl FnMut(&mut [u8])) -> f64 {
+fn speed(len: usize, threads: NonZeroUsize, call: impl Fn(&mut [u8]) + Sync) -> f64 {
+    if threads.get() == 1 {
+        let (bytes, used) = repeat(&mut vec![0; len], call, || (), cpu_time);
+        return rate(bytes, used);
+    }
+    let together = Barrier::new(threads.get());
+    let clock = Instant::now();
+    // Each by the same clock from the same moment: their rates add up.
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads.get())
+            .map(|_| {
+                scope.spawn(|| {
+                    let start = || {
+                        together.wait();
+                    };
+                    let (bytes, used) = repeat(&mut vec![0; len], &call, start, || clock.elapsed());
+                    rate(bytes, used)
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_default())
+            .sum()
+    })
+}
+
+/// Calls for long enough by `clock`, after one call that counts for nothing: bytes, and
+/// the time that they took.
+fn repeat(
+    data: &mut [u8],
+    call: impl Fn(&mut [u8]),
+    start: impl FnOnce(),
+    clock: impl Fn() -> Duration,
+) -> (u64, Duration) {
     call(data);
+    start();
     // Small runs are over sooner than the clock is read: many per look.
     let calls = (128 * 1024 / data.len()).max(1);
-    let started = cpu_time();
+    let started = clock();
     let mut bytes = 0;
     loop {
         for _ in 0..calls {
             call(data);
         }
         bytes += (calls * data.len()) as u64;
-        let used = cpu_time().saturating_sub(started);
+        let used = clock().saturating_sub(started);
         if used >= LONG_ENOUGH {
-            return rate(bytes, used);
+            return (bytes, used);
         }
     }
 }
 
 /// A line for each cipher and key length.
-pub(super) fn table(all: &[Figures]) -> String {
+pub(super) fn table(all: &[Figures], what: &What) -> String {
     let backend = all.first().map_or("", |figures| figures.backend);
-    let mut text = format!(
-        "Ciphers in memory, one core, back-end {backend}, MB/s by CPU time (encrypt / decrypt)\n{:<37}",
-        ""
-    );
+    let how = match what.threads.get() {
+        1 => format!("one core, back-end {backend}, MB/s by CPU time"),
+        threads => format!("{threads} threads, back-end {backend}, MB/s of all by the clock"),
+    };
+    let mut text = format!("Ciphers in memory, {how} (encrypt / decrypt)\n{:<37}", "");
     for sector_size in SECTOR_SIZES {
         let _ = write!(text, "{:>30}", format!("{sector_size}-byte sectors"));
     }
     let _ = write!(text, "\n{:<32}{:>5}", "cipher", "bits");
     for _ in SECTOR_SIZES {
-        for sectors in RUNS {
-            let name = match sectors {
-                1 => "one by one".to_owned(),
-                _ => format!("runs of {sectors}"),
-            };
-            let _ = write!(text, "{name:>15}");
-        }
+        let name = match what.run {
+            None => format!("runs of {RUN}"),
+            Some(bytes) => show_size(bytes as u64),
+        };
+        let _ = write!(text, "{:>15}{name:>15}", "one by one");
     }
     for sizes in all.chunks(SECTOR_SIZES.len()) {
         let Some(first) = sizes.first() else { continue };
@@ -157,7 +223,8 @@ mod tests {
             broken,
             backend: "portable",
             sector_size,
-            runs: RUNS
+            threads: 1,
+            runs: [1, RUN]
                 .map(|sectors| Run {
                     sectors,
                     encrypt_mb_s: 1000.4,
@@ -167,11 +234,17 @@ mod tests {
         };
         let rows = |cipher, broken| SECTOR_SIZES.map(|size| figures(cipher, broken, size));
         let mut all = Vec::from(rows("sound", false));
-        let sound = table(&all);
+        let what = What {
+            backend: None,
+            cipher: None,
+            run: None,
+            threads: NonZeroUsize::MIN,
+        };
+        let sound = table(&all, &what);
         assert!(sound.ends_with("sound                             128    1000 / 1000    1000 / 1000    1000 / 1000    1000 / 1000"), "{sound}");
         assert!(!sound.contains('*'));
         all.extend(rows("weak", true));
-        let text = table(&all);
+        let text = table(&all, &what);
         assert!(text.contains("\nweak *  "), "{text}");
         assert_eq!(text.lines().count(), 6);
     }

@@ -4,27 +4,33 @@ mod ciphers;
 mod derivations;
 mod device;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use sector_cipher::CipherSpec;
 
 use crate::args::{HeaderArgs, UnlockArgs};
 use crate::cli::Global;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::size::parse_size;
 
 const MANUAL: &str = "\
 EXAMPLES:
   Ciphers and key derivations of this machine:
     xtent bench
+  One cipher, in runs of 1 MiB, on four cores at once:
+    xtent bench --cipher aes-xts-plain64 --size 1M --threads 4
   How much of a disk's speed remains through the volume on it:
     xtent bench /dev/sdX
 
 NOTES:
   Ciphers are measured in memory on one core by its CPU time, one sector per call
   and in runs of 64 sectors: a run is what one request hands over. The back-end
-  is the best one that the CPU has; --cpu forces another. Key derivations are
-  measured as cryptsetup benchmark does.
+  is the best one that the CPU has; --cpu forces another. With --threads each thread
+  has data of its own, and the figure is what all of them do by the clock on the wall.
+  Key derivations are measured as cryptsetup benchmark does.
   With DEVICE ranges of it are read raw and through the volume, in turns, after
   a first read has brought them into the page cache as far as they fit. Nothing
   is ever written.";
@@ -39,6 +45,15 @@ pub(crate) struct Args {
     device: Option<PathBuf>,
     #[command(flatten)]
     detached: HeaderArgs,
+    /// Only this cipher, and no key derivations
+    #[arg(short = 'c', long, value_name = "CIPHER")]
+    cipher: Option<String>,
+    /// Bytes per run, a multiple of 4096 [default: 64 sectors]
+    #[arg(long, value_name = "BYTES", value_parser = parse_run)]
+    size: Option<usize>,
+    /// Threads that encrypt or decrypt at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
+    threads: NonZeroUsize,
     /// Leave out the key derivations, which take some seconds each
     #[arg(long)]
     no_kdf: bool,
@@ -46,9 +61,34 @@ pub(crate) struct Args {
     unlock: UnlockArgs,
 }
 
+/// Larger runs than any request.
+const LARGEST_RUN: u64 = 256 << 20;
+
+fn parse_run(text: &str) -> std::result::Result<usize, String> {
+    let bytes = parse_size(text)?;
+    if bytes == 0 || bytes > LARGEST_RUN || bytes % 4096 != 0 {
+        return Err("possible are multiples of 4096 up to 256M".to_owned());
+    }
+    usize::try_from(bytes).map_err(|e| e.to_string())
+}
+
+fn parse_threads(text: &str) -> std::result::Result<NonZeroUsize, String> {
+    let count = text.parse().ok().filter(|n: &NonZeroUsize| n.get() <= 1024);
+    count.ok_or_else(|| "possible are 1 to 1024".to_owned())
+}
+
+fn parse_cipher(name: &str) -> Result<CipherSpec> {
+    name.parse().map_err(|e| {
+        Failure::parameters(format!("unknown cipher {name}"))
+            .because(e)
+            .advise("`xtent bench` without --cipher measures all that there are.")
+    })
+}
+
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     // First what can fail.
+    let cipher = args.cipher.as_deref().map(parse_cipher).transpose()?;
     let through = match &args.device {
         Some(path) => {
             args.unlock.key.source().check()?;
@@ -57,11 +97,17 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         None => None,
     };
     output.note("Measuring ciphers, some seconds ...");
-    let ciphers = ciphers::measure(global.cpu)?;
+    let what = ciphers::What {
+        backend: global.cpu,
+        cipher,
+        run: args.size,
+        threads: args.threads,
+    };
+    let ciphers = ciphers::measure(&what)?;
     if !output.json {
-        output.line(ciphers::table(&ciphers))?;
+        output.line(ciphers::table(&ciphers, &what))?;
     }
-    let derivations = if args.no_kdf {
+    let derivations = if args.no_kdf || cipher.is_some() {
         Vec::new()
     } else {
         output.note("Measuring key derivations ...");
