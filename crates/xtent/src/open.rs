@@ -66,6 +66,13 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
             ),
         }
     })?;
+    tracing::debug!(
+        path = %file.path().display(),
+        version = ?header.version(),
+        uuid = header.uuid(),
+        recovered = header.is_recovered(),
+        "header read"
+    );
     if header.is_recovered() {
         output.warn(format!(
             "{}: one of the two header copies is damaged; the good one is used. \

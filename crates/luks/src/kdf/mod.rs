@@ -144,6 +144,7 @@ impl Kdf {
             }
         }
         let mut key = SecretBytes::zeroed(key_length)?;
+        let started = std::time::Instant::now();
         match self {
             Self::Pbkdf2 { hash, iterations } => {
                 Hash::from_name(hash)?.pbkdf2(passphrase, salt, *iterations, &mut key);
@@ -155,6 +156,7 @@ impl Kdf {
                 argon2::derive(argon2::Variant::Id, *cost, passphrase, salt, &mut key)?;
             }
         }
+        tracing::debug!(kdf = %self, took = ?started.elapsed(), "key derived");
         Ok(key)
     }
 

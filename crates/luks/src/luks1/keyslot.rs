@@ -55,6 +55,7 @@ impl Snapshot {
         };
         let mut skipped = None;
         for keyslot in candidates {
+            tracing::debug!(keyslot, "trying the passphrase on a keyslot");
             let number = slot_number(keyslot)?;
             let Some(area) = &self.areas[number] else {
                 continue;

@@ -254,6 +254,7 @@ fn open(
     let mut trouble = None;
     let mut tried = false;
     for keyslot in header.candidates(keyslot)? {
+        tracing::debug!(keyslot, "trying the passphrase on a keyslot");
         let mut attempt = || -> Result<_, Error> {
             let slot = &header.metadata.keyslots[&keyslot];
             slot.luks2()?;
@@ -270,6 +271,7 @@ fn open(
             }
             Ok(None) => tried = true,
             Err(mut error) => {
+                tracing::debug!(keyslot, %error, "the keyslot could not be tried");
                 error.message = format!("keyslot {keyslot}: {}", error.message);
                 trouble.get_or_insert(error);
             }
