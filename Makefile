@@ -94,7 +94,8 @@ man: build ## the manual pages, in target/man
 install: build man ## command, manual pages and completions below PREFIX (/usr/local)
 	install -Dm755 $(TARGET)/release/xtent $(DESTDIR)$(PREFIX)/bin/xtent
 	install -Dm755 $(TARGET)/release/xtent-token-plugin $(DESTDIR)$(PREFIX)/libexec/xtent/xtent-token-plugin
-	install -d $(DESTDIR)$(PREFIX)/share/man/man8
+	install -d $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m644 $(TARGET)/man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	install -m644 $(TARGET)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

@@ -206,6 +206,15 @@ fn umount_takes_the_folder_or_the_image_from_anywhere() {
     let pid = mounted["pid"].as_u64().unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
 
+    let status = || xtent().args(["status", "--json"]).arg(&container.image);
+    let shown = status().ok().json()["volumes"][0].clone();
+    assert_eq!(shown["kind"], "mount");
+    for field in ["device", "uuid", "cipher", "size", "read_only", "pid"] {
+        assert_eq!(shown[field], mounted[field], "{field}");
+    }
+    assert_eq!(shown["mount_point"], mounted["dir"]);
+    assert_eq!(shown["alive"], true);
+
     let unmounted = umount(&container.image).ok().json();
     assert_eq!(
         unmounted,
@@ -213,6 +222,8 @@ fn umount_takes_the_folder_or_the_image_from_anywhere() {
             "dir": text(&folder), "device": text(&container.image), "closed": true
         })
     );
+
+    status().fails(4);
 
     // From inside: the command itself is no user of what it unmounts.
     mount(&container, &folder, file_only).ok();

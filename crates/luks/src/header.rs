@@ -162,8 +162,17 @@ impl Header {
     /// would destroy them.
     pub fn is_detached(&self) -> bool {
         match &self.inner {
-            Inner::Luks1(header) => header.payload_offset() < header.header_size(),
-            Inner::Luks2(header) => header.metadata.data_offset().unwrap_or(0) < header.size(),
+            Inner::Luks1(header) => self.data_offset() < header.header_size(),
+            Inner::Luks2(header) => self.data_offset() < header.size(),
+        }
+    }
+
+    /// First byte of the data, on the device with the header or, where
+    /// [`Header::is_detached`], on another.
+    pub fn data_offset(&self) -> u64 {
+        match &self.inner {
+            Inner::Luks1(header) => header.payload_offset(),
+            Inner::Luks2(header) => header.metadata.data_offset().unwrap_or(0),
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod error;
 mod keyring;
+mod listed;
 mod mapper;
 mod name;
 mod node;
@@ -14,6 +15,7 @@ mod table;
 mod told;
 
 pub use error::{Error, ErrorKind};
+pub use listed::{Mapped, listed};
 pub use mapper::{Choice, Closed, Mapper, Opened, Wanted};
 pub use name::{Format, Name, uuid};
 pub use table::{Options, Table, Target};

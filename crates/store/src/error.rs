@@ -105,7 +105,7 @@ impl ErrorKind {
             (Self::Permission, "create") => "check the owner and mode of the directory",
             (Self::Permission, _) => "check that the device or file is not write-protected",
             (Self::Busy, "lock") => {
-                "stop the other server or program that uses it, or open it read-only in all of them"
+                "stop the other server or program that uses it; those that only read can share it"
             }
             (Self::Busy, "claim") => {
                 "unmount it, or close the mapping, swap area or array that holds it, and try again"

@@ -20,6 +20,7 @@ use crate::output::Output;
     max_term_width = 100,
     after_long_help = ABOUT_ALL,
     disable_help_subcommand = true,
+    args_override_self = true,
     propagate_version = true,
 )]
 pub(crate) struct Cli {
@@ -39,7 +40,10 @@ pub(crate) struct Global {
     /// Log more to standard error: once for what happens, twice for every step
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Nothing on standard error but warnings, errors and questions
+    /// Nothing but answers, warnings, errors and questions
+    ///
+    /// An answer is what a command is for: the URI of `serve`, a dump, a list, JSON where
+    /// that was asked for. That something was done is told by the exit code.
     #[arg(long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Force one implementation of the ciphers, of keyslots too, for support and comparisons
@@ -66,6 +70,7 @@ pub(crate) enum Command {
     Open(commands::open::Args),
     #[cfg(feature = "device-mapper")]
     Close(commands::close::Args),
+    Status(commands::status::Args),
     Key(commands::key::Args),
     Header(commands::header::Args),
     Token(commands::token::Args),
@@ -76,6 +81,7 @@ pub(crate) enum Command {
     Decrypt(commands::decrypt::Args),
     Bench(commands::bench::Args),
     Completions(commands::completions::Args),
+    Help(commands::help::Args),
     #[command(hide = true)]
     Man(commands::man::Args),
 }
@@ -91,6 +97,7 @@ impl Command {
             Command::Open(args) => commands::open::run(args, global),
             #[cfg(feature = "device-mapper")]
             Command::Close(args) => commands::close::run(args, global),
+            Command::Status(args) => commands::status::run(args, global),
             Command::Key(args) => commands::key::run(args, global),
             Command::Header(args) => commands::header::run(args, global),
             Command::Token(args) => commands::token::run(args, global),
@@ -101,6 +108,7 @@ impl Command {
             Command::Decrypt(args) => commands::decrypt::run(args, global),
             Command::Bench(args) => commands::bench::run(args, global),
             Command::Completions(args) => commands::completions::run(args),
+            Command::Help(args) => commands::help::run(args),
             Command::Man(args) => commands::man::run(args),
         }
     }

@@ -208,6 +208,12 @@ impl From<luks::Error> for Failure {
 
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
+        if (error.kind, error.operation) == (store::ErrorKind::Busy, "lock")
+            && let Some((who, advice)) = crate::holder::of(&error.path)
+        {
+            let path = error.path.display();
+            return Self::new(Exit::Busy, format!("{path} is in use by {who}")).advise(advice);
+        }
         let failure = Self::new(exit_of_store(error.kind), error.to_string());
         match error.source {
             Some(source) => failure.because(source),

@@ -6,8 +6,10 @@ mod commands;
 mod confirm;
 mod copy;
 mod daemon;
+mod elsewhere;
 mod failure;
 mod fds;
+mod holder;
 mod listen;
 mod log;
 mod notify;
@@ -26,7 +28,7 @@ mod size;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
@@ -64,8 +66,17 @@ fn show(failure: &Failure, json: bool) {
 }
 
 /// Help and version on standard output; a usage error on standard error, as
-/// JSON if that was asked for.
+/// JSON if that was asked for. A command that is called otherwise here is named.
 fn usage(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(advice) = elsewhere::advice(name)
+    {
+        let failure = Failure::parameters(format!("there is no command `xtent {name}`"));
+        let is_json = std::env::args_os().any(|arg| arg == "--json");
+        show(&failure.advise(advice), is_json);
+        return ExitCode::from(Exit::Parameters as u8);
+    }
     let is_answer = matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion

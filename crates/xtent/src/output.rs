@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 pub(crate) struct Output {
     /// As JSON.
     pub(crate) json: bool,
-    /// Nothing but results and errors.
+    /// Nothing but answers, warnings and errors.
     pub(crate) quiet: bool,
 }
 
@@ -41,6 +41,15 @@ impl Output {
         } else {
             self.line(text)
         }
+    }
+
+    /// What was done: the object with `--json`, else the text, and nothing with
+    /// `--quiet`. Not for what was asked for, such as a list.
+    pub(crate) fn done(&self, value: &impl Serialize, text: impl AsRef<str>) -> Result<()> {
+        if self.quiet && !self.json {
+            return Ok(());
+        }
+        self.result(value, text)
     }
 
     /// A remark for people on standard error; not with `--json` or `--quiet`.

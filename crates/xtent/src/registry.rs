@@ -200,7 +200,6 @@ pub(crate) struct Listed {
 
 /// Everything that is registered, oldest first: of every user for root, else this
 /// user's.
-#[expect(dead_code, reason = "for xtent status")]
 pub(crate) fn list() -> Vec<Listed> {
     list_in(&runtime::folders())
 }

@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     read_header(&device, &file, &output)?;
     device.configure(&changes)?;
     let header = device.read()?;
-    output.result(
+    output.done(
         &serde_json::json!({
             "uuid": header.uuid(),
             "label": header.label(),

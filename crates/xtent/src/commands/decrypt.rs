@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         || copy::in_pieces(&progress, size, read, write),
         || Ok(target.flush()?),
     )?;
-    output.result(&result(args, &moved), summary(&moved))
+    output.done(&result(args, &moved), summary(&moved))
 }
 
 fn start(args: &Args, size: u64, output: &Output) -> Progress {
@@ -139,7 +139,7 @@ fn to_stream(args: &Args, volume: &Volume, stream: &Stream, output: &Output) -> 
     )?;
     let result = result(args, &moved);
     if !stream.is_also(rustix::stdio::stdout()) {
-        output.result(&result, summary(&moved))?;
+        output.done(&result, summary(&moved))?;
     } else if output.json {
         complain(&result.to_string());
     } else {

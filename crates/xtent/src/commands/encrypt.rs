@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if size.is_none() {
         warn_about_rest(moved.bytes, room, &output);
     }
-    output.result(
+    output.done(
         &serde_json::json!({
             "bytes": moved.bytes,
             "seconds": moved.elapsed.as_secs_f64(),

@@ -474,7 +474,7 @@ fn report(
     output: &Output,
 ) -> Result<()> {
     let segment = header.segment(data.size())?;
-    output.result(
+    output.done(
         &serde_json::json!({
             "device": text_of(&args.device),
             "header": args.detached.header.as_deref().map(text_of),

@@ -184,7 +184,7 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
         .advise("Give another name; a header backup never overwrites a file."));
     }
     device.backup(&args.file)?;
-    output.result(
+    output.done(
         &serde_json::json!({ "file": text_of(&args.file) }),
         format!("Header saved to {}.", args.file.display()),
     )
@@ -221,7 +221,7 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
         ),
     )?;
     device.restore(plan)?;
-    output.result(
+    output.done(
         &serde_json::json!({ "restored": text_of(file.path()) }),
         format!("Header of {} restored.", file.path().display()),
     )
@@ -283,7 +283,7 @@ fn erase(args: &Erase, output: &Output) -> Result<()> {
         ),
     )?;
     device.erase()?;
-    output.result(
+    output.done(
         &serde_json::json!({ "erased": slots }),
         format!("All keyslots of {} erased.", file.path().display()),
     )
@@ -292,7 +292,7 @@ fn erase(args: &Erase, output: &Output) -> Result<()> {
 fn repair(args: &Repair, output: &Output) -> Result<()> {
     let (_file, device) = metadata(&args.device, Access::ReadWrite)?;
     let repaired = device.repair()?;
-    output.result(
+    output.done(
         &serde_json::json!({ "repaired": repaired }),
         if repaired {
             "Both copies of the header were written anew."

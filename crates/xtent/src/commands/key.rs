@@ -436,5 +436,5 @@ fn cost(kdf: &Kdf) -> String {
 }
 
 fn result(output: &Output, slot: u32, text: String) -> Result<()> {
-    output.result(&serde_json::json!({ "keyslot": slot }), text)
+    output.done(&serde_json::json!({ "keyslot": slot }), text)
 }

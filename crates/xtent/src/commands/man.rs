@@ -1,11 +1,13 @@
 //! `xtent man`: the manual pages, one per command, from the same grammar as
-//! the help. For packagers.
+//! the help, and the overview. For packagers.
+
+mod overview;
 
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_mangen::Man;
-use roff::{Roff, bold, roman};
+use roff::{Inline, Roff, bold, italic, roman};
 
 use crate::cli::Cli;
 use crate::failure::{EXIT_STATUS, Failure, Result};
@@ -19,19 +21,23 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     for (name, page) in pages()? {
-        let path = args.dir.join(format!("{name}.8"));
+        let path = args.dir.join(name);
         std::fs::write(&path, page)
             .map_err(|e| Failure::system(format!("cannot write {}", path.display()), e))?;
     }
     Ok(())
 }
 
-/// Name and text of every page: `xtent`, `xtent-key`, `xtent-key-add`, …
+/// File name and text of every page: `xtent.8`, `xtent-key.8`, …, and `xtent.7`.
 fn pages() -> Result<Vec<(String, Vec<u8>)>> {
     let mut root = Cli::command();
     root.build();
     let mut pages = Vec::new();
     collect(&root, "xtent", None, &mut pages)
+        .and_then(|()| {
+            pages.push(("xtent.7".to_owned(), overview::page()?));
+            Ok(())
+        })
         .map_err(|e| Failure::system("cannot make the manual pages", e))?;
     Ok(pages)
 }
@@ -42,7 +48,7 @@ fn collect(
     parent: Option<&str>,
     pages: &mut Vec<(String, Vec<u8>)>,
 ) -> std::io::Result<()> {
-    pages.push((name.to_owned(), page(command, name, parent)?));
+    pages.push((format!("{name}.8"), page(command, name, parent)?));
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
         collect(
             sub,
@@ -67,7 +73,7 @@ fn page(command: &Command, name: &str, parent: Option<&str>) -> std::io::Result<
         .manual("Disk encryption");
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    synopsis(command, name).to_writer(&mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
 
@@ -92,10 +98,84 @@ fn page(command: &Command, name: &str, parent: Option<&str>) -> std::io::Result<
     }
     roff.control("SH", ["SEE ALSO"]);
     let mut others: Vec<String> = parent.into_iter().map(|p| format!("{p}(8)")).collect();
+    others.extend(
+        subs.iter()
+            .map(|sub| format!("{name}-{}(8)", sub.get_name())),
+    );
+    others.push("xtent(7)".to_owned());
     others.push("cryptsetup(8)".to_owned());
     roff.text([roman(others.join(", "))]);
     roff.to_writer(&mut page)?;
     Ok(page)
+}
+
+/// The command line with the values that options take. Those of every command are not
+/// repeated: they are in xtent(8).
+fn synopsis(command: &Command, name: &str) -> Roff {
+    let mut line = vec![bold(name.replace('-', " "))];
+    let of_every_command = |arg: &Arg| arg.is_global_set() && name != "xtent";
+    let shown = || {
+        command.get_arguments().filter(|arg| {
+            !arg.is_hide_set()
+                && !of_every_command(arg)
+                && !matches!(
+                    arg.get_action(),
+                    ArgAction::Help
+                        | ArgAction::HelpShort
+                        | ArgAction::HelpLong
+                        | ArgAction::Version
+                )
+        })
+    };
+    for arg in shown().filter(|arg| !arg.is_positional()) {
+        line.push(roman(" "));
+        line.extend(in_synopsis(arg));
+    }
+    for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
+        line.push(roman(" "));
+        line.extend(in_synopsis(arg));
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
+    }
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text(line);
+    roff
+}
+
+fn in_synopsis(arg: &Arg) -> Vec<Inline> {
+    let values: Vec<String> = arg
+        .get_value_names()
+        .unwrap_or_default()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let mut parts = Vec::new();
+    match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => parts.push(bold(format!("--{long}"))),
+        (None, Some(short)) => parts.push(bold(format!("-{short}"))),
+        (None, None) => {}
+    }
+    if arg.is_positional() || arg.get_action().takes_values() {
+        if !parts.is_empty() {
+            parts.push(roman(" "));
+        }
+        let name = match values.is_empty() {
+            true => arg.get_id().as_str().to_uppercase(),
+            false => values.join(" "),
+        };
+        parts.push(italic(name));
+    }
+    if !arg.is_required_set() {
+        parts.insert(0, roman("["));
+        parts.push(roman("]"));
+    }
+    let repeats = matches!(arg.get_action(), ArgAction::Append | ArgAction::Count);
+    if repeats {
+        parts.push(roman("..."));
+    }
+    parts
 }
 
 /// The manual text of a command: lines `HEADING:` open sections, lines indented
@@ -145,13 +225,49 @@ mod tests {
         assert!(pages.len() > 20, "{}", pages.len());
         for (name, page) in pages {
             let page = String::from_utf8(page).unwrap();
-            for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS"] {
+            let wanted: &[&str] = match name.as_str() {
+                "xtent.7" => &["NAME", "DESCRIPTION", "EXAMPLES", "SEE ALSO"],
+                _ => &[
+                    "NAME",
+                    "SYNOPSIS",
+                    "DESCRIPTION",
+                    "EXAMPLES",
+                    "EXIT STATUS",
+                    "SEE ALSO",
+                ],
+            };
+            for section in wanted {
                 let heading = [format!(".SH {section}\n"), format!(".SH \"{section}\"\n")];
                 assert!(
                     heading.iter().any(|h| page.contains(h.as_str())),
                     "{name} has no {section}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn the_synopsis_has_the_values_of_options() {
+        let pages = pages().unwrap();
+        let text = |name: &str| {
+            let page = &pages.iter().find(|(it, _)| it == name).unwrap().1;
+            String::from_utf8(page.clone()).unwrap().replace("\\-", "-")
+        };
+        let serve = text("xtent-serve.8");
+        assert!(
+            serve.contains("\\fB--nbd\\fR \\fIADDRESS\\fR]..."),
+            "{}",
+            &serve[..800]
+        );
+        assert!(serve.contains("\\fIDEVICE\\fR\n"));
+        let overview = text("xtent.8");
+        for (page, _) in pages
+            .iter()
+            .filter(|(name, _)| name.matches('-').count() == 1)
+        {
+            let name = page.trim_end_matches(".8");
+            let see_also = overview.split("SEE ALSO").nth(1).unwrap();
+            assert!(see_also.contains(&format!("{name}(8)")), "{name}");
         }
     }
 }

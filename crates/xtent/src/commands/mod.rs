@@ -9,6 +9,7 @@ pub(crate) mod decrypt;
 pub(crate) mod encrypt;
 pub(crate) mod format;
 pub(crate) mod header;
+pub(crate) mod help;
 pub(crate) mod identify;
 pub(crate) mod key;
 pub(crate) mod man;
@@ -16,5 +17,6 @@ pub(crate) mod mount;
 #[cfg(feature = "device-mapper")]
 pub(crate) mod open;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod umount;

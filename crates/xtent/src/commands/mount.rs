@@ -16,6 +16,7 @@ use crate::daemon::{Ready, Side, split};
 use crate::failure::{Failure, Result};
 use crate::open::Container;
 use crate::output::{Output, text_of};
+use crate::registry::{self, Entry, Kind};
 use crate::signals;
 
 const MANUAL: &str = "\
@@ -138,6 +139,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         volume: &volume,
     };
     announce(&mount, &opened, &output)?;
+    let _registration = registry::register(&entry(&mount, &opened));
     drop(volume);
     let stop = mount.stop();
     // The thread that acts on signals comes after the fork, as every thread.
@@ -162,6 +164,21 @@ struct Opened<'a> {
     volume: &'a Volume,
 }
 
+/// For `xtent status`.
+fn entry(mount: &Mount, opened: &Opened<'_>) -> Entry {
+    let uuid = Some(opened.uuid.to_owned()).filter(|uuid| !uuid.is_empty());
+    let cipher = opened.config.cipher.to_string();
+    let mut entry = Entry::new(Kind::Mount, opened.device, uuid, cipher, opened.volume);
+    match mount.served() {
+        Served::File(path) => entry.mount_point = path.parent().map(text_of),
+        Served::FileSystem { dir, loop_device } => {
+            entry.mount_point = Some(text_of(dir));
+            entry.loop_device = Some(text_of(loop_device));
+        }
+    }
+    entry
+}
+
 fn announce(mount: &Mount, opened: &Opened<'_>, output: &Output) -> Result<()> {
     let (dir, file, loop_device, text) = match mount.served() {
         Served::File(path) => (
@@ -181,7 +198,7 @@ fn announce(mount: &Mount, opened: &Opened<'_>, output: &Output) -> Result<()> {
             ),
         ),
     };
-    output.result(
+    output.done(
         &json!({
             "device": text_of(opened.device),
             "dir": text_of(dir),

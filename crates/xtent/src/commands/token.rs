@@ -333,5 +333,5 @@ fn read_json(path: &Path) -> Result<String> {
 }
 
 fn result(output: &Output, id: u32, text: String) -> Result<()> {
-    output.result(&serde_json::json!({ "token": id }), text)
+    output.done(&serde_json::json!({ "token": id }), text)
 }

@@ -1,0 +1,321 @@
+//! `xtent status`: what is served, mounted and mapped.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use nix::unistd::{Uid, User};
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::failure::{Exit, Failure, Result};
+use crate::output::text_of;
+use crate::registry::{self, Kind, Listed};
+use crate::size::show_size;
+
+const MANUAL: &str = "\
+EXAMPLES:
+  Everything that this user (root: anybody) serves and mounts, and all mappings:
+    xtent status
+  One volume, by its device, image, mount point, mapping or UUID:
+    xtent status disk.img
+  For programs, the images that are served:
+    xtent status --json | jq -r '.volumes[] | select(.kind == \"server\") | .device'
+
+NOTES:
+  Mappings are those of the kernel's device mapper, whoever made them, `xtent open`
+  or cryptsetup. Their cipher is read from the header, where this user may.
+
+  With an argument the exit code is 4 if nothing is served, mounted or mapped under
+  that name. A process that was killed is shown as such until the next one of its user
+  starts; `xtent umount` undoes what a killed mount left.";
+
+/// Show what is served, mounted and mapped
+///
+/// By which process and user, since when, with which cipher and size. Root sees all
+/// users' servers and mounts, others their own.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = MANUAL)]
+pub(crate) struct Args {
+    /// Only this: a device, image, mount point, mapping or UUID
+    #[arg(value_name = "DEVICE|DIR|NAME")]
+    wanted: Option<PathBuf>,
+}
+
+/// One line of the list; what is not known, or is not the kind's, is null.
+#[derive(Debug, Serialize)]
+struct Volume {
+    kind: &'static str,
+    /// Of a mapping.
+    name: Option<String>,
+    device: Option<String>,
+    uuid: Option<String>,
+    uris: Vec<String>,
+    mount_point: Option<String>,
+    loop_device: Option<String>,
+    cipher: Option<String>,
+    sector_size: Option<u64>,
+    size: u64,
+    read_only: bool,
+    pid: Option<u32>,
+    uid: Option<u32>,
+    /// Seconds since 1970.
+    since: Option<u64>,
+    /// Of the process; a mapping has none.
+    alive: Option<bool>,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let output = global.output();
+    let mut volumes = all()?;
+    if let Some(wanted) = &args.wanted {
+        let names = names_of(wanted);
+        volumes.retain(|volume| names.iter().any(|name| volume.is(name)));
+        if volumes.is_empty() {
+            return Err(Failure::new(
+                Exit::Device,
+                format!("{} is neither served, mounted nor mapped", wanted.display()),
+            )
+            .advise(if rustix::process::geteuid().is_root() {
+                "`xtent status` lists what is."
+            } else {
+                "`xtent status` lists what is; as root, what other users serve and mount too."
+            }));
+        }
+    }
+    if output.json {
+        return output.object(&serde_json::json!({ "volumes": volumes }));
+    }
+    if volumes.is_empty() {
+        output.note("Nothing is served, mounted or mapped.");
+        return Ok(());
+    }
+    let texts: Vec<String> = volumes.iter().map(Volume::text).collect();
+    output.line(texts.join("\n\n"))
+}
+
+fn all() -> Result<Vec<Volume>> {
+    let mut volumes: Vec<Volume> = registry::list().into_iter().map(Volume::of).collect();
+    volumes.extend(mapped()?);
+    Ok(volumes)
+}
+
+#[cfg(feature = "device-mapper")]
+fn mapped() -> Result<Vec<Volume>> {
+    let listed = xtent_mapping::listed()
+        .map_err(|e| Failure::system("cannot look for mappings in /sys/block", e))?;
+    Ok(listed.into_iter().map(Volume::of_mapping).collect())
+}
+
+#[cfg(not(feature = "device-mapper"))]
+fn mapped() -> Result<Vec<Volume>> {
+    Ok(Vec::new())
+}
+
+/// What completions offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Names {
+    /// Mount points.
+    Mounts,
+    /// Mappings.
+    Mappings,
+    /// Everything that `xtent status` takes.
+    All,
+}
+
+/// Names for completions. What cannot be found out is left out.
+pub(crate) fn names(which: Names) -> Vec<String> {
+    let mut names: Vec<String> = all()
+        .unwrap_or_default()
+        .into_iter()
+        .flat_map(|volume| match which {
+            Names::Mounts => vec![volume.mount_point],
+            Names::Mappings => vec![volume.name],
+            Names::All => vec![volume.mount_point, volume.name, volume.device],
+        })
+        .flatten()
+        // A line each.
+        .filter(|name| !name.contains('\n'))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What a person may have meant by it.
+fn names_of(wanted: &Path) -> Vec<String> {
+    let mut names = vec![text_of(wanted)];
+    // A dead mount cannot be looked into, nor a device that is gone.
+    for path in [wanted.canonicalize(), std::path::absolute(wanted)] {
+        names.extend(path.ok().map(|path| text_of(&path)));
+    }
+    if let Ok(name) = wanted.strip_prefix("/dev/mapper") {
+        names.push(text_of(name));
+    }
+    names
+}
+
+impl Volume {
+    fn of(listed: Listed) -> Self {
+        let Listed { entry, is_alive } = listed;
+        Self {
+            kind: match entry.kind {
+                Kind::Server => "server",
+                Kind::Mount => "mount",
+            },
+            name: None,
+            device: Some(entry.device),
+            uuid: entry.uuid,
+            uris: entry.uris,
+            mount_point: entry.mount_point,
+            loop_device: entry.loop_device,
+            cipher: Some(entry.cipher),
+            sector_size: Some(entry.sector_size),
+            size: entry.size,
+            read_only: entry.read_only,
+            pid: Some(entry.pid),
+            uid: Some(entry.uid),
+            since: Some(entry.since),
+            alive: Some(is_alive),
+        }
+    }
+
+    #[cfg(feature = "device-mapper")]
+    fn of_mapping(mapped: xtent_mapping::Mapped) -> Self {
+        let segment = mapped.device.as_deref().and_then(segment_of);
+        let (cipher, sector_size) = segment.unzip();
+        Self {
+            kind: "mapping",
+            uuid: mapped.uuid(),
+            device: mapped.device.as_deref().map(text_of),
+            uris: Vec::new(),
+            mount_point: None,
+            loop_device: mapped.loop_device.as_deref().map(text_of),
+            cipher,
+            sector_size,
+            size: mapped.size,
+            read_only: mapped.is_read_only,
+            name: Some(mapped.name),
+            pid: None,
+            uid: None,
+            since: None,
+            alive: None,
+        }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        [
+            &self.name,
+            &self.device,
+            &self.uuid,
+            &self.mount_point,
+            &self.loop_device,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(&self.uris)
+        .any(|it| it == name)
+    }
+
+    fn text(&self) -> String {
+        let unknown = || "?".to_owned();
+        let device = self.device.clone().unwrap_or_else(unknown);
+        let mut text = match (self.kind, self.alive) {
+            (_, Some(false)) => format!("{device}: its process was killed"),
+            ("server", _) => format!("{device} is served"),
+            ("mount", _) => format!("{device} is mounted"),
+            _ => format!("{device} is mapped"),
+        };
+        let mut line = |name: &str, value: String| text += &format!("\n  {name:<9}{value}");
+        for uri in &self.uris {
+            line("at", uri.clone());
+        }
+        if let Some(dir) = &self.mount_point {
+            line("on", dir.clone());
+        }
+        if let Some(name) = &self.name {
+            line("as", format!("/dev/mapper/{name}"));
+        }
+        if let Some(device) = &self.loop_device {
+            line("through", device.clone());
+        }
+        line("UUID", self.uuid.clone().unwrap_or_else(unknown));
+        let sectors = self
+            .sector_size
+            .map(|size| format!(", {size}-byte sectors"))
+            .unwrap_or_default();
+        let cipher = self.cipher.clone().unwrap_or_else(unknown);
+        line("cipher", format!("{cipher}{sectors}"));
+        let access = if self.read_only { ", read-only" } else { "" };
+        line("size", format!("{}{access}", show_size(self.size)));
+        if let (Some(pid), Some(uid)) = (self.pid, self.uid) {
+            line("process", format!("{pid}, of user {}", user_name(uid)));
+        }
+        if let Some(since) = self.since {
+            line("since", format!("{} ago", show_age(since)));
+        }
+        text
+    }
+}
+
+/// Cipher and sector size by the header on `device`, where it is there and may be read.
+#[cfg(feature = "device-mapper")]
+fn segment_of(device: &Path) -> Option<(String, u64)> {
+    let file = xtent_store::FileStore::open(device, xtent_store::Access::ReadOnly).ok()?;
+    let size = xtent_store::Store::size(&file);
+    let header = xtent_luks::Device::new(std::sync::Arc::new(file))
+        .read()
+        .ok()?;
+    let segment = header.segment(size).ok()?;
+    Some((segment.encryption, u64::from(segment.sector_size)))
+}
+
+/// The user's name, or number where nobody knows one.
+pub(crate) fn user_name(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+/// How long ago that was, in the two largest units.
+fn show_age(since: u64) -> String {
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(since);
+    let age = since.elapsed().unwrap_or_default().as_secs();
+    let (minutes, hours, days) = (age / 60, age / 3600, age / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{age} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, ..) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_read_at_a_glance() {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        // The clock goes on: not at the edge of a unit.
+        for (age, text) in [
+            (90, "1 min"),
+            (2 * 3600 + 5 * 60 + 30, "2 h 5 min"),
+            (3 * 86_400 + 3600 + 60, "3 d 1 h"),
+        ] {
+            assert_eq!(show_age(now - age), text);
+        }
+        // A clock that was set back.
+        assert_eq!(show_age(now + 500), "0 s");
+    }
+
+    #[test]
+    fn a_thing_goes_by_all_its_names() {
+        let names = names_of(Path::new("/dev/mapper/secret"));
+        assert!(names.contains(&"secret".to_owned()));
+        assert!(names.contains(&"/dev/mapper/secret".to_owned()));
+        let here = std::env::current_dir().unwrap().join("x");
+        assert!(names_of(Path::new("x")).contains(&text_of(&here)));
+    }
+}

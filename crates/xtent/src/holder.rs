@@ -1,0 +1,116 @@
+//! Who has a device or image, for the error that somebody has.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use crate::output::text_of;
+use crate::registry::{self, Entry, Kind};
+
+/// How many are named.
+const NAMED: usize = 3;
+
+/// What uses the file at `path`, and what to do about it, where that can be found out:
+/// users see their own processes only.
+pub(crate) fn of(path: &Path) -> Option<(String, String)> {
+    let path = path.canonicalize().ok()?;
+    let pids = processes_with(&path);
+    let device = text_of(&path);
+    let known = registry::list().into_iter().find(|listed| {
+        listed.is_alive && (listed.entry.device == device || pids.contains(&listed.entry.pid))
+    });
+    if let Some(listed) = known {
+        return Some(of_ours(&listed.entry));
+    }
+    let mut names: Vec<String> = pids
+        .iter()
+        .map(|pid| {
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("{} (process {pid})", comm.trim())
+        })
+        .collect();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    if names.is_empty() {
+        return None;
+    }
+    let mut users = names.join(", ");
+    if more > 0 {
+        users += &format!(" and {more} more");
+    }
+    Some((users, "End that first.".to_owned()))
+}
+
+fn of_ours(entry: &Entry) -> (String, String) {
+    let pid = entry.pid;
+    let (who, end) = match (entry.kind, &entry.mount_point, entry.uris.first()) {
+        (Kind::Mount, Some(dir), _) => (
+            format!("`xtent mount` on {dir} (process {pid})"),
+            format!("`xtent umount {dir}` ends that"),
+        ),
+        (_, _, Some(uri)) => (
+            format!("`xtent serve` at {uri} (process {pid})"),
+            format!("`kill {pid}` ends that, after a flush"),
+        ),
+        _ => (
+            format!("xtent (process {pid})"),
+            format!("`kill {pid}` ends that"),
+        ),
+    };
+    if entry.read_only {
+        // Two readers are no conflict: here somebody wants to write.
+        (
+            format!("{who}, which only reads"),
+            format!("{end}; or read only here as well (--read-only), where the command can."),
+        )
+    } else {
+        (who, format!("{end}."))
+    }
+}
+
+/// Processes, other than this one, that have it open.
+fn processes_with(path: &Path) -> Vec<u32> {
+    let Ok(wanted) = path.metadata() else {
+        return Vec::new();
+    };
+    let is_same = |found: std::fs::Metadata| {
+        if wanted.file_type().is_block_device() {
+            found.file_type().is_block_device() && found.rdev() == wanted.rdev()
+        } else {
+            (found.dev(), found.ino()) == (wanted.dev(), wanted.ino())
+        }
+    };
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries(Path::new("/proc"))
+        .filter_map(|process| {
+            let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+            let has_it = pid != std::process::id()
+                && entries(&process.path().join("fd"))
+                    .filter_map(|fd| std::fs::metadata(fd.path()).ok())
+                    .any(is_same);
+            has_it.then_some(pid)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_another_process_but_not_this() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(of(file.path()), None);
+        let mut other = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(file.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        let found = of(file.path());
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        // The name it has before it becomes `cat` is this process's.
+        let (who, advice) = found.unwrap();
+        assert!(who.ends_with(&format!("(process {})", other.id())), "{who}");
+        assert_eq!(advice, "End that first.");
+    }
+}
