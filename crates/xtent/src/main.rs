@@ -1,6 +1,7 @@
 //! The command line; thin: everything is called, nothing is computed here.
 
 mod args;
+mod cipher;
 mod cli;
 mod commands;
 mod confirm;
@@ -40,13 +41,14 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     log::start(&cli.global);
+    let unlimited = signals::file_size_limit_is_an_error();
     if let Some(backend) = cli.global.cpu {
         xtent_luks::force_backend(backend);
     }
     if let Err(error) = hardened {
         tracing::warn!(%error, "core dumps and tracing could not be forbidden");
     }
-    match cli.command.run(&cli.global) {
+    match unlimited.and_then(|()| cli.command.run(&cli.global)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {

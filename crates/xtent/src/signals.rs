@@ -21,6 +21,16 @@ pub(crate) fn hold() -> Result<()> {
         .map_err(|e| Failure::system("cannot hold signals back", e))
 }
 
+/// Turns a write beyond the file size limit (`ulimit -f`) into an error, where the
+/// system would end the process. Programs that this one starts have it as usual:
+/// they start with no signal held back. Call it before any thread exists.
+pub(crate) fn file_size_limit_is_an_error() -> Result<()> {
+    let limit: SigSet = [Signal::SIGXFSZ].into_iter().collect();
+    limit
+        .thread_block()
+        .map_err(|e| Failure::system("cannot hold signals back", e))
+}
+
 /// All signals, held back from this thread until the process ends: for a few steps
 /// that none may part. Where a stop would count, too, since what waits for a
 /// semaphore does not go on after it.

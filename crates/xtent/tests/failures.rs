@@ -103,7 +103,7 @@ fn odd_sizes() {
     bed.run("format --size 5632 --sector-size 4096 --key-file key disk.img")
         .failed(1, &["not whole sectors of 4096"]);
     bed.run("format --size 100 disk.img")
-        .failed(4, &["too small"]);
+        .failed(1, &["too small"]);
     bed.run("format --size 1GB disk.img")
         .failed(1, &["ambiguous"]);
     bed.run("format --size 9999999T disk.img")
@@ -560,5 +560,88 @@ fn a_detached_header_restored_onto_the_data_is_warned_of() {
             .run("header restore -q --header d.hdr disk.img saved")
             .ok();
         assert!(!said.err.contains("detached"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_file_of_any_size_can_be_formatted() {
+    let cheap = "--key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    let bed = Bed::new();
+    for (size, sector) in [
+        ((17 << 20) + 1, 4096),
+        ((17 << 20) + 513, 512),
+        (17 << 20, 4096),
+    ] {
+        std::fs::write(bed.path("odd"), vec![0; size]).unwrap();
+        let said = bed.run(&format!("format -q --json {cheap} odd")).ok();
+        let room = size - (16 << 20);
+        assert_eq!(said.json()["size"], room / 512 * 512);
+        assert_eq!(said.json()["sector_size"], sector);
+        // It opens, and its last byte can be written.
+        std::fs::write(bed.path("plain"), vec![9; room / 512 * 512]).unwrap();
+        bed.run("encrypt --key-file key plain odd").ok();
+        bed.run("decrypt --force --key-file key odd out").ok();
+        assert!(std::fs::read(bed.path("out")).unwrap() == vec![9; room / 512 * 512]);
+        assert_eq!(bed.path("odd").metadata().unwrap().len(), size as u64);
+    }
+    std::fs::write(bed.path("odd"), vec![0; (17 << 20) + 1]).unwrap();
+    let said = bed.run(&format!("format -q {cheap} odd")).ok();
+    assert!(
+        said.err.contains("last 1 bytes of odd stay unused"),
+        "{said:?}"
+    );
+    std::fs::write(bed.path("odd"), vec![0; (17 << 20) + 513]).unwrap();
+    bed.run(&format!("format -q --sector-size 4096 {cheap} odd"))
+        .failed(1, &["not whole sectors of 4096", "smaller --sector-size"]);
+}
+
+#[test]
+fn sizes_and_ciphers_that_cannot_be() {
+    let bed = Bed::new();
+    for size in ["0", "10", "4095"] {
+        bed.run(&format!("format --key-file key --size {size} z"))
+            .failed(1, &["counts the plaintext", "4096"]);
+    }
+    bed.run("format --key-file key --size 1M --cipher aes-xts z")
+        .failed(1, &["Did you mean aes-xts-plain64?"]);
+    bed.run("format --key-file key --size 1M --cipher AES-XTS-PLAIN64 z")
+        .failed(1, &["Did you mean aes-xts-plain64?"]);
+    bed.run("format --key-file key --size 1M --cipher serpent-xts-plain64 z")
+        .failed(1, &["serpent is not supported"]);
+    assert!(!bed.path("z").exists());
+}
+
+/// A shell's `ulimit -f` counts KiB in bash.
+#[test]
+fn a_file_size_limit_is_an_error_and_not_the_end() {
+    let bed = Bed::with_luks2();
+    let run = |line: &str| {
+        let script = format!(
+            "ulimit -f 1024; exec {} {line}",
+            env!("CARGO_BIN_EXE_xtent")
+        );
+        std::process::Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(bed.dir())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap()
+    };
+    for line in [
+        "format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 new",
+        "header backup disk.img new",
+        "encrypt --key-file key key disk.img",
+        "decrypt --key-file key disk.img - >new",
+    ] {
+        let output = run(line);
+        let said = String::from_utf8(output.stderr).unwrap();
+        if line.ends_with(">new") {
+            // Just as much as the limit allows.
+            assert_eq!(output.status.code(), Some(0), "{line}: {said}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(4), "{line}: {said}");
+        assert!(said.contains("File too large"), "{line}: {said}");
+        assert!(!bed.path("new").exists(), "{line}");
     }
 }

@@ -205,7 +205,9 @@ impl Layout {
                 ),
             ));
         }
-        if !options.detached && !(store.size() - data_offset).is_multiple_of(sector_size) {
+        // A file's odd end is on no loop device either.
+        let whole = (store.size() - data_offset) / 512 * 512;
+        if !options.detached && !whole.is_multiple_of(sector_size) {
             return Err(Error::options(format!(
                 "the device has {} bytes, which leaves no whole number of sectors of {sector_size} bytes: \
                  choose a smaller sector size or another data offset",

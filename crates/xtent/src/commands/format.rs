@@ -10,6 +10,7 @@ use xtent_store::{Access, FileStore, Store};
 
 use super::encrypt::refuse_same;
 use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
+use crate::cipher;
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
@@ -165,7 +166,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .as_deref()
         .map(|p| Target::look(p, true))
         .transpose()?;
-    let size = data_size(args, &data, &options)?;
+    let size = data_size(args, &data, &options, &output)?;
     options.sector_size = sector_size(args, &data, size, &options)?;
     warn_about(&data, &options, &output);
 
@@ -309,15 +310,10 @@ fn options(args: &Args) -> Result<FormatOptions> {
         Type::Luks1 => Version::Luks1,
         Type::Luks2 => Version::Luks2,
     };
-    let cipher: CipherSpec = args.cipher.parse().map_err(|_| {
-        Failure::parameters(format!("unknown cipher {}", args.cipher)).advise(format!(
-            "Known are {}.",
-            CipherSpec::all()
-                .map(|spec| spec.to_string())
-                .collect::<Vec<_>>()
-                .join(", ")
-        ))
-    })?;
+    let cipher: CipherSpec = args
+        .cipher
+        .parse()
+        .map_err(|_| cipher::unknown(&args.cipher))?;
     if version == Version::Luks1 {
         refuse_in_luks1(args, &cipher)?;
     }
@@ -399,12 +395,23 @@ fn key_length(args: &Args, cipher: &CipherSpec) -> Result<usize> {
     })
 }
 
-/// Bytes of plaintext that there will be room for.
-fn data_size(args: &Args, data: &Target<'_>, options: &FormatOptions) -> Result<u64> {
+/// Bytes of plaintext that there will be room for: of an existing target as
+/// many as make whole units of 512.
+fn data_size(
+    args: &Args,
+    data: &Target<'_>,
+    options: &FormatOptions,
+    output: &Output,
+) -> Result<u64> {
     let offset = options.data_offset.unwrap_or(0);
     let size = match (data, args.size) {
-        (Target::New(_), Some(size)) => size,
-        (Target::New(_), None) => 0,
+        (Target::New(_), Some(size)) if size < 4096 => {
+            return Err(Failure::parameters(format!(
+                "--size {size} is too small: it counts the plaintext, of which a volume holds at least 4096 bytes"
+            ))
+            .advise("K, M, G and T are powers of 1024, as in `--size 10G`."));
+        }
+        (Target::New(_), size) => size.unwrap_or(0),
         (Target::Existing(store), Some(_)) => {
             return Err(Failure::new(
                 Exit::Busy,
@@ -415,7 +422,17 @@ fn data_size(args: &Args, data: &Target<'_>, options: &FormatOptions) -> Result<
             )
             .advise("Leave --size out to overwrite it, or give another name."));
         }
-        (Target::Existing(store), None) => store.size().saturating_sub(offset),
+        (Target::Existing(store), None) => {
+            let room = store.size().saturating_sub(offset);
+            let odd = room % 512;
+            if odd > 0 && room >= 4096 {
+                output.note(format!(
+                    "The last {odd} bytes of {} stay unused: they are no whole sector.",
+                    store.path().display()
+                ));
+            }
+            room - odd
+        }
     };
     if size < 4096 {
         return Err(Failure::new(
@@ -444,11 +461,17 @@ fn sector_size(args: &Args, data: &Target<'_>, size: u64, options: &FormatOption
         },
     };
     if !fits(u64::from(chosen)) {
+        let advice = match data {
+            Target::New(_) => "Give a --size and --offset that are multiples of it.",
+            Target::Existing(_) => {
+                "Give a smaller --sector-size, or another --offset; or make the file longer with truncate(1)."
+            }
+        };
         return Err(Failure::parameters(format!(
             "{} has room for {size} bytes of data from byte {offset} on: not whole sectors of {chosen}",
             args.device.display()
         ))
-        .advise("Give a --size and --offset that are multiples of it, or a smaller --sector-size."));
+        .advise(advice));
     }
     Ok(chosen)
 }
