@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sector_cipher::{Cipher, SectorSize};
 use xtent_secret::{SecretBox, SecretBytes};
@@ -32,7 +32,8 @@ pub struct Volume {
     pub(crate) sector_size: SectorSize,
     /// Of the first sector in the store.
     pub(crate) offset: u64,
-    pub(crate) length: u64,
+    /// Grows, and never shrinks.
+    length: AtomicU64,
     iv_offset: u64,
     pub(crate) read_only: bool,
     pub(crate) discard: DiscardPolicy,
@@ -84,7 +85,7 @@ impl Volume {
             locks: RangeLock::default(),
             sector_size: config.sector_size,
             offset: config.offset,
-            length: config.length,
+            length: AtomicU64::new(config.length),
             iv_offset: config.iv_offset,
             read_only: config.read_only,
             discard: config.discard,
@@ -107,7 +108,27 @@ impl Volume {
 
     /// Bytes of plaintext.
     pub fn size(&self) -> u64 {
-        self.length
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Makes it `length` bytes long, a multiple of the sector size that the store
+    /// has behind the first sector; whether that is longer than it was. Never
+    /// makes it shorter: somebody may be using what would be cut off.
+    pub fn grow(&self, length: u64) -> Result<bool, Error> {
+        let sector = self.sector_size.bytes() as u64;
+        let end = self.offset.checked_add(length);
+        let is_possible = length.is_multiple_of(sector)
+            && end.is_some_and(|end| end <= self.store.size())
+            && self.iv_offset.checked_add(length / UNIT).is_some();
+        if !is_possible {
+            return Err(Error::config(format!(
+                "the volume cannot become {length} bytes long: the store has {} behind byte {}, \
+                 and sectors have {sector}",
+                self.store.size().saturating_sub(self.offset),
+                self.offset
+            )));
+        }
+        Ok(self.length.fetch_max(length, Ordering::Relaxed) < length)
     }
 
     /// Bytes per sector: the granularity that needs no read-modify-write.
@@ -160,11 +181,11 @@ impl Volume {
     /// The sectors that a range touches, if it lies inside.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<Range<u64>, Error> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.length => {
+            Some(end) if end <= self.size() => {
                 let sector = self.sector_size.bytes() as u64;
                 Ok(offset / sector..end.div_ceil(sector))
             }
-            _ => Err(Error::out_of_range(offset, len, self.length)),
+            _ => Err(Error::out_of_range(offset, len, self.size())),
         }
     }
 
@@ -237,7 +258,7 @@ impl fmt::Debug for Volume {
             .field("cipher", &self.engine.cipher().spec())
             .field("sector_size", &self.sector_size)
             .field("offset", &self.offset)
-            .field("length", &self.length)
+            .field("length", &self.size())
             .field("read_only", &self.read_only)
             .field("discard", &self.discard)
             .finish_non_exhaustive()

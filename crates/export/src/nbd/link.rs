@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use super::memory::Buffer;
+use super::peer::Client;
 use super::proto::Head;
 use super::shutdown::wake;
 
@@ -131,6 +132,10 @@ impl Outbox {
 
 /// What the connection's thread and the workers share.
 pub(super) struct Link {
+    /// Who is at the other end.
+    pub(super) client: Client,
+    /// The client has chosen an export.
+    pub(super) has_session: AtomicBool,
     pub(super) socket: OwnedFd,
     /// Ends a wait of the connection's thread.
     pub(super) event: OwnedFd,
@@ -139,8 +144,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd) -> std::io::Result<Self> {
+    /// The connection of this number.
+    pub(super) fn new(id: u64, socket: OwnedFd) -> std::io::Result<Self> {
         Ok(Self {
+            client: Client::new(id, &socket),
+            has_session: AtomicBool::new(false),
             socket,
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             outbox: Mutex::default(),

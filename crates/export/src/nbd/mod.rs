@@ -20,6 +20,7 @@ mod input;
 mod link;
 mod listen;
 mod memory;
+mod peer;
 mod port;
 pub mod proto;
 mod queue;
@@ -57,6 +58,8 @@ pub struct Options {
     pub workers: usize,
     /// Bytes of request payload in flight over all connections, at most.
     pub memory: usize,
+    /// Stop when the last client that had chosen an export has gone.
+    pub exit_with_last: bool,
 }
 
 impl Default for Options {
@@ -66,6 +69,7 @@ impl Default for Options {
             connections: 64,
             workers: 8,
             memory: 128 << 20,
+            exit_with_last: false,
         }
     }
 }

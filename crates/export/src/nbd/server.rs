@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use xtent_volume::Volume;
 use super::connection::{self, Shared};
 use super::link::Link;
 use super::memory::Pool;
+use super::peer::Client;
 use super::port::Timeouts;
 use super::proto::ExportInfo;
 use super::proto::constants::MAX_STRING;
@@ -84,6 +86,7 @@ pub(super) fn serve_with(
     let server = Server {
         shared: &shared,
         limit: connections,
+        exit_with_last: options.exit_with_last,
         links: Mutex::default(),
     };
     thread::scope(|scope| {
@@ -169,6 +172,7 @@ fn flush(volumes: &[Arc<Volume>]) -> Result<(), Error> {
 struct Server<'a> {
     shared: &'a Shared,
     limit: usize,
+    exit_with_last: bool,
     links: Mutex<HashMap<u64, Arc<Link>>>,
 }
 
@@ -237,12 +241,13 @@ impl Server<'_> {
         if self.links().len() >= self.limit {
             tracing::warn!(
                 limit = self.limit,
+                client = %Client::new(id, &socket),
                 "too many connections; one more is refused"
             );
             return;
         }
         tune(&socket);
-        let link = match Link::new(socket) {
+        let link = match Link::new(id, socket) {
             Ok(link) => Arc::new(link),
             Err(error) => {
                 tracing::warn!(%error, "cannot set up a connection");
@@ -250,19 +255,17 @@ impl Server<'_> {
             }
         };
         self.links().insert(id, Arc::clone(&link));
-        tracing::debug!(id, "connection opened");
         let spawned = thread::Builder::new()
             .name(format!("nbd-{id}"))
             .spawn_scoped(scope, move || {
                 let _listed = Listed { server: self, id };
                 // A panic that got to the scope would end the server, and
                 // without its last flush.
-                match catch_unwind(AssertUnwindSafe(|| connection::serve(self.shared, &link))) {
-                    Ok(reason) => tracing::debug!(id, %reason, "connection closed"),
-                    Err(_) => {
-                        link.break_off();
-                        tracing::error!(id, "serving a connection panicked; it is closed");
-                    }
+                let serve = AssertUnwindSafe(|| connection::serve(self.shared, &link));
+                if catch_unwind(serve).is_err() {
+                    link.break_off();
+                    let client = link.client;
+                    tracing::error!(%client, "serving a connection panicked; it is closed");
                 }
             });
         if let Err(error) = spawned {
@@ -280,7 +283,16 @@ struct Listed<'a> {
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        self.server.links().remove(&self.id);
+        let mut links = self.server.links();
+        let has_session = |link: &Link| link.has_session.load(Ordering::Relaxed);
+        let had_session = links
+            .remove(&self.id)
+            .is_some_and(|link| has_session(&link));
+        let was_last = had_session && !links.values().any(|link| has_session(link));
+        if was_last && self.server.exit_with_last {
+            tracing::info!("the last client has gone");
+            self.server.shared.shutdown.trigger();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use xtent_volume::{DiscardPolicy, Volume};
 use super::errno;
 use super::link::{Link, Message, PiecesLeft};
 use super::memory::Buffer;
+use super::peer::Client;
 use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
 use super::shutdown::Shutdown;
 
@@ -25,6 +26,8 @@ pub(super) struct Reply {
     pub(super) cookie: u64,
     /// Whether errors go as chunks with a message.
     pub(super) structured: bool,
+    /// Whose request it is.
+    pub(super) client: Client,
 }
 
 impl Reply {
@@ -43,8 +46,14 @@ impl Reply {
 
     /// The volume's failure, which is also logged.
     pub(super) fn volume_failure(self, operation: &str, error: &xtent_volume::Error) -> Head {
-        let error = report(operation, error);
+        let error = self.report(operation, error);
         self.failure(error, errno::message(error))
+    }
+
+    /// Logs a failed request; its error for the client.
+    pub(super) fn report(self, operation: &str, error: &xtent_volume::Error) -> NbdError {
+        tracing::warn!(client = %self.client, operation, %error, "request failed");
+        errno::from_errno(error.errno())
     }
 
     /// The head of all the data of a read.
@@ -59,12 +68,6 @@ impl Reply {
 /// Payload lengths came from 32-bit fields and fit.
 pub(super) fn payload_len(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(MAX_PAYLOAD)
-}
-
-/// Logs a failed request; its error for the client.
-pub(super) fn report(operation: &str, error: &xtent_volume::Error) -> NbdError {
-    tracing::warn!(operation, %error, "request failed");
-    errno::from_errno(error.errno())
 }
 
 /// What a worker does.
@@ -194,7 +197,7 @@ impl Job {
                 }),
                 Err(error) => {
                     let offset = error_offset(&error, offset, buffer.len());
-                    let error = report("read", &error);
+                    let error = reply.report("read", &error);
                     self.link.reply(|| {
                         let text = errno::message(error);
                         let last = left.answer_one();

@@ -132,3 +132,20 @@ fn read_only_volumes_refuse_every_change() {
         assert!(volume.is_read_only());
     }
 }
+
+#[test]
+fn a_volume_grows_with_its_store_and_never_shrinks() {
+    let store = Arc::new(MemStore::new(store_len(8192)));
+    let volume = open(store.clone(), &config(XTS, 4096, 8192));
+    assert_eq!(volume.grow(12288).unwrap_err().kind, ErrorKind::Config);
+    store.resize(store_len(16384 + 100));
+    for length in [8192 + 512, 20480, u64::MAX - 4095] {
+        assert_eq!(volume.grow(length).unwrap_err().kind, ErrorKind::Config);
+    }
+    assert_eq!(volume.size(), 8192);
+    assert!(volume.read_at(&mut [0; 1], 8192).is_err());
+    assert!(volume.grow(16384).unwrap());
+    volume.write_at(&[7; 4096], 12288, false).unwrap();
+    assert!(!volume.grow(16384).unwrap() && !volume.grow(8192).unwrap());
+    assert_eq!(volume.size(), 16384);
+}

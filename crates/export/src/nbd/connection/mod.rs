@@ -8,6 +8,7 @@ mod write;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use xtent_volume::Volume;
 
@@ -50,13 +51,48 @@ pub(super) struct Shared {
     pub(super) timeouts: Timeouts,
 }
 
+impl Shared {
+    /// The exports as they are now: a volume may have grown.
+    fn exports(&self) -> Vec<ExportInfo> {
+        let mut exports = self.exports.clone();
+        for (export, volume) in exports.iter_mut().zip(&self.volumes) {
+            export.size = volume.size();
+        }
+        exports
+    }
+}
+
 /// Bytes that every connection has for itself.
 pub(super) const fn footprint(piece: usize) -> usize {
     Input::footprint(INPUT_PAYLOAD) + Aligned::footprint(piece)
 }
 
-/// Serves one client until it leaves or the server stops; why it ended.
-pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
+/// What a client has asked for.
+#[derive(Default)]
+struct Totals {
+    requests: u64,
+    /// Bytes.
+    read: u64,
+    /// Bytes.
+    written: u64,
+}
+
+/// Serves one client until it leaves or the server stops.
+pub(super) fn serve(shared: &Shared, link: &Arc<Link>) {
+    let client = link.client;
+    tracing::info!(%client, "connection opened");
+    let mut totals = Totals::default();
+    let reason = serve_until_closed(shared, link, &mut totals);
+    let Totals {
+        requests,
+        read,
+        written,
+    } = totals;
+    tracing::info!(%client, %reason, requests, read, written, "connection closed");
+}
+
+/// Why it ended.
+fn serve_until_closed(shared: &Shared, link: &Arc<Link>, totals: &mut Totals) -> Closed {
     let mut port = Port::new(Arc::clone(link), shared.shutdown.clone(), shared.timeouts);
     let memory = Input::new(INPUT_PAYLOAD).zip(Batch::new(shared.piece));
     let Some((mut input, batch)) = memory else {
@@ -65,6 +101,7 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
     let closed = match handshake(shared, &mut port, &mut input) {
         Ok(session) => {
             port.begin_transmission();
+            link.has_session.store(true, Ordering::Relaxed);
             let mut connection = Connection {
                 shared,
                 volume: &shared.volumes[session.export],
@@ -74,6 +111,7 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
                 batch,
                 is_full: false,
                 quota: None,
+                totals,
             };
             let Err(closed) = connection.transmission();
             port = connection.port;
@@ -86,7 +124,8 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) -> Closed {
 }
 
 fn handshake(shared: &Shared, port: &mut Port, input: &mut Input) -> Result<Session, Closed> {
-    let mut handshake = Handshake::new(&shared.exports);
+    let exports = shared.exports();
+    let mut handshake = Handshake::new(&exports);
     loop {
         if port.check_stop() {
             handshake.shut_down();
@@ -149,6 +188,7 @@ struct Connection<'a> {
     /// Once the server stops: bytes that had been received by then and are
     /// still served.
     quota: Option<u64>,
+    totals: &'a mut Totals,
 }
 
 /// What the next bytes are.
@@ -255,7 +295,9 @@ impl Connection<'_> {
         let reply = Reply {
             cookie: request.cookie,
             structured: self.session.structured_replies,
+            client: self.port.link.client,
         };
+        self.totals.requests += 1;
         let command = match request.check(&self.session) {
             Ok(Ok(command)) => command,
             Ok(Err(refusal)) => return self.refuse(reply, &refusal),
@@ -264,6 +306,11 @@ impl Connection<'_> {
                 return Err(Closed::Protocol(error));
             }
         };
+        match command {
+            Command::Read { len, .. } => self.totals.read += u64::from(len),
+            Command::Write { len, .. } => self.totals.written += u64::from(len),
+            _ => {}
+        }
         match command {
             Command::Read { len: 0, .. } => {
                 let head = match reply.structured {
@@ -328,7 +375,7 @@ impl Connection<'_> {
     }
 
     fn refuse(&mut self, reply: Reply, refusal: &Refusal) -> Result<(), Closed> {
-        tracing::debug!(reason = refusal.message, "request refused");
+        tracing::debug!(client = %reply.client, reason = refusal.message, "request refused");
         self.drain(refusal.drain as usize)?;
         self.answer(reply.failure(refusal.error, refusal.message))
     }

@@ -13,7 +13,7 @@ use crate::nbd::link::{MAX_GATHER, Message, PiecesLeft};
 use crate::nbd::memory::PAGE;
 use crate::nbd::port::Closed;
 use crate::nbd::proto::{self, Head};
-use crate::nbd::worker::{Reply, Task, error_offset, payload_len, report};
+use crate::nbd::worker::{Reply, Task, error_offset, payload_len};
 
 impl Connection<'_> {
     /// A read that fits into the batch.
@@ -110,7 +110,7 @@ impl Connection<'_> {
             };
             let failure = result.err().map(|error| {
                 (
-                    report("read", &error),
+                    reply.report("read", &error),
                     error_offset(&error, offset, range.len()),
                 )
             });
@@ -186,7 +186,7 @@ impl Connection<'_> {
                     return self.answer(reply.volume_failure("read", &error));
                 }
                 failure = Some((
-                    report("read", &error),
+                    reply.report("read", &error),
                     error_offset(&error, offset_here, range.len()),
                 ));
                 if !reply.structured {

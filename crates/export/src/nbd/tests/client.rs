@@ -154,6 +154,8 @@ pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
 pub(super) struct Rig {
     pub(super) store: Arc<SlowStore>,
     pub(super) shutdown: Shutdown,
+    /// Of the default export.
+    pub(super) volume: Arc<Volume>,
     path: PathBuf,
     thread: Option<JoinHandle<Result<(), crate::Error>>>,
     _dir: tempfile::TempDir,
@@ -170,6 +172,7 @@ impl Rig {
             connections,
             workers: 2,
             memory: 2 * connections * Options::memory_per_connection(256 << 10),
+            ..Options::default()
         }
     }
 
@@ -188,6 +191,7 @@ impl Rig {
             description: String::new(),
             volume: volume(Arc::clone(&store) as _, read_only),
         });
+        let default = Arc::clone(&exports[0].volume);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let (listener, file) = bind_unix(&path).unwrap();
@@ -200,6 +204,7 @@ impl Rig {
         Self {
             store,
             shutdown,
+            volume: default,
             path,
             thread: Some(thread),
             _dir: dir,
@@ -226,8 +231,13 @@ impl Rig {
     }
 
     /// Stops the server; what `serve` returned.
-    pub(super) fn stop(mut self) -> Result<(), crate::Error> {
+    pub(super) fn stop(self) -> Result<(), crate::Error> {
         self.shutdown.trigger();
+        self.wait()
+    }
+
+    /// Waits for the server's own end; what `serve` returned.
+    pub(super) fn wait(mut self) -> Result<(), crate::Error> {
         self.thread.take().unwrap().join().unwrap()
     }
 }

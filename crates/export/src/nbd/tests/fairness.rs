@@ -86,7 +86,7 @@ impl Bench {
             piece: 64 << 10,
             timeouts: PATIENT,
         };
-        let link = Arc::new(Link::new(ours.into()).unwrap());
+        let link = Arc::new(Link::new(0, ours.into()).unwrap());
         let bench = Self {
             shared,
             link,

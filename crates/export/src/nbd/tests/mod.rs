@@ -503,6 +503,41 @@ fn connections_are_limited() {
 }
 
 #[test]
+fn the_last_clients_end_can_be_the_servers() {
+    let options = Options {
+        exit_with_last: true,
+        ..Options::default()
+    };
+    let rig = Rig::with(options, PATIENT);
+    // Whoever chooses no export does not count.
+    drop(rig.dial());
+    let mut clients = [rig.connect("", true), rig.connect("", true)];
+    let [one, other] = &mut clients;
+    assert_eq!(one.write(0, 0, &[1; 512]), 0);
+    one.send(&header(CMD_DISC, 0, 1, 0, 0));
+    assert!(one.is_closed());
+    assert!(other.read(0, 0, 512).is_ok());
+    assert!(!rig.shutdown.is_triggered());
+    drop(clients);
+    rig.wait().unwrap();
+}
+
+#[test]
+fn a_volume_that_grows_is_larger_for_new_clients() {
+    let rig = Rig::new();
+    let mut old = rig.connect("", true);
+    rig.store.inner.inner().resize(SIZE + 4096);
+    assert!(rig.volume.grow(SIZE as u64 + 4096).unwrap());
+    let mut new = rig.connect("", true);
+    assert_eq!(new.write(0, SIZE as u64, &[7; 4096]), 0);
+    assert!(new.read(0, SIZE as u64, 4096).unwrap() == [7; 4096]);
+    // Whoever was told the old size is held to it.
+    assert_eq!(old.write(0, SIZE as u64, &[1; 512]), ENOSPC);
+    assert_eq!(old.read(0, SIZE as u64, 512), Err(EINVAL));
+    rig.stop().unwrap();
+}
+
+#[test]
 fn a_slow_handshake_is_ended() {
     let timeouts = Timeouts {
         handshake: Duration::from_millis(50),

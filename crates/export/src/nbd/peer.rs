@@ -1,0 +1,78 @@
+//! Who is at the other end of a connection, for the log.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, getpeername, sockopt};
+
+/// A client: a number of this server's, and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    id: u64,
+    peer: Peer,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Peer {
+    /// The process that connected to a Unix socket, and its user.
+    Process { pid: i32, uid: u32 },
+    /// An address.
+    Address(SocketAddr),
+    /// The system does not say.
+    Unknown,
+}
+
+impl Client {
+    pub(super) fn new(id: u64, socket: impl AsFd) -> Self {
+        let peer = match sockopt::socket_domain(&socket) {
+            Ok(AddressFamily::UNIX) => {
+                sockopt::socket_peercred(&socket).map(|peer| Peer::Process {
+                    pid: peer.pid.as_raw_nonzero().get(),
+                    uid: peer.uid.as_raw(),
+                })
+            }
+            _ => getpeername(&socket)
+                .and_then(|address| address.ok_or(Errno::NOTCONN))
+                .and_then(SocketAddr::try_from)
+                .map(Peer::Address),
+        };
+        Self {
+            id,
+            peer: peer.unwrap_or(Peer::Unknown),
+        }
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.peer {
+            Peer::Process { pid, uid } => write!(f, "{} (pid {pid}, uid {uid})", self.id),
+            Peer::Address(address) => write!(f, "{} ({address})", self.id),
+            Peer::Unknown => write!(f, "{}", self.id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_who_it_is() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        assert_eq!(
+            Client::new(7, &one).to_string(),
+            format!("7 (pid {}, uid {uid})", std::process::id())
+        );
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ours = listener.accept().unwrap().0;
+        assert_eq!(
+            Client::new(8, &ours).to_string(),
+            format!("8 ({})", client.local_addr().unwrap())
+        );
+    }
+}
