@@ -146,7 +146,8 @@ EXIT STATUS:
   2  no permission, or no key for this passphrase
   3  out of memory (Argon2 needs more than is free)
   4  wrong device: missing, not LUKS, damaged, too short, or I/O error
-  5  it exists already, or somebody else is using it";
+  5  it exists already, or somebody else is using it
+  129, 130, 143  ended by SIGHUP, SIGINT (Ctrl-C) or SIGTERM";
 
 #[cfg(test)]
 mod tests {

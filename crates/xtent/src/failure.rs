@@ -24,6 +24,12 @@ pub(crate) enum Exit {
     Device = 4,
     /// It exists already, or somebody else has it.
     Busy = 5,
+    /// Ended by SIGHUP.
+    HungUp = 129,
+    /// Ended by SIGINT.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
 }
 
 /// The table for the help texts and the manual.
@@ -34,7 +40,8 @@ EXIT STATUS:
   2  no permission, or no key for this passphrase
   3  out of memory (Argon2 needs more than is free)
   4  wrong device: missing, not LUKS, damaged, too short, or I/O error
-  5  it exists already, or somebody else is using it";
+  5  it exists already, or somebody else is using it
+  129, 130, 143  ended by SIGHUP, SIGINT (Ctrl-C) or SIGTERM";
 
 type Cause = Box<dyn StdError + Send + Sync>;
 

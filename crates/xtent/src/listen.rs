@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use xtent_export::nbd::{self, Listener, SocketFile};
 
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::runtime;
 
 /// The port IANA gave to NBD.
@@ -74,7 +74,8 @@ pub(crate) fn bind(spec: &Spec, allow_remote: bool) -> Result<Bound> {
         }
         Spec::Tcp(address) => match nbd::bind_tcp(address, allow_remote) {
             Err(e) if e.kind == xtent_export::ErrorKind::Permission && !allow_remote => {
-                Err(Failure::from(e).advise(INSIST))
+                // The options forbid it: no permission of the system's is missing.
+                Err(Failure::parameters(e.message).advise(INSIST))
             }
             other => Ok(Bound {
                 listener: other?,
@@ -94,13 +95,10 @@ pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {
             && !address.ip().to_canonical().is_loopback()
             && !allow_remote
         {
-            return Err(Failure::new(
-                Exit::Permission,
-                format!(
-                    "the socket at {address}, passed by the service manager, can be reached from other machines, \
-                     and NBD without TLS sends the decrypted data in the clear"
-                ),
-            )
+            return Err(Failure::parameters(format!(
+                "the socket at {address}, passed by the service manager, can be reached from other machines, \
+                 and NBD without TLS sends the decrypted data in the clear"
+            ))
             .advise(INSIST));
         }
     }

@@ -1,9 +1,14 @@
 //! Logs for people who look for a fault, on standard error: what happened, with
 //! its values as `name=value`. Never a secret.
 
+use std::fmt;
 use std::io::IsTerminal;
 
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::Global;
 
@@ -16,13 +21,64 @@ pub(crate) fn start(global: &Global) {
         (false, 2) => LevelFilter::DEBUG,
         (false, _) => LevelFilter::TRACE,
     };
+    let format = Prioritized {
+        inner: tracing_subscriber::fmt::format()
+            .without_time()
+            .with_target(global.verbose > 1),
+        is_journal: is_journal(),
+    };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(global.verbose > 1)
-        .without_time()
+        // Its complaint about a closed terminal would be a panic.
+        .log_internal_errors(false)
+        .event_format(format)
         .finish();
     // Nothing else in this process sets one.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Whether standard error goes to systemd's journal (systemd.exec(5),
+/// `$JOURNAL_STREAM`).
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    rustix::fs::fstat(rustix::stdio::stderr())
+        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// Lines as ever, for the journal with their priority in front (sd-daemon(3)).
+struct Prioritized {
+    inner: Format<Full, ()>,
+    is_journal: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Prioritized
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if self.is_journal {
+            write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        }
+        self.inner.format_event(context, writer, event)
+    }
+}
+
+/// syslog(3)'s number.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
 }

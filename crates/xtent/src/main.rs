@@ -3,6 +3,7 @@
 mod args;
 mod cipher;
 mod cli;
+mod client;
 mod commands;
 mod confirm;
 mod copy;
@@ -10,12 +11,14 @@ mod daemon;
 mod elsewhere;
 mod failure;
 mod fds;
+mod growth;
 mod holder;
 mod listen;
 mod log;
 mod notify;
 mod open;
 mod output;
+mod pid_file;
 mod plain;
 mod probe;
 mod registry;
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    signals::start(cli.global.json);
     log::start(&cli.global);
     let unlimited = signals::file_size_limit_is_an_error();
     if let Some(backend) = cli.global.cpu {

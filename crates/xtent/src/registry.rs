@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
@@ -94,7 +95,7 @@ impl Entry {
 
 /// This process's place in the registry; given up when dropped.
 #[derive(Debug)]
-pub(crate) struct Registration(Option<Place>);
+pub(crate) struct Registration(Mutex<Option<Place>>);
 
 #[derive(Debug)]
 struct Place {
@@ -112,28 +113,33 @@ pub(crate) fn register(entry: &Entry) -> Registration {
     let registered = runtime::folder()
         .map_err(|failure| failure.message)
         .and_then(|dir| register_in(&dir, entry).map_err(|error| error.to_string()));
-    Registration(match registered {
-        Ok(place) => Some(place),
-        Err(error) => {
-            tracing::info!(error, "xtent status will not show this process");
-            None
-        }
-    })
+    let place = registered
+        .inspect_err(|error| tracing::info!(error, "xtent status will not show this process"));
+    Registration(Mutex::new(place.ok()))
 }
 
 impl Registration {
     /// The folder in which a file is removed at the end.
-    pub(crate) fn folder(&self) -> Option<&Path> {
-        self.0.as_ref()?.path.parent()
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        Some(self.place().as_ref()?.path.parent()?.to_owned())
     }
 
     /// Writes the entry anew: the volume has grown.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for volumes that grow"))]
     pub(crate) fn update(&self, entry: &Entry) {
-        let Some(place) = &self.0 else { return };
-        if let Err(error) = place.write(entry) {
+        if let Some(place) = &*self.place()
+            && let Err(error) = place.write(entry)
+        {
             tracing::info!(%error, "xtent status shows an old entry for this process");
         }
+    }
+
+    /// Gives the place up now, whoever else has this value.
+    pub(crate) fn end(&self) {
+        *self.place() = None;
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -285,7 +291,8 @@ mod tests {
         let runtimes = [dir.path().to_owned()];
         assert_eq!(list_in(&runtimes), []);
         let second = register_in(dir.path(), &entry(2, 10)).unwrap();
-        let first = Registration(Some(register_in(dir.path(), &entry(1, 10)).unwrap()));
+        let first = register_in(dir.path(), &entry(1, 10)).unwrap();
+        let first = Registration(Mutex::new(Some(first)));
         let alive = |pid, size| Listed {
             entry: entry(pid, size),
             is_alive: true,
@@ -296,7 +303,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         first.update(&entry(1, 200));
         assert_eq!(list_in(&runtimes), [alive(1, 200), alive(2, 10)]);
-        drop(first);
+        first.end();
         assert_eq!(list_in(&runtimes), [alive(2, 10)]);
         drop(second);
         assert_eq!(files(&dir.path().join("status")).len(), 0);

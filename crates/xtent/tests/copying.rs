@@ -209,28 +209,67 @@ fn a_named_pipe_as_key_file() {
 
 #[test]
 fn an_interrupted_format_leaves_no_new_file() {
-    let bed = Bed::new();
+    use rustix::process::Signal;
     // Derives for minutes, unless interrupted.
     let line = "format --size 1M --key-file key --pbkdf pbkdf2 \
                 --pbkdf-force-iterations 4000000000 disk.img";
-    let mut format = bed
-        .command(line.split_whitespace())
-        .stdin(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !bed.path("disk.img").exists() {
-        assert!(format.try_wait().unwrap().is_none(), "ended early");
-        std::thread::yield_now();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let bed = Bed::new();
+        let mut format = bed
+            .command(line.split_whitespace())
+            .stdin(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        while !bed.path("disk.img").exists() {
+            assert!(format.try_wait().unwrap().is_none(), "ended early");
+            std::thread::yield_now();
+        }
+        let pid = rustix::process::Pid::from_child(&format);
+        rustix::process::kill_process(pid, signal).unwrap();
+        let output = format.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("interrupted"), "{said}");
+        assert!(!bed.path("disk.img").exists());
     }
-    let pid = rustix::process::Pid::from_child(&format);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let output = format.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert!(
-        String::from_utf8(output.stderr)
-            .unwrap()
-            .contains("interrupted")
-    );
-    assert!(!bed.path("disk.img").exists());
+}
+
+/// What has nothing to put in order ends at once, with the exit code and the
+/// message of every interrupted command.
+#[test]
+fn an_interrupted_command_says_so() {
+    use rustix::process::Signal;
+    let bed = Bed::new();
+    let line = "format --size 1M --key-file key --pbkdf pbkdf2 \
+                --pbkdf-force-iterations 1000 disk.img";
+    bed.run(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .ok();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        // It waits for the rest of its passphrase.
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let mut test = bed
+            .command(["key", "test", "--json", "--key-file", "-", "disk.img"])
+            .stdin(std::process::Stdio::from(reader))
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = rustix::process::Pid::from_child(&test);
+        let caught = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", test.id())).unwrap();
+            let line = status.lines().find(|l| l.starts_with("SigCgt:")).unwrap();
+            let mask = u64::from_str_radix(line[7..].trim(), 16).unwrap();
+            mask & (1 << (signal.as_raw() - 1)) != 0
+        };
+        while !caught() {
+            std::thread::yield_now();
+        }
+        rustix::process::kill_process(pid, signal).unwrap();
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut test.stderr.take().unwrap(), &mut said).unwrap();
+        assert_eq!(test.wait().unwrap().code(), Some(code));
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["error"]["exit"], code);
+        assert_eq!(said["error"]["message"], "interrupted");
+    }
 }

@@ -39,6 +39,22 @@ impl Server {
         line[name.len() + 1..].trim().to_owned()
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The next line that it says.
+    fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let err = self.child.stderr.as_mut().unwrap();
+        while line.last() != Some(&b'\n') {
+            let mut byte = [0];
+            err.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
     fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         let mut err = String::new();
@@ -90,6 +106,154 @@ fn prints_its_uri_and_ends_cleanly() {
             "the socket is removed inside the sandbox"
         );
         assert!(!registered.exists(), "and its place in the registry");
+    }
+}
+
+/// In transmission, the oldest way; the export's size.
+fn connect(bed: &Bed) -> (UnixStream, u64) {
+    let mut client = UnixStream::connect(bed.path("s")).unwrap();
+    client.read_exact(&mut [0; 18]).unwrap();
+    client.write_all(b"\0\0\0\x03IHAVEOPT").unwrap();
+    client.write_all(&[0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+    let mut answer = [0; 10];
+    client.read_exact(&mut answer).unwrap();
+    let [size @ .., _, _] = answer;
+    (client, u64::from_be_bytes(size))
+}
+
+#[test]
+fn looks_at_the_device_again_at_sighup() {
+    let bed = Bed::with_luks2();
+    let mut server = Server::start(&bed, "");
+    let size = std::fs::metadata(bed.path("disk.img")).unwrap().len();
+    let (_old, before) = connect(&bed);
+    assert_eq!(before, 1 << 20);
+    // Neither of them ends it; the first line is the one after the growth.
+    server.signal(Signal::USR1);
+    server.signal(Signal::USR2);
+    bed.truncate("disk.img", size + (1 << 20) + 100);
+    server.signal(Signal::HUP);
+    let line = server.line();
+    assert!(line.contains("1 MiB to 2 MiB"), "{line}");
+    let (_new, after) = connect(&bed);
+    assert_eq!(after, 2 << 20);
+    let text = std::fs::read_to_string(registered(&bed, &server)).unwrap();
+    let entry: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(entry["size"], 2 << 20);
+    // It never becomes smaller.
+    bed.truncate("disk.img", size);
+    server.signal(Signal::HUP);
+    let line = server.line();
+    assert!(line.contains("has become smaller"), "{line}");
+    assert_eq!(connect(&bed).1, 2 << 20);
+    assert_eq!(server.end(Signal::TERM), (Some(0), String::new()));
+    assert!(!bed.path("s").exists());
+}
+
+/// The end of a terminal: SIGHUP, and nowhere to write to.
+#[test]
+fn a_closed_terminal_takes_no_disk_away() {
+    let bed = Bed::with_luks2();
+    let mut server = Server::start(&bed, "-vv");
+    drop(server.child.stderr.take());
+    server.signal(Signal::HUP);
+    for _ in 0..2 {
+        let (mut client, _) = connect(&bed);
+        // A read, which is logged nowhere either.
+        client.write_all(&[0x25, 0x60, 0x95, 0x13]).unwrap();
+        client.write_all(&[0; 22]).unwrap();
+        client.write_all(&[2, 0]).unwrap();
+        client.read_exact(&mut [0; 16 + 512]).unwrap();
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    assert!(!bed.path("s").exists());
+}
+
+#[test]
+fn serves_one_command() {
+    let bed = Bed::with_luks2();
+    let serve = |command: &str| {
+        let start = ["serve", "--key-file", "key", "--nbd", "unix:s", "disk.img"];
+        let output = bed
+            .command(start)
+            .args(["--export", "x y", "--run", command])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(!bed.path("s").exists());
+        let out = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), out)
+    };
+    let (code, out) = serve("echo \"$uri|$exportname|$unixsocket\"; test -S s; exit 7");
+    let socket = bed.path("s");
+    let socket = socket.to_str().unwrap();
+    assert_eq!(
+        (code, out),
+        (
+            Some(7),
+            format!("nbd+unix:///x%20y?socket={socket}|x y|{socket}\n")
+        )
+    );
+    assert_eq!(serve("true"), (Some(0), String::new()));
+    assert_eq!(serve("kill -KILL $$"), (Some(137), String::new()));
+    // Signals are not held back from it.
+    assert_eq!(serve("kill -TERM $$"), (Some(143), String::new()));
+}
+
+#[test]
+fn ends_with_the_last_client() {
+    let bed = Bed::with_luks2();
+    let mut server = Server::start(&bed, "--exit-with-last --pid-file pid -v");
+    let pid = std::fs::read_to_string(bed.path("pid")).unwrap();
+    assert_eq!(pid, format!("{}\n", server.child.id()));
+    let (client, _) = connect(&bed);
+    drop(client);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    assert!(!bed.path("pid").exists() && !bed.path("s").exists());
+    let mut log = String::new();
+    server
+        .child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut log)
+        .unwrap();
+    let uid = rustix::process::geteuid().as_raw();
+    let client = format!("client=0 (pid {}, uid {uid})", std::process::id());
+    for line in ["connection opened", "connection closed", "requests=0"] {
+        assert!(
+            log.lines().any(|l| l.contains(line) && l.contains(&client)),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn lines_for_the_journal_have_a_priority() {
+    use std::os::unix::fs::MetadataExt;
+    let bed = Bed::with_luks2();
+    for is_journal in [true, false] {
+        let log = std::fs::File::create(bed.path("log")).unwrap();
+        let file = log.metadata().unwrap();
+        let inode = file.ino() + u64::from(!is_journal);
+        let status = bed
+            .command([
+                "-v",
+                "decrypt",
+                "--key-file",
+                "key",
+                "disk.img",
+                "/dev/null",
+            ])
+            .env("JOURNAL_STREAM", format!("{}:{inode}", file.dev()))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .status()
+            .unwrap();
+        let text = std::fs::read_to_string(bed.path("log")).unwrap();
+        let info = text.lines().find(|line| line.contains("INFO")).unwrap();
+        assert_eq!(info.starts_with("<6>"), is_journal, "{status}: {text}");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::refuse_dash;
-use crate::output::{Output, complain, text_of};
+use crate::output::{Output, text_of};
 use crate::probe;
 use crate::signals;
 use crate::size::{parse_size, show_size};
@@ -252,7 +252,7 @@ impl<'a> Target<'a> {
 struct NewFiles(Arc<Mutex<Vec<PathBuf>>>);
 
 impl NewFiles {
-    /// None yet. From now on SIGINT and SIGTERM remove them and end the
+    /// None yet. From now on SIGINT, SIGTERM and SIGHUP remove them and end the
     /// process. Call it before any thread exists.
     fn removed_on_signals() -> Result<Self> {
         let files = Self(Arc::default());
@@ -262,8 +262,7 @@ impl NewFiles {
             // Locked until the end, so that nothing is made or kept any more.
             let list = list.lock().unwrap_or_else(PoisonError::into_inner);
             remove(&list);
-            complain("xtent: interrupted");
-            std::process::exit(128 + signal as i32);
+            signals::end(signal);
         })?;
         Ok(files)
     }

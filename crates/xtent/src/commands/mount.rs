@@ -143,7 +143,10 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     drop(volume);
     let stop = mount.stop();
     // The thread that acts on signals comes after the fork, as every thread.
-    signals::on_ending_repeated(move || stop.request())?;
+    signals::on_ending_repeated(
+        move || stop.request(),
+        || tracing::info!("a mounted volume keeps its size: unmount and mount again to have more"),
+    )?;
     ready.ready()?;
     Ok(mount.wait()?)
 }

@@ -1,5 +1,6 @@
 //! `xtent serve`: the volume over NBD.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -10,12 +11,15 @@ use xtent_volume::{DiscardPolicy, Volume};
 
 use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
+use crate::client::Client;
 use crate::failure::{Failure, Result};
+use crate::growth::Growth;
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::open::Container;
 use crate::output::Output;
-use crate::registry::{self, Entry, Kind};
+use crate::pid_file::PidFile;
+use crate::registry::{self, Entry, Kind, Registration};
 use crate::size::show_size;
 use crate::{sandbox, signals};
 
@@ -43,11 +47,33 @@ EXAMPLES:
     ExecStart=/usr/local/bin/xtent serve /var/lib/disk.img
 
     systemd-creds encrypt --name=xtent.passphrase key /etc/xtent/disk.cred
+  For one command, which finds the URI in $uri and the socket in $unixsocket:
+    xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 
 NOTES:
   It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
   under way, flushes, and ends with exit code 0 if everything is on the disk. A
-  second signal ends it at once.
+  second signal ends it at once (exit code 130 or 143).
+
+  It does not end with the terminal it was started on: somebody may be using the
+  disk. SIGHUP has it look at the size of the device instead: a volume whose size
+  the header does not fix grows with its device, for clients that connect from
+  then on. NBD has no way to tell the others: they see the old size until they
+  connect again. A device that became smaller is logged, and what is missing fails.
+  SIGUSR1 and SIGUSR2 are ignored.
+
+  One server serves one device: a failure, a restart and a sandbox for each. Run
+  as many as there are devices; under systemd by a template unit (%i for the
+  name of the image) with a socket unit beside it.
+
+  A client that has chosen the export may be silent for as long as it likes: an
+  idle virtual machine keeps its disk. One that does not get so far in 30 seconds
+  is disconnected. Clients beyond --connections are refused, which is logged with
+  their address or process; those that are connected keep what they have.
+
+  With -v the log has a line for each connection and its end, with what it read
+  and wrote. A request that fails is logged with its client always. Under systemd
+  lines carry their priority (sd-daemon(3)).
 
   Once the volume is open it gives up all capabilities and confines itself
   (Landlock, seccomp) to the open volume and its clients; with -v it says what
@@ -111,9 +137,25 @@ pub(crate) struct Args {
     /// Listen on addresses that other machines can reach, without encryption
     #[arg(long)]
     allow_remote: bool,
-    /// Clients connected at a time
+    /// Clients connected at a time; more are refused
+    ///
+    /// Each takes about half a MiB of memory while it is connected.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
+    /// Serve for this command alone, run by a shell, and end with its exit code
+    ///
+    /// It finds the URI in $uri, the export's name in $exportname and the path of
+    /// a Unix socket in $unixsocket. Nothing is printed on standard output. It runs
+    /// outside of the sandbox, as the user who started the server. It is asked to
+    /// end (SIGTERM) when the server ends first.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "json")]
+    run: Option<String>,
+    /// End when the last client has gone that had chosen the export
+    #[arg(long)]
+    exit_with_last: bool,
+    /// Write the process id to this file when clients can connect; removed at the end
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
     /// Become this user once the volume is open (needs root, and --nbd or systemd sockets)
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -137,11 +179,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         )
         .advise("Give --nbd unix:PATH in a folder that the user can enter."));
     }
-    let Opened {
-        volume,
-        cipher,
-        uuid,
-    } = open(args, global, &output)?;
+    let Opened { growth, cipher } = open(args, global, &output)?;
+    let volume = Arc::clone(&growth.volume);
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
         .iter()
@@ -152,9 +191,16 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
     let device = &args.device.device;
+    let uuid = Some(growth.header.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let mut entry = Entry::new(Kind::Server, device, uuid, cipher, &volume);
     entry.uris.clone_from(&uris);
-    let registration = registry::register(&entry);
+    let registration = Arc::new(registry::register(&entry));
+    let pid_file = args.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let mut client = args
+        .run
+        .as_deref()
+        .map(|command| start(command, args, &uris, &bound))
+        .transpose()?;
 
     signals::hold()?;
     let (listeners, made): (Vec<_>, Vec<_>) =
@@ -168,38 +214,65 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             remove_in: made
                 .iter()
                 .filter_map(|(_, path)| path.parent())
-                .chain(registration.folder())
+                .chain(pid_file.as_ref().and_then(PidFile::folder))
                 .map(Into::into)
+                .chain(registration.folder())
                 .collect(),
             user,
         })?
     };
-    on_ending(&shutdown)?;
-    announce(args, &uris, &volume, &in_force, &output)?;
+    on_signals(&shutdown, growth, Arc::clone(&registration), entry)?;
+    match &mut client {
+        Some(client) => client.watch(shutdown.clone())?,
+        None => announce(args, &uris, &volume, &in_force, &output)?,
+    }
     notifier.tell("READY=1");
 
+    let piece = volume.preferred_piece();
     let exports = vec![Export {
         name: args.export.clone(),
         description: String::new(),
         volume,
     }];
-    let options = nbd::Options {
-        connections: usize::from(args.connections),
-        ..nbd::Options::default()
-    };
+    let options = options(args, piece);
     let result = nbd::serve(listeners, exports, options, &shutdown);
     notifier.tell("STOPPING=1");
-    drop((made, registration));
+    registration.end();
+    drop((made, pid_file));
     result?;
     tracing::info!("everything is on the disk");
-    Ok(())
+    match client.and_then(|mut client| client.exit_code()) {
+        None | Some(0) => Ok(()),
+        Some(code) => std::process::exit(code),
+    }
+}
+
+fn options(args: &Args, piece: usize) -> nbd::Options {
+    let default = nbd::Options::default();
+    let connections = usize::from(args.connections);
+    nbd::Options {
+        connections,
+        // Half of it is for what every connection owns.
+        memory: default
+            .memory
+            .max(2 * connections * nbd::Options::memory_per_connection(piece)),
+        exit_with_last: args.exit_with_last,
+        ..default
+    }
+}
+
+/// The command of `--run`, with the first socket, and the first Unix one.
+fn start(command: &str, args: &Args, uris: &[String], bound: &[Bound]) -> Result<Client> {
+    let uri = uris.first().map_or("", String::as_str);
+    let socket = bound.iter().find_map(|bound| bound.made.as_ref());
+    let socket = socket.map(|(_, path)| path.as_path());
+    Client::start(command, uri, &args.export, socket)
 }
 
 /// An open volume and what its header says of it.
 struct Opened {
-    volume: Arc<Volume>,
+    growth: Growth,
     cipher: String,
-    uuid: Option<String>,
 }
 
 /// The open volume; this process's alone unless read-only.
@@ -217,12 +290,16 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         Some(Discard::Zero) => DiscardPolicy::Zero,
     };
     let config = container.plan(args.read_only, discard, global.cpu)?;
-    let uuid = Some(container.header.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
+    let (data, header) = (Arc::clone(&container.data), container.header.clone());
     let volume = container.volume(&args.unlock, &config, output)?;
     Ok(Opened {
-        volume: Arc::new(volume.with_cipher_threads(args.threads.cipher_threads)),
+        growth: Growth {
+            data,
+            header,
+            volume: Arc::new(volume.with_cipher_threads(args.threads.cipher_threads)),
+            output: *output,
+        },
         cipher: config.cipher.to_string(),
-        uuid,
     })
 }
 
@@ -258,12 +335,36 @@ fn bind_all(args: &Args, bound: &mut Vec<Bound>, user: Option<&User>) -> Result<
     Ok(())
 }
 
-fn on_ending(shutdown: &Shutdown) -> Result<()> {
+fn on_signals(
+    shutdown: &Shutdown,
+    growth: Growth,
+    registration: Arc<Registration>,
+    entry: Entry,
+) -> Result<()> {
     let shutdown = shutdown.clone();
-    signals::on_ending(move |signal| {
-        tracing::info!(%signal, "ending: finishing requests and flushing");
-        shutdown.trigger();
-    })
+    signals::on_ending_of_server(
+        move |signal| {
+            tracing::info!(%signal, "ending: finishing requests and flushing");
+            shutdown.trigger();
+        },
+        move || {
+            if growth.look() {
+                registration.update(&Entry {
+                    size: growth.volume.size(),
+                    ..entry.clone()
+                });
+            }
+        },
+    )
+}
+
+/// For programs.
+fn name(policy: DiscardPolicy) -> &'static str {
+    match policy {
+        DiscardPolicy::Never => "never",
+        DiscardPolicy::Allow => "allow",
+        DiscardPolicy::Zero => "zero",
+    }
 }
 
 /// Prints the URIs, ready to paste, and for people how to use them.
@@ -281,7 +382,7 @@ fn announce(
             "size": volume.size(),
             "sector_size": volume.sector_size().bytes(),
             "read_only": volume.is_read_only(),
-            "discard": format!("{:?}", volume.discard_policy()).to_lowercase(),
+            "discard": name(volume.discard_policy()),
             "sandbox": in_force,
             "pid": std::process::id(),
         }),

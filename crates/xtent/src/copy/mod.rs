@@ -100,8 +100,10 @@ pub(crate) fn in_pieces(
     });
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(failure) => Err(failure),
-        None if progress.done() < size => Err(progress::interrupted()),
-        None => Ok(()),
+        None => match progress.interruption() {
+            Some(signal) if progress.done() < size => Err(Failure::interrupted(signal)),
+            _ => Ok(()),
+        },
     }
 }
 

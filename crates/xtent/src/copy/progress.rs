@@ -1,11 +1,12 @@
 //! How far a copy has come, for people as a bar and for programs as lines of
 //! JSON.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nix::sys::signal::Signal;
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, complain};
@@ -30,7 +31,8 @@ struct State {
     json: bool,
     /// Milliseconds from the start to the last line of JSON.
     last_line: AtomicU64,
-    interrupted: AtomicBool,
+    /// The signal that asked for the end; 0 for none.
+    interrupted: AtomicI32,
     /// Whether the copy has ended, so that a signal changes nothing any more.
     ended: Mutex<bool>,
     /// What a failure leaves behind, as a sentence.
@@ -53,18 +55,21 @@ impl Progress {
             bar: (!json && output.has_viewer()).then(|| bar(total)),
             json,
             last_line: AtomicU64::new(0),
-            interrupted: AtomicBool::new(false),
+            interrupted: AtomicI32::new(0),
             ended: Mutex::new(false),
             unfinished: unfinished.into(),
         }))
     }
 
-    /// From here on Ctrl-C ends the copy after the pieces under way, so that
+    /// From here on Ctrl-C (SIGTERM, SIGHUP) ends the copy after the pieces under way, so that
     /// the message can say how far it came. Call it before any thread exists.
     pub(crate) fn stop_on_signals(&self) -> Result<()> {
         let state = self.clone();
         signals::hold()?;
-        signals::on_ending(move |_| state.0.interrupted.store(true, Ordering::Relaxed))
+        signals::on_ending(move |signal| {
+            let number = signal as i32;
+            state.0.interrupted.store(number, Ordering::Relaxed);
+        })
     }
 
     /// From here on Ctrl-C ends the process at once, with that message: a
@@ -73,22 +78,30 @@ impl Progress {
     pub(crate) fn exit_on_signals(&self, output: Output) -> Result<()> {
         let state = self.clone();
         signals::hold()?;
-        signals::on_ending(move |_| {
+        signals::on_ending(move |signal| {
             // Held until the process is gone: nothing else is said.
             let ended = state.ended();
             if *ended {
                 return;
             }
             state.clear();
-            let failure = state.explain(interrupted());
+            let failure = state.explain(Failure::interrupted(signal));
             crate::show(&failure, output.json);
             std::process::exit(failure.exit as i32);
         })
     }
 
+    /// The signal that asked for the end.
+    pub(super) fn interruption(&self) -> Option<Signal> {
+        match self.0.interrupted.load(Ordering::Relaxed) {
+            0 => None,
+            number => Signal::try_from(number).ok(),
+        }
+    }
+
     /// Whether a signal asked for the end.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.0.interrupted.load(Ordering::Relaxed)
+        self.interruption().is_some()
     }
 
     /// Counts bytes that were copied.
@@ -172,11 +185,6 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
-}
-
-/// The failure of a copy that a signal has ended.
-pub(super) fn interrupted() -> Failure {
-    Failure::parameters("interrupted")
 }
 
 fn bar(total: Option<u64>) -> ProgressBar {

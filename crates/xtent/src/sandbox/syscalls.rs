@@ -94,6 +94,9 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getrusage,
     libc::SYS_exit,
     libc::SYS_exit_group,
+    // The end of the command of --run.
+    libc::SYS_wait4,
+    libc::SYS_waitid,
     // Signals.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,

@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -16,6 +16,7 @@ use super::LINE_LIMIT;
 use super::read::read_some;
 use crate::failure::{Failure, Result};
 use crate::output::visible;
+use crate::signals;
 
 /// Signals that would end or stop the process in the middle of a prompt.
 const INTERRUPTIONS: [Signal; 5] = [
@@ -55,22 +56,36 @@ fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
     let terminal = open().map_err(|e| Failure::system("cannot open the terminal to ask", e))?;
     loop {
         // The settings first: whoever sees the prompt can answer it.
-        let held = Held::new(terminal.as_fd(), echo)?;
+        let mut held = Held::new(terminal.as_fd(), echo)?;
         (&terminal)
             .write_all(visible(prompt).as_bytes())
             .map_err(|e| Failure::system("cannot write to the terminal", e))?;
         let answer = held.read_line(terminal.as_fd());
-        drop(held);
-        if !echo || matches!(answer, Ok(None)) {
+        if !echo || matches!(answer, Ok(Answer::Signal(_))) {
             // The person's Enter was not shown, or there was none.
             let _ = (&terminal).write_all(b"\n");
         }
-        // A signal that came meanwhile has acted by now (the mask is back);
-        // if the process still lives, it was stopped and goes on: ask again.
-        if let Some(answer) = answer? {
-            return Ok(answer);
+        match answer? {
+            Answer::Line(line) => return Ok(line),
+            Answer::Signal(signal) if signals::is_ending(signal) => {
+                held.keeps_mask = true;
+                return Err(Failure::interrupted(signal));
+            }
+            // Acts when the mask is back; if the process still lives then, it
+            // was stopped and goes on, or ignores the signal: ask again.
+            Answer::Signal(signal) => {
+                raise(signal).map_err(|e| Failure::system("cannot pass a signal on", e))?
+            }
         }
     }
+}
+
+/// How a prompt ended.
+enum Answer {
+    /// By a line, without its end.
+    Line(SecretBytes),
+    /// By this signal, which has been taken.
+    Signal(Signal),
 }
 
 /// The terminal in the state for a prompt, signals held back; both as before
@@ -80,6 +95,8 @@ struct Held<'a> {
     settings: Termios,
     mask: SigSet,
     signals: SignalFd,
+    /// Signals stay held back: the process is ending, and says so once.
+    keeps_mask: bool,
 }
 
 impl<'a> Held<'a> {
@@ -104,14 +121,14 @@ impl<'a> Held<'a> {
             settings,
             mask,
             signals,
+            keeps_mask: false,
         };
         // Flush: what was typed before the question is no answer to it.
         tcsetattr(terminal, OptionalActions::Flush, &quiet).map_err(no_terminal)?;
         Ok(held)
     }
 
-    /// A line without its end; `None` if a signal is waiting.
-    fn read_line(&self, fd: BorrowedFd<'_>) -> Result<Option<SecretBytes>> {
+    fn read_line(&self, fd: BorrowedFd<'_>) -> Result<Answer> {
         let mut line = SecretBytes::zeroed(LINE_LIMIT + 1)?;
         let mut filled = 0;
         loop {
@@ -124,8 +141,12 @@ impl<'a> Held<'a> {
                 Err(e) => return Err(Failure::system("cannot wait for the terminal", e)),
                 Ok(_) => {}
             }
-            if !ready[0].revents().is_empty() {
-                return Ok(None);
+            if !ready[0].revents().is_empty()
+                && let Ok(Some(info)) = self.signals.read_signal()
+                && let Ok(number) = i32::try_from(info.ssi_signo)
+                && let Ok(signal) = Signal::try_from(number)
+            {
+                return Ok(Answer::Signal(signal));
             }
             if filled > LINE_LIMIT {
                 return Err(Failure::parameters(format!(
@@ -142,13 +163,15 @@ impl<'a> Held<'a> {
             }
         }
         line.truncate(filled);
-        Ok(Some(line))
+        Ok(Answer::Line(line))
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let _ = tcsetattr(self.terminal, OptionalActions::Flush, &self.settings);
-        let _ = self.mask.thread_set_mask();
+        if !self.keeps_mask {
+            let _ = self.mask.thread_set_mask();
+        }
     }
 }
