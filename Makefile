@@ -82,7 +82,7 @@ fuzz: ## every fuzz target, FUZZ_SECONDS (60) each
 	@scripts/setup.sh test
 	@scripts/fuzz.sh --seconds $(FUZZ_SECONDS)
 
-bench: ## the ciphers against other libraries; BENCH="..." gives it options
+bench: ## the ciphers against other libraries, the first time with the network; BENCH="..." gives it options
 	@scripts/setup.sh bench
 	$(CARGO) run $(CIPHER_BENCH) --release -- --output $(TARGET)/bench-ciphers $(BENCH)
 
