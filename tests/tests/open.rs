@@ -83,11 +83,14 @@ fn image_files_and_detached_headers_open() {
         "xtent open --key-file /in/key v /in/image
          cat /dev/mapper/v >image
          cat /sys/block/loop0/loop/backing_file >attached
+         xtent status --json v >listed
+         xtent status /in/image >/dev/null
          # Not through a second loop device, nor through the same one twice.
          fails 5 xtent open --key-file /in/key w /in/image
          fails 5 xtent open --key-file /in/key w /dev/loop0
          echo changed | dd of=/dev/mapper/v conv=fsync 2>/dev/null
          xtent close v
+         fails 4 xtent status v
          ls /sys/block/loop0/loop 2>/dev/null >detached || true
          xtent decrypt --key-file /in/key /in/image /tmp/plain
          head -c 8 /tmp/plain >after
@@ -105,6 +108,28 @@ fn image_files_and_detached_headers_open() {
     assert_same(&outcome.file("image"), &plain, "through a loop device");
     let text = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
     assert_eq!(text("attached"), "/in/image\n");
+    let status: serde_json::Value = serde_json::from_str(&text("listed")).unwrap();
+    let volumes = status["volumes"].as_array();
+    let Some([mapping]) = volumes.map(Vec::as_slice) else {
+        panic!("not one mapping: {status}")
+    };
+    let uuid = xtent_tests::Cmd::peer("cryptsetup")
+        .arg("luksUUID")
+        .arg(&image.image)
+        .ok()
+        .out();
+    assert_eq!(mapping["uuid"], uuid.trim());
+    for (field, value) in [
+        ("kind", "mapping"),
+        ("name", "v"),
+        ("device", "/in/image"),
+        ("loop_device", "/dev/loop0"),
+        ("cipher", "aes-xts-plain64"),
+    ] {
+        assert_eq!(mapping[field], value, "{field} in {mapping}");
+    }
+    assert_eq!(mapping["size"], DATA);
+    assert_eq!(mapping["sector_size"], 4096);
     assert_eq!(text("detached"), "");
     assert_eq!(text("after"), "changed\n");
     assert!(text("shown").contains("is active"), "{}", text("shown"));
