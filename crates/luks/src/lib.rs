@@ -15,6 +15,7 @@ use xtent_store::{FileStore, Store};
 pub mod af;
 mod backup;
 mod changes;
+mod convert;
 pub mod error;
 mod header;
 pub mod kdf;
@@ -25,6 +26,7 @@ mod uuid;
 
 pub use backup::RestorePlan;
 pub use changes::{Changes, PERSISTENT_FLAGS, Token};
+pub use convert::ConversionPlan;
 pub use error::{Error, ErrorKind};
 pub use header::{Dump, Header, KeyslotInfo, Priority};
 pub use kdf::{Kdf, KdfChoice, KdfLimits};
@@ -375,6 +377,7 @@ fn version_of(store: &dyn Store) -> Result<Version, Error> {
     match u16::from_be_bytes([start[6], start[7]]) {
         1 => Ok(Version::Luks1),
         2 => Ok(Version::Luks2),
+        convert::UNDER_WAY => Err(convert::interrupted()),
         version => Err(Error::unsupported(format!(
             "the LUKS header has version {version}; known are 1 and 2"
         ))),

@@ -337,7 +337,7 @@ fn overwrite(
 
 /// Writes some of the header's two sectors, each on its own: the other one is
 /// not touched.
-pub(super) fn write_sectors(
+pub(crate) fn write_sectors(
     device: &Device,
     header: &Header,
     sectors: RangeInclusive<usize>,

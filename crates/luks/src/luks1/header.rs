@@ -13,18 +13,18 @@ use crate::af::STRIPES;
 use crate::{Error, ErrorKind};
 
 /// Bytes per sector, the unit of every offset in the header.
-pub(super) const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 /// The same, as a length in memory.
-pub(super) const SECTOR_LENGTH: usize = 512;
+pub(crate) const SECTOR_LENGTH: usize = 512;
 /// Bytes that the header's two sectors have; what follows its 592 bytes is
 /// padding.
-pub(super) const HEADER: usize = 1024;
+pub(crate) const HEADER: usize = 1024;
 /// Keyslots.
-pub(super) const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 /// Bytes of salt, for the digest and for each keyslot.
-pub(super) const SALT: usize = 32;
+pub(crate) const SALT: usize = 32;
 /// Bytes of the volume key's digest.
-pub(super) const DIGEST: usize = 20;
+pub(crate) const DIGEST: usize = 20;
 
 const MAGIC: &[u8; 6] = b"LUKS\xba\xbe";
 const ENABLED: u32 = 0x00AC_71F3;
@@ -57,48 +57,48 @@ const SLOT_STRIPES: usize = 44;
 pub(crate) struct Header {
     /// Both sectors as they are on disk, kept in step with the keyslots below.
     sectors: [u8; HEADER],
-    pub(super) cipher_name: String,
-    pub(super) cipher_mode: String,
-    pub(super) hash: String,
+    pub(crate) cipher_name: String,
+    pub(crate) cipher_mode: String,
+    pub(crate) hash: String,
     /// In sectors; 0 on a detached header.
-    pub(super) payload_offset: u32,
-    pub(super) key_bytes: u32,
-    pub(super) mk_digest: [u8; DIGEST],
-    pub(super) mk_salt: [u8; SALT],
-    pub(super) mk_iterations: u32,
-    pub(super) uuid: String,
+    pub(crate) payload_offset: u32,
+    pub(crate) key_bytes: u32,
+    pub(crate) mk_digest: [u8; DIGEST],
+    pub(crate) mk_salt: [u8; SALT],
+    pub(crate) mk_iterations: u32,
+    pub(crate) uuid: String,
     slots: [Slot; SLOTS],
 }
 
 /// A keyslot's entry in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) active: bool,
-    pub(super) iterations: u32,
-    pub(super) salt: [u8; SALT],
+pub(crate) struct Slot {
+    pub(crate) active: bool,
+    pub(crate) iterations: u32,
+    pub(crate) salt: [u8; SALT],
     /// Where its area begins, in sectors.
-    pub(super) offset: u32,
+    pub(crate) offset: u32,
 }
 
 /// What a new header is made of.
-pub(super) struct Fields {
-    pub(super) cipher_name: String,
-    pub(super) cipher_mode: String,
-    pub(super) hash: String,
-    pub(super) payload_offset: u32,
-    pub(super) key_bytes: u32,
-    pub(super) mk_digest: [u8; DIGEST],
-    pub(super) mk_salt: [u8; SALT],
-    pub(super) mk_iterations: u32,
-    pub(super) uuid: String,
-    pub(super) slots: [Slot; SLOTS],
+pub(crate) struct Fields {
+    pub(crate) cipher_name: String,
+    pub(crate) cipher_mode: String,
+    pub(crate) hash: String,
+    pub(crate) payload_offset: u32,
+    pub(crate) key_bytes: u32,
+    pub(crate) mk_digest: [u8; DIGEST],
+    pub(crate) mk_salt: [u8; SALT],
+    pub(crate) mk_iterations: u32,
+    pub(crate) uuid: String,
+    pub(crate) slots: [Slot; SLOTS],
 }
 
 impl Header {
     /// Parses the first two sectors of a device. Whatever is outside the
     /// specification is an error; an unknown cipher or hash is none here, but
     /// when it is needed.
-    pub(super) fn parse(sectors: &[u8; HEADER]) -> Result<Self, Error> {
+    pub(crate) fn parse(sectors: &[u8; HEADER]) -> Result<Self, Error> {
         if sectors[..MAGIC.len()] != *MAGIC {
             return Err(Error::new(ErrorKind::NotLuks, "no LUKS header here"));
         }
@@ -130,7 +130,7 @@ impl Header {
     }
 
     /// A new header.
-    pub(super) fn make(fields: Fields) -> Result<Self, Error> {
+    pub(crate) fn make(fields: Fields) -> Result<Self, Error> {
         let mut sectors = [0; HEADER];
         sectors[..MAGIC.len()].copy_from_slice(MAGIC);
         sectors[VERSION..VERSION + 2].copy_from_slice(&1_u16.to_be_bytes());
@@ -196,16 +196,16 @@ impl Header {
     }
 
     /// Both sectors, to write them.
-    pub(super) fn sectors(&self) -> &[u8; HEADER] {
+    pub(crate) fn sectors(&self) -> &[u8; HEADER] {
         &self.sectors
     }
 
-    pub(super) fn slot(&self, number: usize) -> &Slot {
+    pub(crate) fn slot(&self, number: usize) -> &Slot {
         &self.slots[number]
     }
 
     /// Replaces a keyslot's entry, here only.
-    pub(super) fn set_slot(&mut self, number: usize, slot: Slot) {
+    pub(crate) fn set_slot(&mut self, number: usize, slot: Slot) {
         self.slots[number] = slot;
         write_slot(&mut self.sectors, number, &slot);
     }
@@ -222,14 +222,14 @@ impl Header {
     }
 
     /// The bytes on the device that a keyslot's key material takes, whole sectors.
-    pub(super) fn area(&self, number: usize) -> Range<u64> {
+    pub(crate) fn area(&self, number: usize) -> Range<u64> {
         let start = u64::from(self.slots[number].offset) * SECTOR;
         start..start + area_length(self.key_bytes)
     }
 
     /// Whether `other` is the same header apart from its keyslots' contents:
     /// the volume key of one is that of the other.
-    pub(super) fn same_volume(&self, other: &Self) -> bool {
+    pub(crate) fn same_volume(&self, other: &Self) -> bool {
         let rest = |header: &Self| {
             let mut sectors = header.sectors;
             for number in 0..SLOTS {
@@ -280,19 +280,24 @@ impl Header {
 }
 
 /// Bytes of one keyslot's area: the split key in whole sectors.
-pub(super) fn area_length(key_bytes: u32) -> u64 {
+pub(crate) fn area_length(key_bytes: u32) -> u64 {
     (u64::from(key_bytes) * u64::from(STRIPES)).next_multiple_of(SECTOR)
 }
 
 /// The sectors (0, 1 or both) that a keyslot's entry lies in.
-pub(super) fn sectors_of_slot(number: usize) -> std::ops::RangeInclusive<usize> {
+pub(crate) fn sectors_of_slot(number: usize) -> std::ops::RangeInclusive<usize> {
     let entry = KEYSLOTS + number * KEYSLOT;
     entry / SECTOR_LENGTH..=(entry + KEYSLOT - 1) / SECTOR_LENGTH
 }
 
 /// The sector that a keyslot's flag lies in.
-pub(super) fn sector_of_flag(number: usize) -> usize {
+pub(crate) fn sector_of_flag(number: usize) -> usize {
     (KEYSLOTS + number * KEYSLOT + SLOT_FLAG) / SECTOR_LENGTH
+}
+
+/// The sector that a keyslot's offset lies in.
+pub(crate) fn sector_of_offset(number: usize) -> usize {
+    (KEYSLOTS + number * KEYSLOT + SLOT_OFFSET) / SECTOR_LENGTH
 }
 
 impl Slot {
@@ -304,7 +309,7 @@ impl Slot {
     };
 
     /// An unused slot whose area is at `offset`.
-    pub(super) fn empty(offset: u32) -> Self {
+    pub(crate) fn empty(offset: u32) -> Self {
         Self {
             offset,
             ..Self::EMPTY

@@ -204,7 +204,7 @@ pub(super) fn digest_iterations(choice: &KdfChoice, keyslot: &Kdf) -> u32 {
 }
 
 /// The cipher by name, if LUKS1 can have it with keys of this length.
-pub(super) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, Error> {
+pub(crate) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, Error> {
     let known = encryption.parse::<CipherSpec>().ok();
     if known.is_some_and(|spec| spec.mode.is_wide_block()) {
         return Err(Error::unsupported(format!(

@@ -9,10 +9,10 @@ use crate::{Device, Error, ErrorKind, KdfLimits, Segment, Unlocked};
 use xtent_secret::SecretBytes;
 
 mod dump;
-mod edit;
+pub(crate) mod edit;
 mod format;
-mod header;
-mod keyslot;
+pub(crate) mod header;
+pub(crate) mod keyslot;
 #[cfg(test)]
 mod tests;
 
@@ -103,7 +103,7 @@ impl Header {
 }
 
 /// The header, while a lock is held.
-fn read_locked(device: &Device) -> Result<Header, Error> {
+pub(crate) fn read_locked(device: &Device) -> Result<Header, Error> {
     let store = &device.store;
     if store.size() < HEADER as u64 {
         return Err(Error::new(

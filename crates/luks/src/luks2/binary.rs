@@ -216,9 +216,15 @@ impl Binary {
         };
         copy[OFFSET].copy_from_slice(&offset.to_be_bytes());
         copy[BINARY_SIZE..][..json.len()].copy_from_slice(json.as_bytes());
-        let sum = self.checksum.of(&copy);
-        copy[CHECKSUM][..sum.len()].copy_from_slice(&sum);
+        self.seal(&mut copy);
         Ok(copy)
+    }
+
+    /// Makes the checksum in `copy`, a whole copy, right.
+    pub(crate) fn seal(&self, copy: &mut [u8]) {
+        copy[CHECKSUM].fill(0);
+        let sum = self.checksum.of(copy);
+        copy[CHECKSUM][..sum.len()].copy_from_slice(&sum);
     }
 
     /// The UUID as text.

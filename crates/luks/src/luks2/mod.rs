@@ -13,23 +13,23 @@
 //! | `token`, `config` | what else can be changed |
 //! | `dump` | what there is, for people and programs |
 
-mod areas;
-mod binary;
+pub(crate) mod areas;
+pub(crate) mod binary;
 mod config;
 mod digest;
-mod document;
+pub(crate) mod document;
 mod dump;
 mod edit;
 mod format;
 mod keyslot;
-mod model;
-mod read;
+pub(crate) mod model;
+pub(crate) mod read;
 mod restore;
 mod segment;
 mod signature;
 pub(crate) mod token;
-mod validate;
-mod write;
+pub(crate) mod validate;
+pub(crate) mod write;
 
 #[cfg(test)]
 mod tests;
