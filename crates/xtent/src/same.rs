@@ -5,6 +5,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use xtent_store::loopdev::attached_to;
+
+use crate::failure::{Exit, Failure, Result};
+
 /// Devices stacked on each other, at most; ends a loop that cannot be.
 const DEEPEST: u32 = 16;
 
@@ -89,6 +93,28 @@ fn number_in(place: &Path) -> Option<Identity> {
     Some(Identity::BlockDevice {
         number: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
     })
+}
+
+/// Refuses an image with a loop device over it, which may be in use: two openers of one
+/// file would not know of each other.
+pub(crate) fn refuse_attached(image: &Path) -> Result<()> {
+    let found = image
+        .canonicalize()
+        .and_then(|path| attached_to(&path))
+        .map_err(|e| Failure::system("cannot look for loop devices in /sys/block", e))?;
+    let Some(number) = found.first() else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Busy,
+        format!(
+            "{} is attached to /dev/loop{number} already",
+            image.display()
+        ),
+    )
+    .advise(format!(
+        "`lsblk /dev/loop{number}` shows what uses it. Close that, or give /dev/loop{number}."
+    )))
 }
 
 #[cfg(test)]

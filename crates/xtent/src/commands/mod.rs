@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod close;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod convert;
 pub(crate) mod decrypt;
 pub(crate) mod encrypt;
 pub(crate) mod format;

@@ -2,14 +2,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use sector_cipher::Mode;
 use xtent_luks::Version;
 use xtent_mapping::{Choice, Format, Mapper, Name, Opened, Options, Table, Target, Wanted, uuid};
-use xtent_store::loopdev::{LoopDevice, attached_to};
+use xtent_store::loopdev::LoopDevice;
 use xtent_store::{Access, FileStore};
 use xtent_volume::DiscardPolicy;
 
@@ -18,6 +17,7 @@ use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{Container, unlock_with_retries};
 use crate::output::{Output, text_of};
+use crate::same::refuse_attached;
 use crate::signals::Held;
 
 const MANUAL: &str = "\
@@ -177,27 +177,6 @@ fn open_container(args: &Args, output: &Output) -> Result<Container> {
         refuse_attached(data.path())?;
     }
     Ok(container)
-}
-
-/// Two loop devices over one file would not know of each other.
-fn refuse_attached(image: &Path) -> Result<()> {
-    let found = image
-        .canonicalize()
-        .and_then(|path| attached_to(&path))
-        .map_err(|e| Failure::system("cannot look for loop devices in /sys/block", e))?;
-    let Some(number) = found.first() else {
-        return Ok(());
-    };
-    Err(Failure::new(
-        Exit::Busy,
-        format!(
-            "{} is attached to /dev/loop{number} already",
-            image.display()
-        ),
-    )
-    .advise(format!(
-        "`lsblk /dev/loop{number}` shows what uses it. Close that, or give /dev/loop{number}."
-    )))
 }
 
 /// The table, but for the device's number and the key's length.
