@@ -16,7 +16,10 @@ demo="$build linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup
 bench="$build cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
     /usr/bin/python3:python3 make:make perl:perl"
 test="$demo $bench nbdsh:python3-libnbd zstd:zstd fusermount3:fuse3 fuse2fs:fuse2fs jq:jq losetup:mount c++:g++
-    udevadm:udev shellcheck:shellcheck file:file valgrind:valgrind make:make"
+    udevadm:udev shellcheck:shellcheck file:file valgrind:valgrind make:make
+    swtpm:swtpm swtpm_ioctl:swtpm-tools tpm2_pcrextend:tpm2-tools libtss2-tcti-swtpm0:libtss2-tcti-swtpm0
+    systemd-cryptenroll:systemd clevis-luks-bind:clevis-luks clevis-decrypt-tpm2:clevis-tpm2
+    /usr/libexec/tangd:tang-common keyctl:keyutils"
 uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="$build file:file"
 aarch64="debootstrap:debootstrap"
@@ -56,9 +59,10 @@ packages=()
 for entry in $wanted; do
     tool=${entry%%:*}
     package=${entry#*:}
-    if [[ " busybox-static python3-libnbd perl python3-venv libpython3.11 " == *" $package "* ]]; then
+    if [[ " busybox-static python3-libnbd perl python3-venv libpython3.11 libtss2-tcti-swtpm0 " == *" $package "* ]]; then
         # A dynamic busybox, an nbdsh without its module, a perl or python3 with
-        # only the base modules, or without its library, will not do.
+        # only the base modules, or without its library, will not do; a library
+        # that programs load by name has a folder by architecture.
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
             packages+=("$package")
     elif [ "$tool" = libclang ]; then

@@ -14,6 +14,7 @@ pub mod mount;
 pub mod nbd;
 pub mod process;
 pub mod scratch;
+pub mod tpm;
 pub mod uml;
 pub mod xtent;
 

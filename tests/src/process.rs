@@ -19,11 +19,13 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// Peers and the Debian packages that have them.
 const PACKAGES: &[(&str, &str)] = &[
     ("bash", "bash"),
+    ("clevis", "clevis-luks"),
     ("cryptsetup", "cryptsetup-bin"),
     ("e2fsck", "e2fsprogs"),
     ("fio", "fio"),
     ("fuse2fs", "fuse2fs"),
     ("fusermount3", "fuse3"),
+    ("keyctl", "keyutils"),
     ("ldd", "libc-bin"),
     ("losetup", "mount"),
     ("mke2fs", "e2fsprogs"),
@@ -38,6 +40,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("setpriv", "util-linux"),
+    ("swtpm", "swtpm"),
+    ("swtpm_ioctl", "swtpm-tools"),
+    ("systemd-cryptenroll", "systemd"),
+    ("tpm2_flushcontext", "tpm2-tools"),
+    ("tpm2_pcrextend", "tpm2-tools"),
     ("udevadm", "udev"),
     ("umount", "mount"),
 ];

@@ -18,24 +18,38 @@ pub fn binary() -> &'static Path {
         if let Some(path) = std::env::var_os("XTENT_BIN") {
             return path.into();
         }
-        let this = std::env::current_exe().unwrap();
-        let folder = this.ancestors().nth(2).unwrap();
-        let profile = match folder.file_name().unwrap().to_str().unwrap() {
-            "debug" => "dev",
-            other => other,
-        };
-        // Only a check for freshness where `cargo test` has built it already.
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "xtent", "--bin", "xtent"])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(bed::target_folder())
-            .current_dir(bed::root_folder())
-            .status()
-            .unwrap();
-        assert!(built.success(), "the xtent command does not build");
-        folder.join("xtent")
+        built("xtent")
     })
+}
+
+/// The helper for tokens, beside the command or in its place in an installed tree.
+pub fn token_helper() -> &'static Path {
+    static HELPER: OnceLock<PathBuf> = OnceLock::new();
+    HELPER.get_or_init(|| match std::env::var_os("XTENT_BIN") {
+        Some(path) => Path::new(&path).with_file_name("xtent-token-plugin"),
+        None => built("xtent-token-plugin"),
+    })
+}
+
+/// A program of this tree, by its package's name.
+fn built(name: &str) -> PathBuf {
+    let this = std::env::current_exe().unwrap();
+    let folder = this.ancestors().nth(2).unwrap();
+    let profile = match folder.file_name().unwrap().to_str().unwrap() {
+        "debug" => "dev",
+        other => other,
+    };
+    // Only a check for freshness where `cargo test` has built it already.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", name, "--bin", name])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(bed::target_folder())
+        .current_dir(bed::root_folder())
+        .status()
+        .unwrap();
+    assert!(built.success(), "{name} does not build");
+    folder.join(name)
 }
 
 /// `xtent`, to be given arguments.

@@ -189,6 +189,33 @@ impl Header {
         }
     }
 
+    /// Both copies of the LUKS2 metadata, written anew without any key material behind
+    /// them: what a library for tokens may see of a volume. Salts, digests and the tokens
+    /// are in it; they open nothing by themselves. `None` for LUKS1.
+    ///
+    /// # Errors
+    /// [`ErrorKind`](crate::ErrorKind) as for any metadata that cannot be written.
+    pub fn without_key_material(&self) -> Result<Option<Vec<u8>>, Error> {
+        match &self.inner {
+            Inner::Luks1(_) => Ok(None),
+            Inner::Luks2(header) => header.without_key_material().map(Some),
+        }
+    }
+
+    /// The tokens by which the volume may be opened, in the order in which they are to be
+    /// tried: by the best priority of their keyslots, then by number. Their keyslots are
+    /// those that can hold the volume key, best first; of priority "ignore" only if `token`
+    /// or `keyslot` names one.
+    ///
+    /// # Errors
+    /// As [`Header::tokens`].
+    pub fn openers(&self, token: Option<u32>, keyslot: Option<u32>) -> Result<Vec<Token>, Error> {
+        match &self.inner {
+            Inner::Luks1(_) => Ok(Vec::new()),
+            Inner::Luks2(header) => header.opening_tokens(token, keyslot),
+        }
+    }
+
     /// Everything that a dump shows; no secrets. `Display` prints it in the
     /// style of `luksDump`, `serde` makes JSON.
     pub fn dump(&self) -> Dump {

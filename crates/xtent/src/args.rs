@@ -99,9 +99,75 @@ impl KeyArgs {
     }
 }
 
-/// How a volume is unlocked.
+/// How a volume is unlocked: by a token or by a passphrase.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UnlockArgs {
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseArgs,
+    #[command(flatten)]
+    pub(crate) tokens: TokenArgs,
+}
+
+/// What holds for a passphrase holds for whoever may use a token instead.
+impl std::ops::Deref for UnlockArgs {
+    type Target = PassphraseArgs;
+
+    fn deref(&self) -> &PassphraseArgs {
+        &self.passphrase
+    }
+}
+
+/// Tokens: ways in the LUKS2 header to a passphrase that nobody has to know.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tokens")]
+pub(crate) struct TokenArgs {
+    /// Try this LUKS2 token only, before a passphrase is asked for
+    ///
+    /// Without any option of this section, and none for a passphrase, all tokens of the
+    /// volume are tried first: systemd-tpm2, systemd-fido2, clevis, and every other type
+    /// for which cryptsetup has a plugin. A token with a PIN asks for it on the terminal.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32), conflicts_with_all = KEY_OPTIONS)]
+    pub(crate) token_id: Option<u32>,
+    /// Try tokens of this type only: systemd-tpm2, clevis, ...
+    #[arg(long, value_name = "TYPE", conflicts_with_all = KEY_OPTIONS)]
+    pub(crate) token_type: Option<String>,
+    /// Fail when no token opens the volume, instead of asking for a passphrase
+    #[arg(long, conflicts_with_all = KEY_OPTIONS)]
+    pub(crate) token_only: bool,
+    /// Try no tokens: ask for the passphrase at once
+    #[arg(long, conflicts_with_all = ["token_id", "token_type", "token_only"])]
+    pub(crate) no_tokens: bool,
+    /// Read the token's PIN from the first line of this file
+    ///
+    /// Without, it is the systemd credential `cryptsetup.tpm2-pin`, `cryptsetup.fido2-pin`
+    /// or `cryptsetup.pkcs11-pin` by the token's type if there is one; else it is asked for
+    /// on the terminal.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_pin_file: Option<PathBuf>,
+    /// TPM to use: device:/dev/tpmrm0, for example [default: this machine's]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) tpm2_device: Option<String>,
+    /// Seconds that a token may take, to be touched or to reach its server
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) token_timeout: u32,
+    /// Folder of the programs that open tokens [default: PREFIX/libexec/xtent]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) token_helpers: Option<PathBuf>,
+}
+
+/// Options that say where the passphrase comes from.
+const KEY_OPTIONS: [&str; 3] = ["key_file", "key_fd", "credential"];
+
+impl TokenArgs {
+    /// Whether an option asks for a token.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.token_only || self.token_id.is_some() || self.token_type.is_some()
+    }
+}
+
+/// How a passphrase unlocks a volume.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PassphraseArgs {
     #[command(flatten)]
     pub(crate) key: KeyArgs,
     /// Try this keyslot only
@@ -119,7 +185,7 @@ pub(crate) struct UnlockArgs {
     pub(crate) allow_expensive_kdf: bool,
 }
 
-impl UnlockArgs {
+impl PassphraseArgs {
     pub(crate) fn limits(&self) -> KdfLimits {
         KdfLimits {
             longest: (!self.allow_expensive_kdf).then_some(LONGEST_DERIVATION),

@@ -78,6 +78,25 @@ fn take_hold(fd: RawFd) -> Result<InheritedFd, String> {
     Ok(inherited)
 }
 
+/// Has every descriptor above 2 closed in the programs that this process will start, those
+/// as well that it has inherited without knowing.
+pub(crate) fn keep_from_children() -> std::io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let Some(fd) = name.to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
+            continue;
+        };
+        if fd > 2 {
+            // SAFETY: the borrow lasts for this one call; a number that is not open (the
+            // folder's own, later) makes the call fail with EBADF, nothing else. The flag
+            // changes nothing for whoever uses the descriptor in this process.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+            let _ = rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
 /// How many sockets `LISTEN_FDS` announces to this process.
 fn sockets_passed() -> RawFd {
     let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u32>().ok());

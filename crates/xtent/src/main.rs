@@ -28,6 +28,7 @@ mod sandbox;
 mod secrets;
 mod signals;
 mod size;
+mod tokens;
 
 use std::process::ExitCode;
 

@@ -9,11 +9,12 @@ use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
-use crate::args::{DeviceArgs, UnlockArgs};
+use crate::args::{DeviceArgs, PassphraseArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::probe;
 use crate::same::share_storage;
+use crate::tokens;
 
 /// A device whose metadata has been read and found usable.
 pub(crate) struct Container {
@@ -199,10 +200,12 @@ impl Container {
                 config.cipher
             ));
         }
-        let unlocked = unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
+        let Found { unlocked, token } =
+            unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
         let volume = Volume::open(self.data, &unlocked.key, config)?;
         tracing::info!(
             keyslot = unlocked.keyslot,
+            token,
             cipher = %config.cipher,
             sector_size = config.sector_size.bytes(),
             size = volume.size(),
@@ -226,21 +229,36 @@ fn cipher_of(segment: &Segment, path: &Path) -> Result<CipherSpec> {
     })
 }
 
-/// Asks for the passphrase, again after a wrong one if a person types.
+/// A volume's key, and how it was come by.
+pub(crate) struct Found {
+    pub(crate) unlocked: Unlocked,
+    /// The token that had the passphrase; typed or read from elsewhere without one.
+    pub(crate) token: Option<u32>,
+}
+
+/// Tries the volume's tokens, unless another way is asked for; then asks for the passphrase,
+/// again after a wrong one if a person types.
 pub(crate) fn unlock_with_retries(
     device: &Device,
     path: &Path,
     args: &UnlockArgs,
     output: &Output,
-) -> Result<Unlocked> {
-    Ok(passphrase_and_unlock(device, path, args, output)?.1)
+) -> Result<Found> {
+    if let Some(opened) = tokens::unlock(device, path, args, output)? {
+        return Ok(opened);
+    }
+    let (_, unlocked) = passphrase_and_unlock(device, path, args, output)?;
+    Ok(Found {
+        unlocked,
+        token: None,
+    })
 }
 
-/// As [`unlock_with_retries`], and gives the passphrase too.
+/// Asks for the passphrase, again after a wrong one if a person types; gives it too.
 pub(crate) fn passphrase_and_unlock(
     device: &Device,
     path: &Path,
-    args: &UnlockArgs,
+    args: &PassphraseArgs,
     output: &Output,
 ) -> Result<(SecretBytes, Unlocked)> {
     let source = args.key.source();

@@ -11,6 +11,7 @@
 //! | `areas`, `keyslot`, `digest` | room for key material; making and opening it; telling a right key |
 //! | `edit`, `format`, `restore` | the operations |
 //! | `token`, `config` | what else can be changed |
+//! | `opener` | tokens as ways to open the volume |
 //! | `dump` | what there is, for people and programs |
 
 pub(crate) mod areas;
@@ -23,6 +24,7 @@ mod edit;
 mod format;
 mod keyslot;
 pub(crate) mod model;
+mod opener;
 pub(crate) mod read;
 mod restore;
 mod segment;

@@ -60,9 +60,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     let mut unlock = args.unlock.clone();
     if args.source.is_stdin() {
-        unlock.key.leave_stdin()?;
+        unlock.passphrase.key.leave_stdin()?;
     }
-    unlock.key.source().check()?;
+    if !unlock.tokens.token_only {
+        unlock.key.source().check()?;
+    }
     refuse_shared(&args.source, &args.device.device)?;
     let container = Container::open(&args.device, Access::ReadWrite, true, &output)?;
     let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;

@@ -4,7 +4,7 @@ use xtent_luks::kdf::Argon2Cost;
 use xtent_luks::{ChangeOptions, Device, Kdf, KeyslotInfo, Priority, Unlocked};
 use xtent_store::{Access, FileStore};
 
-use crate::args::{ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, UnlockArgs};
+use crate::args::{ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, PassphraseArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
@@ -125,7 +125,7 @@ struct Change {
     #[arg(long)]
     unsafe_in_place: bool,
     #[command(flatten)]
-    unlock: UnlockArgs,
+    unlock: PassphraseArgs,
     #[command(flatten)]
     new: NewKeyArgs,
     #[command(flatten)]
@@ -144,7 +144,7 @@ struct Remove {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
-    unlock: UnlockArgs,
+    unlock: PassphraseArgs,
 }
 
 /// Destroy a keyslot by its number
@@ -165,7 +165,7 @@ struct Kill {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
-    unlock: UnlockArgs,
+    unlock: PassphraseArgs,
 }
 
 /// Find out whether a passphrase opens the volume, and by which keyslot
@@ -211,12 +211,17 @@ fn add(args: &Add, output: &Output) -> Result<()> {
                 .advise("Give another --new-key-slot, or none for the first free one."),
         );
     }
-    let unlocked = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
+    let opened = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
     let new = args.new.source().read_new(&format!(
         "New passphrase for {}: ",
         args.device.device.display()
     ))?;
-    let slot = device.add_key(&unlocked, &new, args.new_key_slot, &args.kdf.choice())?;
+    let slot = device.add_key(
+        &opened.unlocked,
+        &new,
+        args.new_key_slot,
+        &args.kdf.choice(),
+    )?;
     result(output, slot, format!("Key added in keyslot {slot}."))
 }
 
@@ -250,7 +255,7 @@ fn remove(args: &Remove, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
     read_header(&device, &file, output)?;
-    let unlocked = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
+    let (_, unlocked) = passphrase_and_unlock(&device, &args.device.device, &args.unlock, output)?;
     let slot = unlocked.keyslot;
     guard_last(&device, &file, slot, args.even_last, args.confirm, output)?;
     device.remove_key(&unlocked, args.even_last)?;
@@ -367,11 +372,14 @@ fn test(args: &Test, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     read_header(&device, &file, output)?;
-    let slot = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?.keyslot;
-    result(
-        output,
-        slot,
-        format!("The passphrase opens keyslot {slot}."),
+    let opened = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
+    let slot = opened.unlocked.keyslot;
+    output.result(
+        &serde_json::json!({ "keyslot": slot, "token": opened.token }),
+        match opened.token {
+            Some(token) => format!("Token {token} opens keyslot {slot}."),
+            None => format!("The passphrase opens keyslot {slot}."),
+        },
     )
 }
 

@@ -15,7 +15,7 @@ use xtent_volume::DiscardPolicy;
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{Container, unlock_with_retries};
+use crate::open::{Container, Found, unlock_with_retries};
 use crate::output::{Output, text_of};
 use crate::same::refuse_attached;
 use crate::signals::Held;
@@ -127,13 +127,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let container = open_container(args, &output)?;
     let mut table = plan(args, &container, global)?;
     let (target, why) = mapper.choose(args.target.into(), &table)?;
-    let unlocked = unlock_with_retries(
+    let found = unlock_with_retries(
         &container.metadata,
         container.data.path(),
         &args.unlock,
         &output,
     )?;
-    table.key_bytes = unlocked.key.len();
+    table.key_bytes = found.unlocked.key.len();
     output.note(format!("Opening with {}: {why}.", target.module()));
 
     // From here on a signal leaves all of the mapping or nothing.
@@ -152,16 +152,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         table: &table,
         read_only: args.read_only,
     };
-    let opened = mapper.open(&wanted, &unlocked.key, || held.ended())?;
-    announce(
-        &opened,
-        args,
-        target,
-        &why,
-        unlocked.keyslot,
-        &table,
-        &output,
-    )
+    let opened = mapper.open(&wanted, &found.unlocked.key, || held.ended())?;
+    announce(&opened, args, target, &why, &found, &table, &output)
 }
 
 /// Refuses what is served or mounted by somebody else already.
@@ -281,7 +273,7 @@ fn announce(
     args: &Args,
     target: Target,
     why: &str,
-    keyslot: u32,
+    found: &Found,
     table: &Table,
     output: &Output,
 ) -> Result<()> {
@@ -291,7 +283,8 @@ fn announce(
             "path": text_of(&opened.path),
             "target": target.name(),
             "why": why,
-            "keyslot": keyslot,
+            "keyslot": found.unlocked.keyslot,
+            "token": found.token,
             "cipher": table.cipher,
             "sector_size": table.sector_size,
             "size": table.length,

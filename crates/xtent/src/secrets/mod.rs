@@ -74,6 +74,42 @@ impl Source {
         matches!(self, Source::Default(names) if default_credential(names).is_some())
     }
 
+    /// Whether neither an option nor a credential says where the passphrase comes from.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        match self {
+            Source::Default(names) => default_credential(names).is_none(),
+            Source::Terminal => true,
+            _ => false,
+        }
+    }
+
+    /// Reads the PIN of a token, beside this passphrase: the first line of `file`, or of the
+    /// credential `name` if there is one, or what a person types on the terminal, who may
+    /// try again (`true`). `None` if there is nobody to ask.
+    pub(crate) fn pin(
+        &self,
+        file: Option<&Path>,
+        name: Option<&str>,
+        prompt: &str,
+    ) -> Result<Option<(SecretBytes, bool)>> {
+        let credential = || name.and_then(|name| default_credential(&[name]));
+        if let Some(path) = file.map(Path::to_owned).or_else(credential) {
+            let mut pin = read_credential(&path)?;
+            if let Some(end) = pin.iter().position(|&byte| byte == b'\n') {
+                pin.truncate(end);
+            }
+            return Ok(Some((pin, false)));
+        }
+        let is_watched = match self {
+            Source::Terminal => terminal::check().is_ok(),
+            _ => std::io::stdin().is_terminal(),
+        };
+        if is_watched {
+            return Ok(Some((terminal::ask_secret(prompt)?, true)));
+        }
+        Ok(None)
+    }
+
     /// Checks, before anything is opened or written, that the source exists.
     pub(crate) fn check(&self) -> Result<()> {
         match self {

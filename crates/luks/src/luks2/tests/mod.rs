@@ -2,6 +2,7 @@
 
 mod damage;
 mod hostile;
+mod openers;
 mod power;
 mod rules;
 
