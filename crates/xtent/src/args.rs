@@ -63,10 +63,20 @@ pub(crate) struct KeyArgs {
     /// Whether standard input is data, so that no passphrase comes from there.
     #[arg(skip)]
     stdin_is_data: bool,
+    /// Ask by this program, instead of on the terminal
+    ///
+    /// It is run with the question as its only argument, and XTENT_ASK_TRY=1, 2, ... in the
+    /// environment; what it prints is the passphrase, without one line end after it. If it
+    /// fails, so does this command.
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["key_file", "key_fd", "credential"])]
+    pub(crate) ask_with: Option<PathBuf>,
 }
 
 impl KeyArgs {
     pub(crate) fn source(&self) -> Source {
+        if let Some(program) = &self.ask_with {
+            return Source::Program(program.clone());
+        }
         let source = source(
             self.key_file.as_ref(),
             self.key_fd.as_ref(),

@@ -83,6 +83,9 @@ pub(crate) enum Command {
     Bench(commands::bench::Args),
     Completions(commands::completions::Args),
     Help(commands::help::Args),
+    #[cfg(feature = "device-mapper")]
+    #[command(hide = true)]
+    Crypttab(commands::crypttab::Args),
     #[command(hide = true)]
     Man(commands::man::Args),
 }
@@ -111,6 +114,8 @@ impl Command {
             Command::Bench(args) => commands::bench::run(args, global),
             Command::Completions(args) => commands::completions::run(args),
             Command::Help(args) => commands::help::run(args),
+            #[cfg(feature = "device-mapper")]
+            Command::Crypttab(args) => commands::crypttab::run(args, global),
             Command::Man(args) => commands::man::run(args),
         }
     }

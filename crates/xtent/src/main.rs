@@ -7,6 +7,8 @@ mod client;
 mod commands;
 mod confirm;
 mod copy;
+#[cfg(feature = "device-mapper")]
+mod crypttab;
 mod daemon;
 mod elsewhere;
 mod failure;
@@ -30,6 +32,8 @@ mod signals;
 mod size;
 mod tokens;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -40,7 +44,7 @@ use crate::failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     let hardened = xtent_secret::harden_process();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -62,6 +66,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+/// The command line. Under the name that systemd knows the generator by, its arguments.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let called = arguments.first().map(Path::new).and_then(Path::file_name);
+    if called.is_some_and(|name| name == "xtent-generator") {
+        arguments.splice(..1, ["xtent", "crypttab", "generate"].map(OsString::from));
+    }
+    arguments
 }
 
 fn show(failure: &Failure, json: bool) {

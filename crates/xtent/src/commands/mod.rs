@@ -6,6 +6,8 @@ pub(crate) mod close;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod convert;
+#[cfg(feature = "device-mapper")]
+pub(crate) mod crypttab;
 pub(crate) mod decrypt;
 pub(crate) mod encrypt;
 pub(crate) mod format;

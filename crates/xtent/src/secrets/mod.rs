@@ -1,7 +1,8 @@
 //! Where passphrases come from: terminal, key file, descriptor, standard
-//! input, systemd credential. Never the command line's words nor the
+//! input, systemd credential, a program that asks. Never the command line's words nor the
 //! environment's values, which other processes can see.
 
+mod program;
 mod read;
 mod terminal;
 
@@ -41,6 +42,8 @@ pub(crate) enum Source {
     Credential(String),
     /// The terminal, whatever standard input is.
     Terminal,
+    /// A program that asks a person.
+    Program(PathBuf),
     /// Nothing was asked for: a credential of one of these names if there is
     /// one, else the terminal if standard input is one, else a line of
     /// standard input.
@@ -60,6 +63,7 @@ impl Source {
                 default_credential(names).is_none() && std::io::stdin().is_terminal()
             }
             Source::Terminal => true,
+            Source::Program(_) => true,
             _ => false,
         }
     }
@@ -116,6 +120,7 @@ impl Source {
             Source::File { path, .. } if path != Path::new("-") => check_file(path),
             Source::Credential(name) => check_file(&credential_path(name)?),
             Source::Terminal => terminal::check(),
+            Source::Program(path) => program::check(path),
             _ => Ok(()),
         }
     }
@@ -141,6 +146,7 @@ impl Source {
             }
             Source::Credential(name) => read_credential(&credential_path(name)?),
             Source::Terminal => terminal::ask_secret(prompt),
+            Source::Program(path) => program::ask(path, prompt),
             Source::Default(names) => {
                 if let Some(path) = default_credential(names) {
                     tracing::info!(path = %path.display(), "passphrase from a credential");
