@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all
+# usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -31,6 +31,11 @@ kernel_all="$kernel mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdkit:nbdkit deboo
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11"
 
+deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"
+deb_test="$deb debootstrap:debootstrap lintian:lintian"
+boot="$deb debootstrap:debootstrap qemu-system-x86_64:qemu-system-x86 swtpm:swtpm swtpm_setup:swtpm-tools cryptsetup:cryptsetup-bin
+    mke2fs:e2fsprogs /usr/bin/python3:python3 cpio:cpio"
+
 case ${1:-} in
 build) wanted=$build ;;
 demo) wanted=$demo ;;
@@ -42,8 +47,11 @@ aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
 kernel) wanted=$kernel ;;
 kernel-all) wanted=$kernel_all ;;
+deb) wanted=$deb ;;
+deb-test) wanted=$deb_test ;;
+boot) wanted=$boot ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot" >&2
     exit 2
     ;;
 esac
