@@ -13,6 +13,7 @@ pub mod luks;
 pub mod mount;
 pub mod nbd;
 pub mod process;
+pub mod random;
 pub mod scratch;
 pub mod tpm;
 pub mod uml;

@@ -25,6 +25,12 @@ pub struct Raw {
     stream: UnixStream,
 }
 
+impl From<UnixStream> for Raw {
+    fn from(stream: UnixStream) -> Self {
+        Self { stream }
+    }
+}
+
 impl Raw {
     /// Connects; nothing is sent or read.
     pub fn connect(socket: &Path) -> Self {
@@ -36,6 +42,11 @@ impl Raw {
             .set_write_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         Self { stream }
+    }
+
+    /// The connection itself, for clients that expect it to break.
+    pub fn into_stream(self) -> UnixStream {
+        self.stream
     }
 
     /// Sends bytes as they are.
@@ -111,13 +122,51 @@ pub fn go() -> Vec<u8> {
 
 /// A request's header.
 pub fn request(command: u16, offset: u64, len: u32) -> Vec<u8> {
-    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
-    bytes.extend(0u16.to_be_bytes());
-    bytes.extend(command.to_be_bytes());
-    bytes.extend(0x1122_3344_5566_7788_u64.to_be_bytes());
-    bytes.extend(offset.to_be_bytes());
-    bytes.extend(len.to_be_bytes());
-    bytes
+    Request::new(command, offset, len).bytes()
+}
+
+/// A request's header with anything in it.
+#[derive(Clone, Copy)]
+pub struct Request {
+    command: u16,
+    flags: u16,
+    cookie: u64,
+    offset: u64,
+    len: u32,
+}
+
+impl Request {
+    /// Without flags.
+    pub fn new(command: u16, offset: u64, len: u32) -> Self {
+        Self {
+            command,
+            flags: 0,
+            cookie: 0x1122_3344_5566_7788,
+            offset,
+            len,
+        }
+    }
+
+    /// With these flags; 1 is FUA.
+    pub fn flags(self, flags: u16) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// With this cookie, which comes back in the reply.
+    pub fn cookie(self, cookie: u64) -> Self {
+        Self { cookie, ..self }
+    }
+
+    /// As it is sent.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+        bytes.extend(self.flags.to_be_bytes());
+        bytes.extend(self.command.to_be_bytes());
+        bytes.extend(self.cookie.to_be_bytes());
+        bytes.extend(self.offset.to_be_bytes());
+        bytes.extend(self.len.to_be_bytes());
+        bytes
+    }
 }
 
 /// Runs Python in `nbdsh`, with `h` connected to `uri` and libnbd's own

@@ -168,6 +168,43 @@ h.flush()
     server.stop();
 }
 
+/// A limit on the size of files (`ulimit -f`, systemd's `LimitFSIZE=`): an error
+/// like that of a full disk, which the server survives.
+#[test]
+fn a_file_size_limit() {
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 8 << 20);
+    let limit = Shape::LUKS2.data_offset() + (4 << 20);
+    let socket = scratch.join("socket");
+    let mut server = Cmd::peer("prlimit")
+        .arg(format!("--fsize={limit}"))
+        .wrapping(Server::command(&container, &socket, &[]))
+        .spawn();
+    server.wait_for_line(|line| line.contains("nbd+unix"));
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    nbdsh(
+        &uri,
+        &format!(
+            r#"{FAILS}
+h.pwrite(b'first' * 1000, 0)
+fails('ENOSPC', h.pwrite, b'x' * 4096, 6 << 20)
+fails('ENOSPC', h.pwrite, b'x' * 4096, 6 << 20, nbd.CMD_FLAG_FUA)
+fails('ENOSPC', h.zero, 1 << 20, 5 << 20)
+h.flush()
+h.pwrite(b'again' * 1000, 0, nbd.CMD_FLAG_FUA)
+h.flush()
+"#
+        ),
+    );
+    server.signal(Signal::TERM);
+    let done = server.finish();
+    // What was acknowledged is on the disk.
+    assert_eq!(done.code(), Some(0), "{}", done.text());
+    done.says(&["request failed", "file"]);
+    assert!(!socket.exists());
+    assert_eq!(&container.decrypt()[..5], b"again");
+}
+
 /// Somebody cuts the image while it is served: its lost part fails, the rest
 /// does not, and it never grows again.
 #[test]

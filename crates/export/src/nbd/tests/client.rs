@@ -34,7 +34,9 @@ pub(super) struct SlowStore {
     slow: Mutex<Range<u64>>,
     /// Writes wait, too, wherever they are.
     writes_wait: AtomicBool,
-    /// Reads and writes that wait now.
+    /// Flushes wait, too.
+    flushes_wait: AtomicBool,
+    /// Reads, writes and flushes that wait now.
     waiting: Mutex<usize>,
     /// Successful writes when the last flush began.
     writes_before_flush: AtomicU64,
@@ -53,6 +55,12 @@ impl SlowStore {
     /// From now on every write waits, or none.
     pub(super) fn stop_writes(&self, stop: bool) {
         self.writes_wait.store(stop, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// From now on every flush waits, or none.
+    pub(super) fn stop_flushes(&self, stop: bool) {
+        self.flushes_wait.store(stop, Ordering::SeqCst);
         self.changed.notify_all();
     }
 
@@ -81,7 +89,7 @@ impl SlowStore {
         offset < slow.end && slow.start < offset + len as u64
     }
 
-    /// Returns when `count` reads or writes wait.
+    /// Returns when `count` calls wait.
     pub(super) fn await_waiting(&self, count: usize) {
         let waiting = self.waiting.lock().unwrap();
         let (waiting, _) = self
@@ -126,6 +134,9 @@ impl Store for SlowStore {
     fn flush(&self) -> Result<(), xtent_store::Error> {
         self.writes_before_flush
             .store(self.inner.inner().writes(), Ordering::SeqCst);
+        if self.flushes_wait.load(Ordering::SeqCst) {
+            self.wait_while(|| self.flushes_wait.load(Ordering::SeqCst));
+        }
         self.inner.flush()
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), xtent_store::Error> {
@@ -181,6 +192,7 @@ impl Rig {
             inner: FaultStore::new(MemStore::new(SIZE)),
             slow: Mutex::new(0..0),
             writes_wait: AtomicBool::new(false),
+            flushes_wait: AtomicBool::new(false),
             writes_before_flush: AtomicU64::new(0),
             waiting: Mutex::new(0),
             changed: Condvar::new(),

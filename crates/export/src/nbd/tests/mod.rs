@@ -370,6 +370,36 @@ fn flush_and_fua_reach_the_store_before_their_replies() {
     rig.stop().unwrap();
 }
 
+/// The flush has begun and not returned, and others are answered meanwhile: only
+/// then can it be seen that a reply waits for it.
+#[test]
+fn no_durable_reply_goes_out_before_the_flush_returns() {
+    let large = 10 << 20;
+    for (kind, flags, len) in [
+        (CMD_FLUSH, 0, 0),
+        (CMD_WRITE, CMD_FLAG_FUA, 4096),
+        (CMD_WRITE, CMD_FLAG_FUA, 1 << 20),
+        (CMD_WRITE_ZEROES, CMD_FLAG_FUA, 4096),
+        (CMD_WRITE_ZEROES, CMD_FLAG_FUA, large),
+        (CMD_TRIM, CMD_FLAG_FUA, large),
+    ] {
+        let rig = Rig::new();
+        let mut client = rig.connect("", true);
+        rig.store.stop_flushes(true);
+        client.send(&header(kind, flags, 1, 0, len));
+        if kind == CMD_WRITE {
+            client.send(&pattern(len, 1));
+        }
+        rig.store.await_waiting(1);
+        client.send(&header(CMD_READ, 0, 2, SIZE as u64 - 512, 512));
+        assert_eq!(client.chunks(2).len(), 1, "command {kind}");
+        rig.store.stop_flushes(false);
+        let reply = client.message();
+        assert_eq!((reply.cookie(), reply.error()), (1, 0), "command {kind}");
+        rig.stop().unwrap();
+    }
+}
+
 #[test]
 fn a_client_that_takes_no_replies_disturbs_nobody() {
     let options = Options {
