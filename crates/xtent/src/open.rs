@@ -12,7 +12,7 @@ use xtent_volume::{Config, DiscardPolicy, Volume};
 use crate::args::{DeviceArgs, PassphraseArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
-use crate::probe;
+use crate::probe::{self, Wrapping};
 use crate::same::share_storage;
 use crate::tokens;
 
@@ -57,6 +57,13 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
         }
         if !not_luks || failure.advice.is_some() {
             return failure;
+        }
+        if let Some(wrapping) = Wrapping::in_store(file) {
+            return failure.advise(format!(
+                "It looks like {}. To have what is inside as a plain file: `{}`.",
+                wrapping.what(),
+                wrapping.converted(file.path())
+            ));
         }
         match probe::describe(file) {
             Some(found) => failure.advise(format!(

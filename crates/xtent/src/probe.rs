@@ -1,6 +1,8 @@
 //! What is on a device, or inside an open volume: the well-known signatures,
 //! enough to save somebody from a typing error.
 
+use std::path::Path;
+
 use xtent_store::Store;
 use xtent_volume::Volume;
 
@@ -51,7 +53,6 @@ const SIGNATURES: &[Signature] = &[
     sig("a NILFS2 file system", 0x406, b"\x34\x34"),
     sig("an HFS+ file system", 0x400, b"H+\x00\x04"),
     sig("an ISO 9660 image", 0x8001, b"CD001"),
-    sig("a QCOW2 image", 0, b"QFI\xfb"),
     sig("a ZFS member", 0x20000, b"\x0c\xb1\xba\x00\x00\x00\x00\x00"),
     sig("an ext2, ext3 or ext4 file system", 0x438, b"\x53\xef"),
     sig("a GPT partition table", 512, b"EFI PART"),
@@ -59,8 +60,146 @@ const SIGNATURES: &[Signature] = &[
     sig("a DOS partition table", 510, b"\x55\xaa"),
 ];
 
+/// Bytes from the start that show every [`Wrapping`].
+pub(crate) const WRAPPING_SHOWS: usize = 512;
+
+/// A format of files that hold a plain image in another form.
+pub(crate) struct Wrapping {
+    what: &'static str,
+    offset: usize,
+    magic: &'static [u8],
+    tool: Tool,
+}
+
+/// What gets the plain image out.
+#[derive(Clone, Copy)]
+enum Tool {
+    /// QEMU, which calls the format so.
+    Qemu(&'static str),
+    /// A program that writes it to standard output.
+    Unpack(&'static str),
+}
+
+const fn wrap(what: &'static str, offset: usize, magic: &'static [u8], tool: Tool) -> Wrapping {
+    Wrapping {
+        what,
+        offset,
+        magic,
+        tool,
+    }
+}
+
+/// QEMU's names are those of `qemu-img --help`; magic numbers are from its
+/// block drivers, and from the formats' specifications.
+const WRAPPINGS: &[Wrapping] = &[
+    wrap("a QCOW image", 0, b"QFI\xfb\0\0\0\x01", Tool::Qemu("qcow")),
+    wrap("a QCOW2 image", 0, b"QFI\xfb", Tool::Qemu("qcow2")),
+    wrap("a QED image", 0, b"QED\0", Tool::Qemu("qed")),
+    wrap("a VMDK image", 0, b"KDMV", Tool::Qemu("vmdk")),
+    wrap("a VMDK image", 0, b"COWD", Tool::Qemu("vmdk")),
+    wrap(
+        "a VMDK image's description",
+        0,
+        b"# Disk DescriptorFile",
+        Tool::Qemu("vmdk"),
+    ),
+    wrap("a VHDX image", 0, b"vhdxfile", Tool::Qemu("vhdx")),
+    wrap("a VHD image", 0, b"conectix", Tool::Qemu("vpc")),
+    wrap("a VDI image", 64, b"\x7f\x10\xda\xbe", Tool::Qemu("vdi")),
+    wrap(
+        "a Parallels image",
+        0,
+        b"WithoutFreeSpace",
+        Tool::Qemu("parallels"),
+    ),
+    wrap(
+        "a Parallels image",
+        0,
+        b"WithouFreSpacExt",
+        Tool::Qemu("parallels"),
+    ),
+    wrap(
+        "compressed by gzip",
+        0,
+        b"\x1f\x8b\x08",
+        Tool::Unpack("gzip -dc"),
+    ),
+    wrap("compressed by xz", 0, b"\xfd7zXZ\0", Tool::Unpack("xz -dc")),
+    wrap(
+        "compressed by zstd",
+        0,
+        b"\x28\xb5\x2f\xfd",
+        Tool::Unpack("zstd -dc"),
+    ),
+    wrap("compressed by bzip2", 0, b"BZh", Tool::Unpack("bzip2 -dc")),
+    wrap(
+        "compressed by lz4",
+        0,
+        b"\x04\x22\x4d\x18",
+        Tool::Unpack("lz4 -dc"),
+    ),
+];
+
+impl Wrapping {
+    /// The format that a file begins as, from its first [`WRAPPING_SHOWS`] bytes.
+    pub(crate) fn of(start: &[u8]) -> Option<&'static Self> {
+        WRAPPINGS.iter().find(|w| {
+            start
+                .get(w.offset..)
+                .is_some_and(|rest| rest.starts_with(w.magic))
+        })
+    }
+
+    /// The same of a file.
+    pub(crate) fn in_store(store: &dyn Store) -> Option<&'static Self> {
+        let mut start = [0; WRAPPING_SHOWS];
+        let most = usize::try_from(store.size()).unwrap_or(WRAPPING_SHOWS);
+        let start = &mut start[..most.min(WRAPPING_SHOWS)];
+        store.read_at(start, 0).ok()?;
+        Self::of(start)
+    }
+
+    /// `a QCOW2 image`, `compressed by zstd`
+    pub(crate) fn what(&self) -> &'static str {
+        self.what
+    }
+
+    /// The shell's words that write the plain image to standard output.
+    pub(crate) fn unwrapped(&self, path: &Path) -> String {
+        let path = shell_word(path);
+        match self.tool {
+            Tool::Qemu(format) => format!("nbdcopy -- [ qemu-nbd -r -f {format} {path} ] -"),
+            Tool::Unpack(program) => format!("{program} {path}"),
+        }
+    }
+
+    /// How to have the plain image as a file of its own.
+    pub(crate) fn converted(&self, path: &Path) -> String {
+        let file = shell_word(path);
+        let raw = shell_word(&path.with_extension("raw"));
+        match self.tool {
+            Tool::Qemu(format) => format!("qemu-img convert -f {format} -O raw {file} {raw}"),
+            Tool::Unpack(program) => format!("{program} {file} >{raw}"),
+        }
+    }
+}
+
+/// A path as one word for a shell.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        return text;
+    }
+    let dashed = if text.starts_with('-') { "./" } else { "" };
+    format!("'{dashed}{}'", text.replace('\'', r"'\''"))
+}
+
 /// Names what the signatures on `store` say, if any.
 pub(crate) fn describe(store: &dyn Store) -> Option<&'static str> {
+    if let Some(wrapping) = Wrapping::in_store(store) {
+        return Some(wrapping.what);
+    }
     find(store.size(), |buf, at| store.read_at(buf, at).is_ok())
 }
 
@@ -168,6 +307,27 @@ mod tests {
         assert!(is_blank(&noise));
         noise[700..730].copy_from_slice(b"a text, as a program writes it");
         assert!(!is_blank(&noise));
+    }
+
+    #[test]
+    fn knows_every_wrapping() {
+        for w in WRAPPINGS {
+            let (_file, store) = store(4096, w.offset, w.magic);
+            assert_eq!(describe(&store), Some(w.what));
+        }
+    }
+
+    #[test]
+    fn paths_are_words_for_a_shell() {
+        for (path, word) in [
+            ("a/b-1.img", "a/b-1.img"),
+            ("-a", "'./-a'"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$x", "'$x'"),
+        ] {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 
     #[test]

@@ -298,3 +298,96 @@ fn progress_for_programs() {
         assert!(last["seconds"].is_f64());
     }
 }
+
+/// Runs the command that an error's advice gives, with the key.
+fn as_advised(bed: &Bed, said: &Said) -> Said {
+    let line = said.err.split('`').nth(1).unwrap();
+    let line = line.replace("xtent encrypt", "$X encrypt --key-file key");
+    bash(
+        bed,
+        &line.replace("xtent decrypt", "$X decrypt --key-file key"),
+    )
+}
+
+#[test]
+fn a_container_is_refused_with_the_command_that_unpacks_it() {
+    for format in [
+        "qcow2",
+        "vmdk",
+        "vdi",
+        "vhdx",
+        "vpc",
+        "parallels",
+        "qed",
+        "qcow",
+    ] {
+        let bed = Bed::new();
+        bed.run(
+            "format --size 8M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img",
+        )
+        .ok();
+        std::fs::write(bed.path("plain"), image()).unwrap();
+        let make = format!("qemu-img convert -f raw -O {format} plain 'the disk'");
+        bash(&bed, &make).ok();
+        let said = bed
+            .run_words(&["encrypt", "--key-file", "key", "the disk", "disk.img"])
+            .failed(1, &["is no plain image", "qemu-nbd", "--raw"]);
+        as_advised(&bed, &said).ok();
+        bed.run("decrypt --key-file key disk.img out").ok();
+        let out = std::fs::read(bed.path("out")).unwrap();
+        assert!(out[..image().len()] == image(), "{format}");
+        bash(
+            &bed,
+            "cat 'the disk' | $X encrypt --key-file key - disk.img",
+        )
+        .failed(1, &["standard input is no plain image", "nbdcopy"]);
+        bed.run_words(&["key", "test", "--key-file", "key", "the disk"])
+            .failed(4, &["looks like", "qemu-img convert"]);
+    }
+}
+
+#[test]
+fn what_is_compressed_is_refused_with_the_command_that_unpacks_it() {
+    let bed = filled();
+    for program in ["gzip", "xz", "zstd", "bzip2"] {
+        bash(&bed, &format!("{program} -c <plain >packed")).ok();
+        let said = bed
+            .run("encrypt --key-file key packed disk.img")
+            .failed(1, &[&format!("compressed by {program}"), "--raw"]);
+        bash(
+            &bed,
+            "head -c 1M /dev/zero | $X encrypt --key-file key - disk.img",
+        )
+        .ok();
+        as_advised(&bed, &said).ok();
+        holds_image(&bed);
+    }
+    // On purpose it goes in as it is.
+    std::fs::write(bed.path("small"), b"\x1f\x8b\x08 and so on").unwrap();
+    bed.run("encrypt --raw --key-file key small disk.img").ok();
+    bash(&bed, "$X encrypt --raw --key-file key - disk.img <small").ok();
+}
+
+#[test]
+fn nbd_servers_go_through_nbdcopy() {
+    let bed = filled();
+    let uri = "nbd+unix:///?socket=sock";
+    let said = bed
+        .run(&format!("encrypt --key-file key {uri} disk.img"))
+        .failed(1, &["is an NBD URI", "nbdcopy"]);
+    let encrypt = said.err.split('`').nth(1).unwrap();
+    let encrypt = encrypt.replace("xtent encrypt", "$X encrypt --key-file key");
+    let said = bed
+        .run(&format!("decrypt --key-file key disk.img {uri}"))
+        .failed(1, &["is an NBD URI", "nbdcopy"]);
+    let decrypt = said.err.split('`').nth(1).unwrap();
+    let decrypt = decrypt.replace("xtent decrypt", "$X decrypt --key-file key");
+    let line = format!(
+        "qemu-img create -q -f qcow2 q.qcow2 1M && \
+         qemu-nbd -f qcow2 -k $PWD/sock -t --fork --pid-file pid q.qcow2 && \
+         trap 'kill $(cat pid)' EXIT && {decrypt} && \
+         head -c 1M /dev/zero | $X encrypt --key-file key - disk.img && {encrypt}"
+    );
+    bash(&bed, &line).ok();
+    holds_image(&bed);
+}

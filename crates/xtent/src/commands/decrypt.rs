@@ -15,8 +15,8 @@ use crate::copy::{self, Moved, Progress};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::Container;
 use crate::output::{Output, complain, text_of};
-use crate::plain::{Place, Stream};
-use crate::probe;
+use crate::plain::{Place, Stream, is_nbd_uri};
+use crate::probe::{self, shell_word};
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -63,6 +63,18 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     args.unlock.key.source().check()?;
+    let name = args.target.path();
+    if is_nbd_uri(name) {
+        return Err(
+            Failure::parameters(format!("{} is an NBD URI, not a file", name.display())).advise(
+                format!(
+                    "nbdcopy writes it: `xtent decrypt {} - | nbdcopy - {}`.",
+                    shell_word(&args.device.device),
+                    shell_word(name)
+                ),
+            ),
+        );
+    }
     let container = Container::open(&args.device, Access::ReadOnly, true, &output)?;
     let config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
     refuse_shared(&args.target, &args.device.device)?;

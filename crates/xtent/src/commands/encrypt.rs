@@ -13,7 +13,8 @@ use crate::copy::{self, Progress};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::Container;
 use crate::output::Output;
-use crate::plain::{Place, Stream};
+use crate::plain::{Place, Stream, is_nbd_uri};
+use crate::probe::{WRAPPING_SHOWS, Wrapping, shell_word};
 use crate::same::{is_shared, share_storage};
 use crate::size::show_size;
 
@@ -24,12 +25,16 @@ EXAMPLES:
     xtent encrypt disk.raw secret.img
   Fill it from a program, without a plain copy on the disk:
     zstd -dc disk.raw.zst | xtent encrypt - secret.img
+    nbdcopy -- [ qemu-nbd -r -f qcow2 disk.qcow2 ] - | xtent encrypt - secret.img
 
 NOTES:
   SOURCE may be `-` (a file of that name is `./-`), a FIFO, /dev/fd/N, or <(...)
   of a shell. The volume must exist, so its size is up to you: a stream that is
   longer is an error when the volume is full. The passphrase is then asked for on
   the terminal, or comes from --key-file or --key-fd; never from standard input.
+
+  A source that is a container (QCOW2, VMDK, VHDX, VDI ...) or compressed is refused
+  with the command that gets the plain image out; --raw takes it as it is.
 
   The source is only read, and stays as it is: destroying the plaintext
   afterwards is left to you (on flash storage overwriting does not do it).
@@ -48,6 +53,9 @@ pub(crate) struct Args {
     /// Plain image file or block device to read; `-` is standard input
     #[arg(value_parser = PathBufValueParser::new().try_map(Place::source), value_hint = ValueHint::FilePath)]
     source: Place,
+    /// Copy the source as it is, even if it is a container (QCOW2, VMDK ...) or compressed
+    #[arg(long)]
+    raw: bool,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
@@ -65,10 +73,27 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if !unlock.tokens.token_only {
         unlock.key.source().check()?;
     }
+    let name = args.source.path();
+    if is_nbd_uri(name) {
+        return Err(
+            Failure::parameters(format!("{} is an NBD URI, not a file", name.display())).advise(
+                format!(
+                    "nbdcopy reads it: `nbdcopy {} - | {}`.",
+                    shell_word(name),
+                    this_command(args)
+                ),
+            ),
+        );
+    }
     refuse_shared(&args.source, &args.device.device)?;
     let container = Container::open(&args.device, Access::ReadWrite, true, &output)?;
     let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
     let source = Source::open(&args.source)?;
+    if let (Source::Stored(store), false) = (&source, args.raw)
+        && let Some(wrapping) = Wrapping::in_store(store)
+    {
+        return Err(wrapped(args, wrapping));
+    }
     let size = source.size();
     if let Some(size) = size {
         check_size(args, size, config.length, &output)?;
@@ -98,7 +123,16 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         }
         Source::Stream(stream) => {
             progress.exit_on_signals(output)?;
-            let fill = |buf: &mut [u8]| stream.fill(buf);
+            let mut is_first = true;
+            let fill = |buf: &mut [u8]| {
+                let filled = stream.fill(buf)?;
+                let wrapping = Wrapping::of(&buf[..filled.min(WRAPPING_SHOWS)]);
+                if let (true, false, Some(wrapping)) = (is_first, args.raw, wrapping) {
+                    return Err(wrapped(args, wrapping));
+                }
+                is_first = false;
+                Ok(filled)
+            };
             copy::run(
                 &progress,
                 || copy::from_stream(&progress, room, fill, write),
@@ -122,6 +156,35 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             "seconds": moved.elapsed.as_secs_f64(),
         }),
         format!("Encrypted {}.", moved.summary()),
+    )
+}
+
+/// The error for a source that holds the plain image in another form.
+fn wrapped(args: &Args, wrapping: &Wrapping) -> Failure {
+    let name = args.source.name();
+    let path = if args.source.is_stream() {
+        Path::new("FILE")
+    } else {
+        args.source.path()
+    };
+    Failure::parameters(format!(
+        "{name} is no plain image: it is {}",
+        wrapping.what()
+    ))
+    .advise(format!(
+        "What is inside: `{} | {}`. To encrypt the file as it is, give --raw.",
+        wrapping.unwrapped(path),
+        this_command(args)
+    ))
+}
+
+/// This command with standard input as its source.
+fn this_command(args: &Args) -> String {
+    let header = args.device.detached.header.as_deref();
+    let header = header.map_or(String::new(), |h| format!("--header {} ", shell_word(h)));
+    format!(
+        "xtent encrypt {header}- {}",
+        shell_word(&args.device.device)
     )
 }
 

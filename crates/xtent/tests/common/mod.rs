@@ -95,10 +95,18 @@ impl Bed {
         self.run_with(line, "")
     }
 
-    /// The same with this on standard input.
+    /// Words that may have blanks; standard input is empty.
+    pub fn run_words(&self, words: &[&str]) -> Said {
+        self.run_command(self.command(words), "")
+    }
+
+    /// The same as [`Self::run`] with this on standard input.
     pub fn run_with(&self, line: &str, input: &str) -> Said {
-        let mut child = self
-            .command(line.split(' '))
+        self.run_command(self.command(line.split(' ')), input)
+    }
+
+    fn run_command(&self, mut command: Command, input: &str) -> Said {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
