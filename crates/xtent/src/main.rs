@@ -30,6 +30,7 @@ mod sandbox;
 mod secrets;
 mod signals;
 mod size;
+mod sparse;
 mod tokens;
 
 use std::ffi::OsString;

@@ -273,3 +273,71 @@ fn an_interrupted_command_says_so() {
         assert_eq!(said["error"]["message"], "interrupted");
     }
 }
+
+/// 32 MiB of which 8 KiB are data, in two places.
+fn sparse_image(bed: &Bed) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create_new(bed.path("plain")).unwrap();
+    file.set_len(32 << 20).unwrap();
+    file.write_all_at(&[1; 4096], 4096).unwrap();
+    file.write_all_at(&[2; 4096], 20 << 20).unwrap();
+}
+
+fn taken(bed: &Bed, name: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    bed.path(name).metadata().unwrap().blocks() * 512
+}
+
+fn with_volume_of_32_mib() -> Bed {
+    let bed = Bed::new();
+    let cheap = "--key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    bed.run(&format!("format --size 32M {cheap} disk.img")).ok();
+    bed
+}
+
+#[test]
+fn zeros_come_out_as_holes() {
+    let bed = with_volume_of_32_mib();
+    sparse_image(&bed);
+    let said = bed.run("encrypt --key-file key plain disk.img").ok();
+    assert!(said.err.contains("--skip-holes"), "{said:?}");
+    assert!(taken(&bed, "disk.img") >= 32 << 20);
+    let plain = std::fs::read(bed.path("plain")).unwrap();
+    for (sparse, most) in [
+        ("", 1 << 20),
+        ("--sparse ", 1 << 20),
+        ("--sparse=always ", 1 << 20),
+        ("--sparse=never ", u64::MAX),
+    ] {
+        // A file that is overwritten may have had other data there.
+        std::fs::write(bed.path("out"), vec![7; 33 << 20]).unwrap();
+        bed.run(&format!(
+            "decrypt --force {sparse}--key-file key disk.img out"
+        ))
+        .ok();
+        assert!(std::fs::read(bed.path("out")).unwrap() == plain, "{sparse}");
+        assert!(taken(&bed, "out") <= most, "{sparse}");
+        if sparse.contains("never") {
+            assert!(taken(&bed, "out") >= 32 << 20);
+        }
+    }
+}
+
+#[test]
+fn holes_are_skipped_on_request_only() {
+    let bed = with_volume_of_32_mib();
+    sparse_image(&bed);
+    let before = taken(&bed, "disk.img");
+    let said = bed
+        .run("encrypt --skip-holes --json --key-file key plain disk.img")
+        .ok();
+    assert_eq!(said.json()["bytes"], 32 << 20);
+    assert!(taken(&bed, "disk.img") <= before + (1 << 20));
+    bed.run("decrypt --key-file key disk.img out").ok();
+    let out = std::fs::read(bed.path("out")).unwrap();
+    assert!(out[4096..8192] == [1; 4096]);
+    assert!(out[20 << 20..(20 << 20) + 4096] == [2; 4096]);
+    assert!(out[..4096] != [0; 4096], "a hole decrypts to noise");
+    bed.run_with("encrypt --skip-holes --key-file key - disk.img", "x")
+        .failed(1, &["no holes to skip"]);
+}

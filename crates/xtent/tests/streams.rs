@@ -257,7 +257,7 @@ fn an_interruption_ends_a_copy_that_waits() {
         .read_to_string(&mut said)
         .unwrap();
     let code = encrypt.wait().unwrap().code();
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(130), "{said}");
     assert!(
         said.contains("interrupted") && said.contains("run it again"),
         "{said}"

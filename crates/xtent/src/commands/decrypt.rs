@@ -17,6 +17,7 @@ use crate::open::Container;
 use crate::output::{Output, complain, text_of};
 use crate::plain::{Place, Stream, is_nbd_uri};
 use crate::probe::{self, shell_word};
+use crate::sparse::{self, Sparse};
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -49,6 +50,12 @@ pub(crate) struct Args {
     /// New file, or block device to overwrite; `-` is standard output
     #[arg(value_parser = PathBufValueParser::new().try_map(Place::target), value_hint = ValueHint::FilePath)]
     target: Place,
+    /// When zeros of the plaintext are left as holes in TARGET
+    ///
+    /// With always, a block device is asked to zero those ranges, which thin and
+    /// flash storage does without writing; where it cannot, zeros are written.
+    #[arg(long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, default_missing_value = "always", require_equals = true)]
+    sparse: Sparse,
     /// Overwrite an existing regular file
     #[arg(long)]
     force: bool,
@@ -100,18 +107,30 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Some(store) => overwritten(store, path, size)?,
         None => FileStore::create(path, size)?,
     };
-    reserve(&target, size).inspect_err(|_| {
-        if is_new {
-            let _ = std::fs::remove_file(path);
-        }
-    })?;
+    if args.sparse != Sparse::Always {
+        reserve(&target, size, args.sparse).inspect_err(|_| {
+            if is_new {
+                let _ = std::fs::remove_file(path);
+            }
+        })?;
+    }
+    let leaves_holes = match args.sparse {
+        Sparse::Auto => !target.is_block_device(),
+        Sparse::Always => true,
+        Sparse::Never => false,
+    };
     let progress = start(args, size, &output);
     progress.stop_on_signals()?;
-    let read = |piece: &mut [u8], offset| Ok(volume.read_at(piece, offset)?);
-    let write = |piece: &mut [u8], offset| Ok(target.write_at(piece, offset)?);
+    let transfer = |piece: &mut [u8], offset| {
+        volume.read_at(piece, offset)?;
+        match leaves_holes {
+            true => sparse::write(&target, piece, offset),
+            false => Ok(target.write_at(piece, offset)?),
+        }
+    };
     let moved = copy::run(
         &progress,
-        || copy::in_pieces(&progress, size, read, write),
+        || copy::in_pieces(&progress, size, transfer),
         || Ok(target.flush()?),
     )?;
     output.done(&result(args, &moved), summary(&moved))
@@ -219,19 +238,28 @@ fn overwritten(store: FileStore, path: &Path, size: u64) -> Result<FileStore> {
 
 /// Makes sure that there is room for everything before anything is copied.
 /// File systems that cannot reserve are taken at their word.
-fn reserve(target: &FileStore, size: u64) -> Result<()> {
+fn reserve(target: &FileStore, size: u64, sparse: Sparse) -> Result<()> {
     use rustix::io::Errno;
     if size == 0 || target.is_block_device() {
         return Ok(());
     }
     match rustix::fs::fallocate(target.file(), rustix::fs::FallocateFlags::empty(), 0, size) {
-        Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(Failure::system(
-            format!(
-                "{}: there is no room for {size} bytes",
-                target.path().display()
-            ),
-            e,
-        )),
+        Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+            let failure = Failure::system(
+                format!(
+                    "{}: there is no room for {size} bytes",
+                    target.path().display()
+                ),
+                e,
+            );
+            Err(match sparse {
+                Sparse::Auto => failure.advise(
+                    "If much of the volume is zeros, --sparse=always may fit: \
+                     it reserves nothing, and fails when the disk is full.",
+                ),
+                _ => failure,
+            })
+        }
         _ => Ok(()),
     }
 }

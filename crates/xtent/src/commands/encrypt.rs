@@ -17,6 +17,7 @@ use crate::plain::{Place, Stream, is_nbd_uri};
 use crate::probe::{WRAPPING_SHOWS, Wrapping, shell_word};
 use crate::same::{is_shared, share_storage};
 use crate::size::show_size;
+use crate::sparse;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -56,6 +57,16 @@ pub(crate) struct Args {
     /// Copy the source as it is, even if it is a container (QCOW2, VMDK ...) or compressed
     #[arg(long)]
     raw: bool,
+    /// Leave out the source's holes: shows which parts are in use, and holes read as noise
+    ///
+    /// The volume keeps what it held there: in a new image file nothing, so that
+    /// it stays as small as the source. Whoever sees the volume then sees where
+    /// the data is and how much. And the copy differs from the source: what was
+    /// zeros in a hole reads as noise. Only for images whose user does not read
+    /// what was never written; some file systems do, for one where mkfs took
+    /// holes for zeros.
+    #[arg(long)]
+    skip_holes: bool,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
@@ -98,6 +109,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if let Some(size) = size {
         check_size(args, size, config.length, &output)?;
     }
+    note_holes(args, &source, &output)?;
     let room = config.length;
     let volume = container
         .volume(&unlock, &config, &output)?
@@ -114,10 +126,24 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Source::Stored(store) => {
             progress.stop_on_signals()?;
             let size = store.size();
-            let read = |piece: &mut [u8], offset| Ok(store.read_at(piece, offset)?);
+            let all = |piece: &mut [u8], offset| {
+                store.read_at(piece, offset)?;
+                write(piece, offset)
+            };
+            let data = |piece: &mut [u8], offset| {
+                let end = offset + piece.len() as u64;
+                for part in sparse::data_in(store.file(), offset..end)? {
+                    let len = usize::try_from(part.end - part.start).unwrap_or(piece.len());
+                    all(&mut piece[..len], part.start)?;
+                }
+                Ok(())
+            };
             copy::run(
                 &progress,
-                || copy::in_pieces(&progress, size, read, write),
+                || match args.skip_holes {
+                    true => copy::in_pieces(&progress, size, data),
+                    false => copy::in_pieces(&progress, size, all),
+                },
                 flush,
             )?
         }
@@ -212,6 +238,31 @@ impl Source {
             Self::Stored(store) => Some(store.size()),
             Self::Stream(stream) => stream.remaining(),
         }
+    }
+}
+
+/// Says what becomes of the source's holes; refuses `--skip-holes` where there
+/// can be none.
+fn note_holes(args: &Args, source: &Source, output: &Output) -> Result<()> {
+    match source {
+        Source::Stream(_) if args.skip_holes => Err(Failure::parameters(format!(
+            "{} is a stream and has no holes to skip",
+            args.source.name()
+        ))
+        .advise("Name the file itself, or leave --skip-holes out.")),
+        Source::Stored(store) if !args.skip_holes => {
+            if let Some(taken) = sparse::taken_if_sparse(store.file()) {
+                output.note(format!(
+                    "{} takes {} of its {}; its holes are encrypted as zeros, so that the volume \
+                     takes all of it. See --skip-holes.",
+                    args.source.name(),
+                    show_size(taken),
+                    show_size(store.size())
+                ));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

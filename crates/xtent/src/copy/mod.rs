@@ -60,13 +60,12 @@ pub(crate) fn run(
     }
 }
 
-/// Calls `read` then `write` for every piece of `size` bytes, from several
-/// threads, in no particular order.
+/// Calls `transfer` for every piece of `size` bytes, with a buffer as long as
+/// the piece and its offset, from several threads, in no particular order.
 pub(crate) fn in_pieces(
     progress: &Progress,
     size: u64,
-    read: impl Fn(&mut [u8], u64) -> Result<()> + Sync,
-    write: impl Fn(&mut [u8], u64) -> Result<()> + Sync,
+    transfer: impl Fn(&mut [u8], u64) -> Result<()> + Sync,
 ) -> Result<()> {
     let next = AtomicU64::new(0);
     let failure: Mutex<Option<Failure>> = Mutex::new(None);
@@ -81,8 +80,7 @@ pub(crate) fn in_pieces(
             }
             let piece = usize::try_from(size - offset).unwrap_or(PIECE).min(PIECE);
             let piece = &mut buf[..piece];
-            read(piece, offset)?;
-            write(piece, offset)?;
+            transfer(piece, offset)?;
             progress.advance(piece.len());
         }
         Ok(())
