@@ -118,6 +118,9 @@ fn check(image: Vec<u8>) {
         let _ = header.dump().to_string();
         let _ = header.keyslot_info();
         let _ = header.key_length();
+        for token in header.tokens().expect("a header that was read") {
+            assert!(token.json.starts_with('{'));
+        }
     }
     // Nothing that takes long: most inputs should never get to a derivation.
     let limits = KdfLimits {

@@ -82,12 +82,23 @@ pub struct Segment {
 
 /// What `unlock` found.
 pub struct Unlocked {
-    /// The volume key.
+    /// The volume key; of an unbound keyslot, the key that is in it.
     pub key: SecretBytes,
-    /// The keyslot that opened.
-    pub keyslot: u32,
+    /// The keyslot that opened; `None` if the volume key itself was given.
+    pub keyslot: Option<u32>,
     /// That keyslot's salt: every new key gets a new one.
     pub(crate) salt: Vec<u8>,
+}
+
+impl Unlocked {
+    /// The keyslot, for what is about that one.
+    pub(crate) fn of_keyslot(&self) -> Result<u32, Error> {
+        self.keyslot.ok_or_else(|| {
+            Error::options(
+                "the volume was unlocked by its volume key, which says nothing of a keyslot",
+            )
+        })
+    }
 }
 
 /// What to make.
@@ -169,12 +180,36 @@ impl Device {
         options: &FormatOptions,
         passphrase: &SecretBytes,
     ) -> Result<Header, Error> {
+        self.format_around(options, passphrase, None)
+    }
+
+    /// As [`Device::format`] around a volume key that exists already: data
+    /// that is encrypted with it can be read again.
+    ///
+    /// # Errors
+    /// As [`Device::format`]; [`ErrorKind::Options`] for a key that has not
+    /// [`FormatOptions::key_length`], or has two equal halves under XTS.
+    pub fn format_with_volume_key(
+        &self,
+        options: &FormatOptions,
+        passphrase: &SecretBytes,
+        key: &SecretBytes,
+    ) -> Result<Header, Error> {
+        self.format_around(options, passphrase, Some(key))
+    }
+
+    fn format_around(
+        &self,
+        options: &FormatOptions,
+        passphrase: &SecretBytes,
+        key: Option<&SecretBytes>,
+    ) -> Result<Header, Error> {
         match options.version {
             Version::Luks1 => {
-                luks1::format(self, options, passphrase)?;
+                luks1::format(self, options, passphrase, key)?;
                 self.read()
             }
-            Version::Luks2 => luks2::format(self, options, passphrase).map(Header::luks2),
+            Version::Luks2 => luks2::format(self, options, passphrase, key).map(Header::luks2),
         }
     }
 
@@ -198,6 +233,68 @@ impl Device {
             Version::Luks1 => luks1::unlock(self, passphrase, keyslot, limits),
             Version::Luks2 => luks2::unlock(self, passphrase, keyslot, limits),
         }
+    }
+
+    /// As [`Device::unlock`] for keyslots that are unbound too: those whose key
+    /// is not the volume's, but what its owner stored there. What comes of one
+    /// of them does not open the volume.
+    ///
+    /// # Errors
+    /// As [`Device::unlock`].
+    pub fn unlock_any(
+        &self,
+        passphrase: &SecretBytes,
+        keyslot: Option<u32>,
+        limits: &KdfLimits,
+    ) -> Result<Unlocked, Error> {
+        match self.version()? {
+            // LUKS1 knows no other keys.
+            Version::Luks1 => luks1::unlock(self, passphrase, keyslot, limits),
+            Version::Luks2 => luks2::unlock_any(self, passphrase, keyslot, limits),
+        }
+    }
+
+    /// Makes sure that `key` is the volume key: with it a volume opens, and
+    /// gets new keys, when no keyslot is left.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WrongPassphrase`] if it is not.
+    pub fn unlock_with_volume_key(
+        &self,
+        key: SecretBytes,
+        limits: &KdfLimits,
+    ) -> Result<Unlocked, Error> {
+        let is_right = match self.version()? {
+            Version::Luks1 => luks1::is_volume_key(self, &key, limits)?,
+            Version::Luks2 => luks2::is_volume_key(self, &key, limits)?,
+        };
+        if !is_right {
+            return Err(Error::new(
+                ErrorKind::WrongPassphrase,
+                "this is not the key of the volume",
+            ));
+        }
+        Ok(Unlocked {
+            key,
+            keyslot: None,
+            salt: Vec::new(),
+        })
+    }
+
+    /// Stores `key`, which is not the volume's, in `keyslot` or the first free
+    /// one, where `passphrase` opens it; returns it. LUKS2 only.
+    ///
+    /// # Errors
+    /// As [`Device::add_key`].
+    pub fn add_unbound_key(
+        &self,
+        key: &SecretBytes,
+        passphrase: &SecretBytes,
+        keyslot: Option<u32>,
+        kdf: &KdfChoice,
+    ) -> Result<u32, Error> {
+        self.luks2_only("keys that are not the volume's")?;
+        luks2::add_unbound_key(self, key, passphrase, keyslot, kdf)
     }
 
     /// Adds a key to `keyslot` or the first free one; returns it.
@@ -252,7 +349,8 @@ impl Device {
     /// `even_last`.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] if that keyslot holds another key by now.
+    /// [`ErrorKind::Changed`] if that keyslot holds another key by now;
+    /// [`ErrorKind::Options`] if it came from none.
     pub fn remove_key(&self, unlocked: &Unlocked, even_last: bool) -> Result<(), Error> {
         match self.version()? {
             Version::Luks1 => luks1::remove_key(self, unlocked, even_last),
@@ -360,6 +458,62 @@ impl Device {
     fn version(&self) -> Result<Version, Error> {
         version_of(&*self.store)
     }
+}
+
+/// The key of a new volume.
+enum VolumeKey<'a> {
+    Given(&'a SecretBytes),
+    Random(SecretBytes),
+}
+
+impl<'a> VolumeKey<'a> {
+    /// The one given, or a random one. The two halves of an XTS key must differ
+    /// (IEEE 1619); that those of a random one do not never happens unless the
+    /// generator is broken. The options have been found to go together.
+    fn of(options: &FormatOptions, given: Option<&'a SecretBytes>) -> Result<Self, Error> {
+        if let Some(key) = given {
+            check_volume_key(options, key)?;
+            return Ok(Self::Given(key));
+        }
+        let key = SecretBytes::random(options.key_length)?;
+        if has_equal_halves(&key) {
+            return Err(Error::options(
+                "the system's random number generator is broken: it gave the same bytes twice",
+            ));
+        }
+        Ok(Self::Random(key))
+    }
+}
+
+impl std::ops::Deref for VolumeKey<'_> {
+    type Target = SecretBytes;
+    fn deref(&self) -> &SecretBytes {
+        match self {
+            Self::Given(key) => key,
+            Self::Random(key) => key,
+        }
+    }
+}
+
+fn check_volume_key(options: &FormatOptions, key: &SecretBytes) -> Result<(), Error> {
+    if key.len() != options.key_length {
+        return Err(Error::options(format!(
+            "the volume key has {} bits, the options say {}",
+            key.len() * 8,
+            options.key_length * 8
+        )));
+    }
+    if has_equal_halves(key) && options.encryption.contains("-xts-") {
+        return Err(Error::options(
+            "the two halves of the volume key are the same, which XTS does not allow (IEEE 1619)",
+        ));
+    }
+    Ok(())
+}
+
+fn has_equal_halves(key: &SecretBytes) -> bool {
+    let (one, other) = key.split_at(key.len() / 2);
+    xtent_secret::equal(one, other)
 }
 
 fn version_of(store: &dyn Store) -> Result<Version, Error> {

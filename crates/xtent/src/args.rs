@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use xtent_luks::kdf::{KdfKind, pbkdf2_hashes};
 use xtent_luks::{KdfChoice, KdfLimits};
+use xtent_secret::SecretBytes;
 use xtent_volume::CipherThreads;
 
 use crate::failure::{Failure, Result};
@@ -60,6 +61,9 @@ pub(crate) struct KeyArgs {
     /// Read the passphrase from this systemd credential, as a key file
     #[arg(long, value_name = "NAME", conflicts_with_all = ["key_file", "key_fd"])]
     pub(crate) credential: Option<String>,
+    /// Give up if nothing was typed for so long, on a terminal
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) timeout: Option<u32>,
     /// Whether standard input is data, so that no passphrase comes from there.
     #[arg(skip)]
     stdin_is_data: bool,
@@ -109,13 +113,33 @@ impl KeyArgs {
     }
 }
 
-/// How a volume is unlocked: by a token or by a passphrase.
+impl KeyArgs {
+    /// Reads an existing passphrase; a terminal is asked with `prompt`.
+    pub(crate) fn read(&self, prompt: &str) -> Result<SecretBytes> {
+        self.source().read_within(prompt, self.typing_time())
+    }
+
+    /// How long a person may take to type.
+    pub(crate) fn typing_time(&self) -> Option<Duration> {
+        self.timeout
+            .map(|seconds| Duration::from_secs(seconds.into()))
+    }
+}
+
+/// How a volume is unlocked: by a token, by a passphrase, or by its key itself.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UnlockArgs {
     #[command(flatten)]
     pub(crate) passphrase: PassphraseArgs,
     #[command(flatten)]
     pub(crate) tokens: TokenArgs,
+    /// Unlock with the volume key in this file instead of a passphrase
+    ///
+    /// The key itself, byte for byte, as `xtent header dump --volume-key-file` and
+    /// cryptsetup write it; `-` is standard input. It is checked against the
+    /// header's digest, and opens the volume even if no keyslot is left.
+    #[arg(long, value_name = "FILE", help_heading = "Passphrase", conflicts_with_all = ["key_file", "key_fd", "credential", "key_slot", "token_id", "token_type", "token_only", "token_pin_file"])]
+    pub(crate) volume_key_file: Option<PathBuf>,
 }
 
 /// What holds for a passphrase holds for whoever may use a token instead.
@@ -183,7 +207,7 @@ pub(crate) struct PassphraseArgs {
     /// Try this keyslot only
     #[arg(short = 'S', long, value_name = "N", help_heading = "Passphrase", value_parser = clap::value_parser!(u32).range(0..32))]
     pub(crate) key_slot: Option<u32>,
-    /// How often a wrong passphrase may be typed again
+    /// How often a passphrase may be typed until it is right
     #[arg(short = 'T', long, value_name = "N", default_value_t = 3, help_heading = "Passphrase", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tries: u32,
     /// Run a key derivation even if it takes more than ten minutes
@@ -375,7 +399,10 @@ pub(crate) struct ProgressArgs {
 /// For commands that ask before they destroy something.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ConfirmArgs {
-    /// Do not ask before overwriting; without a terminal this is required
+    /// Do not ask for a confirmation
+    ///
+    /// Where the command would ask for one and there is no terminal, it fails
+    /// without this.
     #[arg(short = 'q', long)]
     pub(crate) batch_mode: bool,
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_luks::{Device, Header, Segment, Unlocked};
@@ -14,6 +16,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::probe::{self, Wrapping};
 use crate::same::share_storage;
+use crate::secrets::read_key;
 use crate::tokens;
 
 /// A device whose metadata has been read and found usable.
@@ -191,13 +194,13 @@ impl Container {
         Ok(self.volume_and_keyslot(unlock, config, output)?.0)
     }
 
-    /// As [`Container::volume`], and gives the keyslot that opened it.
+    /// As [`Container::volume`], and gives the keyslot that opened it, if one did.
     pub(crate) fn volume_and_keyslot(
         self,
         unlock: &UnlockArgs,
         config: &Config,
         output: &Output,
-    ) -> Result<(Volume, u32)> {
+    ) -> Result<(Volume, Option<u32>)> {
         if config.cipher.mode.is_broken() {
             output.warn(format!(
                 "{}: {} is broken: an attacker who has two chosen sectors encrypted or \
@@ -244,17 +247,46 @@ pub(crate) struct Found {
 }
 
 /// Tries the volume's tokens, unless another way is asked for; then asks for the passphrase,
-/// again after a wrong one if a person types.
+/// again after a wrong one if a person types. Or takes the volume key from a file.
 pub(crate) fn unlock_with_retries(
     device: &Device,
     path: &Path,
     args: &UnlockArgs,
     output: &Output,
 ) -> Result<Found> {
+    if let Some(file) = &args.volume_key_file {
+        return by_volume_key(device, path, file, args, output);
+    }
     if let Some(opened) = tokens::unlock(device, path, args, output)? {
         return Ok(opened);
     }
     let (_, unlocked) = passphrase_and_unlock(device, path, args, output)?;
+    Ok(Found {
+        unlocked,
+        token: None,
+    })
+}
+
+fn by_volume_key(
+    device: &Device,
+    path: &Path,
+    file: &Path,
+    args: &UnlockArgs,
+    output: &Output,
+) -> Result<Found> {
+    let key = read_key(file)?;
+    if let Some(length) = device.read()?.key_length()
+        && key.len() != length
+    {
+        return Err(Failure::parameters(format!(
+            "{} holds {} bytes, the key of {} has {length}",
+            file.display(),
+            key.len(),
+            path.display()
+        )));
+    }
+    let limits = args.limits();
+    let unlocked = while_deriving(output, || device.unlock_with_volume_key(key, &limits))?;
     Ok(Found {
         unlocked,
         token: None,
@@ -268,11 +300,44 @@ pub(crate) fn passphrase_and_unlock(
     args: &PassphraseArgs,
     output: &Output,
 ) -> Result<(SecretBytes, Unlocked)> {
-    let source = args.key.source();
-    with_retries(args.tries, source.is_interactive(), output, || {
-        let passphrase = source.read(&prompt(path))?;
-        let unlocked = device.unlock(&passphrase, args.key_slot, &args.limits())?;
+    let interactive = args.key.source().is_interactive();
+    with_retries(args.tries, interactive, output, || {
+        let passphrase = args.key.read(&prompt(path))?;
+        let unlocked = while_deriving(output, || {
+            device.unlock(&passphrase, args.key_slot, &args.limits())
+        })?;
         Ok((passphrase, unlocked))
+    })
+}
+
+/// Runs what derives a key; if that takes longer than a person waits without
+/// wondering, says what goes on.
+pub(crate) fn while_deriving<T>(output: &Output, derive: impl FnOnce() -> T) -> T {
+    if !output.has_viewer() {
+        return derive();
+    }
+    unless_done_within(PATIENCE, || output.note("Deriving the key ..."), derive)
+}
+
+/// How long nobody wonders.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs `work`, and `note` beside it if it is not done in time.
+fn unless_done_within<T>(
+    patience: Duration,
+    note: impl FnOnce() + Send,
+    work: impl FnOnce() -> T,
+) -> T {
+    let (done, waits) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waits.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                note();
+            }
+        });
+        let value = work();
+        drop(done);
+        value
     })
 }
 
@@ -314,6 +379,16 @@ pub(crate) fn parse_backend(text: &str) -> std::result::Result<Backend, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_comes_only_to_those_who_wait() {
+        // What waits for the note itself shows that it comes meanwhile.
+        let (say, said) = mpsc::channel::<()>();
+        let value = unless_done_within(Duration::ZERO, move || drop(say), || said.recv().is_err());
+        assert!(value);
+        let quick = unless_done_within(Duration::MAX, || panic!("a note"), || 7);
+        assert_eq!(quick, 7);
+    }
 
     #[test]
     fn back_ends_go_by_name() {

@@ -176,3 +176,171 @@ fn scripts_ask_by_exit_code() {
         bed.run("uuid key").failed(4, &["no LUKS header"]);
     }
 }
+
+const CHEAP: &str = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+
+#[test]
+fn a_volume_key_is_escrowed_and_opens_an_erased_volume() {
+    use std::os::unix::fs::PermissionsExt;
+    for (bed, hash) in [
+        (Bed::with_luks1(), ""),
+        (Bed::with_luks2(), " --hash sha512"),
+    ] {
+        let dump = "header dump --key-file key --volume-key-file vk disk.img";
+        bed.run(dump)
+            .failed(1, &["without a passphrase, for ever", "--batch-mode"]);
+        assert!(!bed.path("vk").exists());
+        bed.run("header dump -q --key-file other --volume-key-file vk disk.img")
+            .failed(2, &["no keyslot opens"]);
+        assert!(!bed.path("vk").exists());
+        bed.run(&format!("{dump} -q")).ok();
+        bed.run(&format!("{dump} -q"))
+            .failed(5, &["vk exists already"]);
+        let mode = bed.path("vk").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let key = std::fs::read(bed.path("vk")).unwrap();
+        assert_eq!(key.len(), 64);
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let printed = bed
+            .run("header dump -q --key-file key --volume-key disk.img")
+            .ok();
+        assert_eq!(printed.out, format!("{hex}\n"));
+        bed.run("header dump -q --json --key-file key --volume-key disk.img")
+            .failed(1, &["do not go together"]);
+        cryptsetup(
+            &bed,
+            "luksDump --dump-volume-key --volume-key-file theirs --key-file key disk.img",
+        )
+        .ok();
+        assert_eq!(std::fs::read(bed.path("theirs")).unwrap(), key);
+
+        // What was written before opens without a passphrase.
+        std::fs::write(bed.path("plain"), vec![7; 1 << 20]).unwrap();
+        bed.run("encrypt --volume-key-file vk plain disk.img").ok();
+        bed.run("header erase -q disk.img").ok();
+        bed.run("key test --volume-key-file vk disk.img")
+            .ok()
+            .out
+            .find("The volume key is the right one")
+            .unwrap();
+        bed.run("decrypt --volume-key-file vk disk.img back").ok();
+        assert!(std::fs::read(bed.path("back")).unwrap() == vec![7; 1 << 20]);
+
+        let mut wrong = key.clone();
+        wrong[0] ^= 1;
+        std::fs::write(bed.path("wrong"), &wrong).unwrap();
+        bed.run("key test --volume-key-file wrong disk.img")
+            .failed(2, &["not the key of the volume"]);
+        for length in [0, 63] {
+            std::fs::write(bed.path("short"), &key[..length]).unwrap();
+            let said = bed.run("key test --volume-key-file short disk.img");
+            assert_ne!(said.code, Some(0), "{said:?}");
+        }
+        bed.run("key test --volume-key-file vk --key-file key disk.img")
+            .failed(1, &["cannot be used with"]);
+        if hash.is_empty() {
+            // LUKS1 knows the length without a keyslot.
+            bed.run("key test --volume-key-file short disk.img")
+                .failed(1, &["holds 63 bytes", "has 64"]);
+        }
+
+        let add =
+            format!("key add --volume-key-file vk --new-key-file other {CHEAP}{hash} disk.img");
+        bed.run(&add).ok();
+        bed.run("key test --key-file other disk.img").ok();
+        cryptsetup(&bed, "open --test-passphrase --key-file other disk.img").ok();
+        bed.run("key remove --volume-key-file vk disk.img")
+            .failed(1, &["unexpected argument"]);
+    }
+}
+
+#[test]
+fn a_volume_is_formatted_around_a_key() {
+    let bed = Bed::new();
+    std::fs::write(bed.path("vk"), [[1; 16], [2; 16]].concat()).unwrap();
+    let format = format!("format --size 1M --key-file key {CHEAP} --volume-key-file vk");
+    bed.run(&format!("{format} disk.img"))
+        .failed(1, &["vk holds 32 bytes", "has 64", "--key-size"]);
+    assert!(!bed.path("disk.img").exists());
+    bed.run(&format!("{format} --key-size 256 disk.img")).ok();
+    bed.run("key test --volume-key-file vk disk.img").ok();
+    bed.run("key test --key-file key disk.img").ok();
+    std::fs::write(bed.path("vk"), [1; 32]).unwrap();
+    bed.run(&format!("{format} --key-size 256 other.img"))
+        .failed(1, &["two halves", "XTS"]);
+}
+
+#[test]
+fn a_key_keeps_passphrase_and_keyslot_when_it_is_converted() {
+    let bed = Bed::with_luks2();
+    let argon2 = "--pbkdf argon2id --pbkdf-memory 64 --pbkdf-parallel 1 --pbkdf-force-iterations 4";
+    let add = format!("key add {CHEAP} --key-file key --new-key-file other --new-key-slot 3");
+    bed.run(&format!("{add} disk.img")).ok();
+    let said = bed
+        .run(&format!(
+            "key convert --json --key-file other {argon2} disk.img"
+        ))
+        .ok();
+    assert_eq!(said.json()["keyslot"], 3);
+    bed.run("key test --key-file other --key-slot 3 disk.img")
+        .ok();
+    cryptsetup(&bed, "open --test-passphrase --key-file other disk.img").ok();
+    let list = bed.run("key list --json disk.img").ok().json();
+    assert_eq!(
+        list["keyslots"][0]["kdf"],
+        serde_json::json!({ "type": "pbkdf2", "hash": "sha256", "iterations": 1000 })
+    );
+    assert_eq!(
+        list["keyslots"][1]["kdf"],
+        serde_json::json!({ "type": "argon2id", "time": 4, "memory": 64, "cpus": 1 })
+    );
+    bed.run(&format!("key convert --key-file plain {argon2} disk.img"))
+        .failed(4, &["plain"]);
+
+    let bed = Bed::with_luks1();
+    bed.run("key convert --key-file key disk.img")
+        .failed(1, &["LUKS1 has pbkdf2", "xtent key change"]);
+}
+
+#[test]
+fn an_unbound_key_is_kept_and_opens_nothing() {
+    let bed = Bed::with_luks2();
+    let add = format!("key add --unbound {CHEAP} --new-key-file other");
+    bed.run(&format!("{add} disk.img"))
+        .failed(1, &["--key-size"]);
+    bed.run(&format!("{add} --key-size 255 disk.img"))
+        .failed(1, &["multiple of 8"]);
+    bed.run(&format!("{add} --key-size 256 disk.img")).ok();
+    std::fs::write(bed.path("mine"), [9; 20]).unwrap();
+    bed.run(&format!(
+        "{add} --volume-key-file mine --new-key-slot 5 disk.img"
+    ))
+    .ok();
+    bed.run("header dump -q --key-file key --volume-key-file vk disk.img")
+        .ok();
+    bed.run(&format!("{add} --volume-key-file vk disk.img"))
+        .failed(1, &["no unbound key"]);
+    bed.run("key test --key-file other disk.img").failed(2, &[]);
+    bed.run("key test --key-file other --key-slot 5 disk.img")
+        .failed(1, &["not the volume's"]);
+    bed.run("key test --unbound --key-file other --key-slot 5 disk.img")
+        .ok();
+    let any = bed
+        .run("key test --json --unbound --key-file other disk.img")
+        .ok();
+    assert_eq!(any.json()["keyslot"], 1);
+    cryptsetup(
+        &bed,
+        "open --test-passphrase --unbound --key-slot 1 --key-file other disk.img",
+    )
+    .ok();
+    cryptsetup(
+        &bed,
+        "luksDump --unbound --key-slot 5 --volume-key-file theirs --key-file other disk.img",
+    )
+    .ok();
+    assert_eq!(std::fs::read(bed.path("theirs")).unwrap(), [9; 20]);
+    let bed = Bed::with_luks1();
+    bed.run(&format!("{add} --key-size 256 disk.img"))
+        .failed(1, &["LUKS1 has no unbound keys"]);
+}

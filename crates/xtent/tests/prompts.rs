@@ -153,13 +153,33 @@ fn a_new_passphrase_is_asked_twice() {
     let bed = Bed::with_luks2();
     let cheap = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000";
     let add = format!("key add --key-file key {cheap} disk.img");
-    let mut s = Session::start(&bed, &add);
-    s.expect("New passphrase for disk.img: ");
-    s.type_secret("one\n");
-    s.expect("Verify passphrase: ");
-    s.type_secret("two\n");
-    s.expect("do not match");
+    let mut s = Session::start(&bed, &format!("{add} --tries 2"));
+    for told in [
+        "do not match; try again",
+        "do not match; nothing was changed",
+    ] {
+        s.expect("New passphrase for disk.img: ");
+        s.type_secret("one\n");
+        s.expect("Verify passphrase: ");
+        s.type_secret("two\n");
+        s.expect(told);
+    }
     assert_eq!(s.end().0.code(), Some(2));
+
+    // The old passphrase is asked for once, whatever happens to the new one.
+    let mut s = Session::start(&bed, &format!("key add {cheap} --new-key-slot 9 disk.img"));
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("New passphrase for disk.img: ");
+    s.type_secret("nine\n");
+    s.expect("Verify passphrase: ");
+    s.type_secret("mine\n");
+    s.expect("New passphrase for disk.img: ");
+    s.type_secret("nine\n");
+    s.expect("Verify passphrase: ");
+    s.type_secret("nine\n");
+    s.expect("Key added in keyslot 9");
+    assert_eq!(s.end().0.code(), Some(0));
 
     let mut s = Session::start(&bed, &add);
     s.expect("New passphrase for disk.img: ");
@@ -169,6 +189,41 @@ fn a_new_passphrase_is_asked_twice() {
     s.expect("Key added");
     assert_eq!(s.end().0.code(), Some(0));
     bed.run_with("key test disk.img", "one\n").ok();
+}
+
+#[test]
+fn who_types_nothing_in_time_is_not_waited_for() {
+    let bed = Bed::with_luks2();
+    let mut s = Session::start(&bed, "key test --timeout 1 disk.img");
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret("half");
+    s.expect("no passphrase was typed within 1 seconds");
+    let (status, rest) = s.end();
+    assert_eq!(status.code(), Some(1));
+    assert!(!rest.contains("half"), "{rest}");
+    // With time enough nothing changes.
+    let mut s = Session::start(&bed, "key test --timeout 1000000 disk.img");
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("opens keyslot 0");
+    assert_eq!(s.end().0.code(), Some(0));
+}
+
+#[test]
+fn the_question_says_which_passphrase() {
+    let bed = Bed::with_luks2();
+    bed.run("key add --key-file key --new-key-file other --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img")
+        .ok();
+    let mut s = Session::start(&bed, "key kill disk.img 1");
+    s.expect("Passphrase for disk.img (any but that of keyslot 1): ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("Keyslot 1 destroyed.");
+    assert_eq!(s.end().0.code(), Some(0));
+    let mut s = Session::start(&bed, "header erase disk.img");
+    s.expect("This will erase the only keyslot of disk.img");
+    s.expect("Type YES");
+    s.terminal.write_all(b"no\n").unwrap();
+    assert_eq!(s.end().0.code(), Some(1));
 }
 
 #[test]

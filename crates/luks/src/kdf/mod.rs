@@ -4,7 +4,7 @@
 //! compute or to allocate before [`Kdf::derive`] has compared the estimate
 //! with the caller's limit and the memory with what is free.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xtent_secret::SecretBytes;
 
@@ -49,8 +49,43 @@ pub struct Argon2Cost {
 /// What a derivation may cost before it is refused with its estimate.
 #[derive(Clone, Copy, Debug)]
 pub struct KdfLimits {
-    /// Longest estimated time; `None` for no limit (the user insists).
+    /// Longest estimated time of a whole operation, however many keyslots it
+    /// tries; `None` for no limit (the user insists).
     pub longest: Option<Duration>,
+}
+
+impl KdfLimits {
+    /// The limits as a budget for several derivations, which starts now.
+    pub(crate) fn start(&self) -> Budget {
+        Budget {
+            limits: *self,
+            started: Instant::now(),
+        }
+    }
+}
+
+/// A limit for a whole operation: what one derivation took, the next one has no
+/// more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    limits: KdfLimits,
+    started: Instant,
+}
+
+impl Budget {
+    /// What a derivation that starts now may take.
+    pub(crate) fn left(&self) -> KdfLimits {
+        self.left_after(self.started.elapsed())
+    }
+
+    fn left_after(&self, spent: Duration) -> KdfLimits {
+        KdfLimits {
+            longest: self
+                .limits
+                .longest
+                .map(|longest| longest.saturating_sub(spent)),
+        }
+    }
 }
 
 /// How a new keyslot's derivation is chosen.
@@ -144,7 +179,7 @@ impl Kdf {
             }
         }
         let mut key = SecretBytes::zeroed(key_length)?;
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         match self {
             Self::Pbkdf2 { hash, iterations } => {
                 Hash::from_name(hash)?.pbkdf2(passphrase, salt, *iterations, &mut key);

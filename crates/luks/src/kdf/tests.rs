@@ -485,3 +485,17 @@ fn every_hash_has_a_speed() {
     }
     assert!(pbkdf2_iterations_per_second("sha256", 32).unwrap() > 1000);
 }
+
+#[test]
+fn a_budget_is_for_all_derivations_together() {
+    let seconds = Duration::from_secs;
+    let budget = KdfLimits {
+        longest: Some(seconds(600)),
+    }
+    .start();
+    let left = |spent| budget.left_after(seconds(spent)).longest;
+    assert_eq!(left(0), Some(seconds(600)));
+    assert_eq!(left(540), Some(seconds(60)));
+    assert_eq!(left(601), Some(Duration::ZERO));
+    assert_eq!(NO_LIMIT.start().left_after(seconds(9)).longest, None);
+}

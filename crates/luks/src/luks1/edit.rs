@@ -73,7 +73,8 @@ pub(crate) fn change_key(
 
     let _lock = device.lock.exclusive()?;
     let mut header = reread(device, &before)?;
-    let old_number = slot_number(unlocked.keyslot)?;
+    let old_keyslot = unlocked.of_keyslot()?;
+    let old_number = slot_number(old_keyslot)?;
     if header.slot(old_number) != before.slot(old_number) {
         return Err(changed());
     }
@@ -92,7 +93,7 @@ pub(crate) fn change_key(
         }
         Err(_) => {
             overwrite(device, &mut header, old_number, &sealed)?;
-            Ok(unlocked.keyslot)
+            Ok(old_keyslot)
         }
     }
 }
@@ -110,7 +111,7 @@ pub(crate) fn remove_key(
     unlocked: &Unlocked,
     even_last: bool,
 ) -> Result<(), Error> {
-    let number = slot_number(unlocked.keyslot)?;
+    let number = slot_number(unlocked.of_keyslot()?)?;
     let _lock = device.lock.exclusive()?;
     let header = read_locked(device)?;
     if header.slot(number).active && header.slot(number).salt[..] != unlocked.salt {

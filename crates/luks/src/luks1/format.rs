@@ -6,7 +6,7 @@ use super::edit::{overwrite_randomly, write_sectors};
 use super::header::{DIGEST, Fields, Header, SALT, SECTOR, SLOTS, Slot, area_length};
 use super::keyslot;
 use crate::kdf::hash::Hash;
-use crate::{Device, Error, ErrorKind, FormatOptions, Kdf, KdfLimits, luks2};
+use crate::{Device, Error, ErrorKind, FormatOptions, Kdf, KdfLimits, VolumeKey, luks2};
 
 /// Keyslot areas begin at multiples of this.
 const AREA_ALIGNMENT: u64 = 4096;
@@ -18,6 +18,7 @@ pub(crate) fn format(
     device: &Device,
     options: &FormatOptions,
     passphrase: &SecretBytes,
+    key: Option<&SecretBytes>,
 ) -> Result<(), Error> {
     let layout = Layout::new(options)?;
     let needed = if options.detached {
@@ -39,8 +40,8 @@ pub(crate) fn format(
     }
 
     let hash = options.hash.to_ascii_lowercase();
+    let key = VolumeKey::of(options, key)?;
     let kdf = keyslot::settle(&options.kdf, &hash, options.key_length)?;
-    let key = SecretBytes::random(options.key_length)?;
     let sealed = keyslot::seal(&options.encryption, &hash, &key, passphrase, &kdf)?;
     let mut slots = layout.offsets.map(Slot::empty);
     slots[0] = Slot {

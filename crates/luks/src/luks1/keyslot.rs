@@ -9,7 +9,7 @@ use xtent_secret::{SecretBox, SecretBytes};
 
 use super::header::{DIGEST, Header, SALT, SLOTS, area_length};
 use crate::af::{self, STRIPES};
-use crate::kdf::KdfKind;
+use crate::kdf::{Budget, KdfKind};
 use crate::{Error, ErrorKind, Kdf, KdfChoice, KdfLimits, Unlocked};
 
 /// cryptsetup's time for the digest, where a keyslot may take `target`.
@@ -53,6 +53,7 @@ impl Snapshot {
             }
             None => header.keyslots(),
         };
+        let budget = limits.start();
         let mut skipped = None;
         for keyslot in candidates {
             tracing::debug!(keyslot, "trying the passphrase on a keyslot");
@@ -60,9 +61,10 @@ impl Snapshot {
             let Some(area) = &self.areas[number] else {
                 continue;
             };
-            match open(header, spec, number, area, passphrase, limits) {
+            match open(header, spec, number, area, passphrase, &budget) {
                 Ok(Some(key)) => {
                     let salt = header.slot(number).salt.to_vec();
+                    let keyslot = Some(keyslot);
                     return Ok(Unlocked { key, keyslot, salt });
                 }
                 Ok(None) => {}
@@ -107,7 +109,7 @@ fn open(
     number: usize,
     area: &[u8],
     passphrase: &SecretBytes,
-    limits: &KdfLimits,
+    budget: &Budget,
 ) -> Result<Option<SecretBytes>, Error> {
     let slot = header.slot(number);
     let kdf = Kdf::Pbkdf2 {
@@ -115,13 +117,13 @@ fn open(
         iterations: slot.iterations,
     };
     let key_length = header.key_length();
-    let derived = kdf.derive(passphrase, &slot.salt, key_length, limits)?;
+    let derived = kdf.derive(passphrase, &slot.salt, key_length, &budget.left())?;
     let mut material = SecretBytes::zeroed(area.len())?;
     let cipher = keyed(spec, &derived)?;
     cipher.decrypt_to(0, area, &mut material);
     cipher.wipe_stack();
     let key = af::merge(&material, key_length, STRIPES, &header.hash)?;
-    Ok(is_volume_key(header, &key, limits)?.then_some(key))
+    Ok(is_volume_key(header, &key, &budget.left())?.then_some(key))
 }
 
 /// Whether `key` has the header's digest.

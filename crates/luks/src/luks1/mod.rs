@@ -40,6 +40,16 @@ pub(crate) fn unlock(
     snapshot(device)?.unlock(passphrase, keyslot, limits)
 }
 
+/// See [`Device::unlock_with_volume_key`].
+pub(crate) fn is_volume_key(
+    device: &Device,
+    key: &SecretBytes,
+    limits: &KdfLimits,
+) -> Result<bool, Error> {
+    let header = read(device)?;
+    Ok(header.key_length() == key.len() && keyslot::is_volume_key(&header, key, limits)?)
+}
+
 impl Header {
     /// The header at the start of a backup file.
     pub(crate) fn parse_backup(image: &[u8]) -> Result<Self, Error> {

@@ -84,12 +84,12 @@ impl Pbkdf2Digest {
         Ok(new)
     }
 
-    /// Its JSON, assigned to segment 0 and to keyslot `keyslot`.
-    pub(crate) fn json(&self, keyslot: u32) -> DigestJson {
+    /// Its JSON, assigned to `segments` and to keyslot `keyslot`.
+    pub(crate) fn json(&self, keyslot: u32, segments: &[u32]) -> DigestJson {
         DigestJson {
             kind: "pbkdf2",
             keyslots: [keyslot.to_string()],
-            segments: ["0".to_owned()],
+            segments: segments.iter().map(u32::to_string).collect(),
             hash: self.hash.clone(),
             iterations: self.iterations,
             salt: STANDARD.encode(&self.salt),
@@ -104,7 +104,7 @@ pub(crate) struct DigestJson {
     #[serde(rename = "type")]
     kind: &'static str,
     keyslots: [String; 1],
-    segments: [String; 1],
+    segments: Vec<String>,
     hash: String,
     iterations: u32,
     salt: String,

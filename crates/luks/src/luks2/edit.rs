@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use xtent_secret::SecretBytes;
 
 use super::keyslot::NewKeyslot;
-use super::model::{MAX_OBJECTS, SlotKdf};
+use super::model::{Area, MAX_OBJECTS, Pbkdf2Digest, SlotKdf};
 use super::read::{Foreign, Header, OtherCopy, read};
 use super::validate::keyslots_area;
 use super::{document, write};
 use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Priority, Unlocked};
+
+/// Bytes of the longest key that an unbound keyslot takes, as cryptsetup has it.
+const LONGEST_UNBOUND: usize = 512;
 
 /// The hash of the AF splitter where the user names none.
 const DEFAULT_HASH: &str = "sha256";
@@ -24,7 +27,80 @@ pub(crate) fn unlock(
     limits: &KdfLimits,
 ) -> Result<Unlocked, Error> {
     let (header, materials) = snapshot(device, keyslot)?;
-    open(&header, materials, passphrase, keyslot, limits)
+    open(
+        &header,
+        materials,
+        passphrase,
+        Wanted::volume(keyslot),
+        limits,
+    )
+}
+
+/// See [`Device::unlock_any`].
+pub(crate) fn unlock_any(
+    device: &Device,
+    passphrase: &SecretBytes,
+    keyslot: Option<u32>,
+    limits: &KdfLimits,
+) -> Result<Unlocked, Error> {
+    let (header, materials) = snapshot(device, keyslot)?;
+    let wanted = Wanted {
+        only: keyslot,
+        unbound_too: true,
+    };
+    open(&header, materials, passphrase, wanted, limits)
+}
+
+/// See [`Device::unlock_with_volume_key`].
+pub(crate) fn is_volume_key(
+    device: &Device,
+    key: &SecretBytes,
+    limits: &KdfLimits,
+) -> Result<bool, Error> {
+    let header = read_shared(device)?;
+    header.requirements_met()?;
+    let (_, digest) = header.metadata.volume_digest()?;
+    Ok(header.key_length().is_none_or(|length| length == key.len())
+        && digest.verify(key, limits)?)
+}
+
+/// See [`Device::add_unbound_key`].
+pub(crate) fn add_unbound_key(
+    device: &Device,
+    key: &SecretBytes,
+    passphrase: &SecretBytes,
+    keyslot: Option<u32>,
+    kdf: &KdfChoice,
+) -> Result<u32, Error> {
+    if !(1..=LONGEST_UNBOUND).contains(&key.len()) {
+        return Err(Error::options(format!(
+            "a key of {} bytes: possible are 1 to {LONGEST_UNBOUND}",
+            key.len()
+        )));
+    }
+    let seen = read_shared(device)?;
+    seen.requirements_met()?;
+    seen.free_keyslot(keyslot)?;
+    let new = NewKeyslot::new(key, passphrase, kdf, af_hash(kdf))?;
+    let digest = Pbkdf2Digest::new(key, af_hash(kdf), kdf.force_iterations.is_none())?;
+    update_with_material(device, &new.material, |header| {
+        let keyslot = header.free_keyslot(keyslot)?;
+        let area = header.find_gap(new.area_size())?;
+        let digests = &header.metadata.digests;
+        let id = (0..MAX_OBJECTS)
+            .find(|id| !digests.contains_key(id))
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Full,
+                    "all 32 digests are in use: remove a keyslot first",
+                )
+            })?;
+        let name = keyslot.to_string();
+        let text = document::set(&header.text, &["keyslots"], &name, json(&new.json(area))?)?;
+        let digest = json(&digest.json(keyslot, &[]))?;
+        let text = document::set(&text, &["digests"], &id.to_string(), digest)?;
+        Ok((header.with_text(text)?, area, keyslot))
+    })
 }
 
 /// See [`Device::add_key`].
@@ -47,25 +123,19 @@ pub(crate) fn add_key(
         ));
     }
     let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
-
-    let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
-    header.still_has_digest_of(&seen)?;
-    let keyslot = header.free_keyslot(keyslot)?;
-    let area = header.find_gap(new.area_size())?;
-    let name = keyslot.to_string();
-    let text = document::set(&header.text, &["keyslots"], &name, json(&new.json(area))?)?;
-    let text = document::push_item(
-        &text,
-        &["digests", &digest_id.to_string(), "keyslots"],
-        &name,
-    )?;
-    let mut header = header.with_text(text)?;
-    header.check_writable()?;
-    device.store.write_at(&new.material, area.offset)?;
-    device.store.flush()?;
-    header.write(&*device.store)?;
-    Ok(keyslot)
+    update_with_material(device, &new.material, |header| {
+        header.still_has_digest_of(&seen)?;
+        let keyslot = header.free_keyslot(keyslot)?;
+        let area = header.find_gap(new.area_size())?;
+        let name = keyslot.to_string();
+        let text = document::set(&header.text, &["keyslots"], &name, json(&new.json(area))?)?;
+        let text = document::push_item(
+            &text,
+            &["digests", &digest_id.to_string(), "keyslots"],
+            &name,
+        )?;
+        Ok((header.with_text(text)?, area, keyslot))
+    })
 }
 
 /// See [`Device::change_key`]. The slot keeps its number, its priority and its
@@ -80,8 +150,8 @@ pub(crate) fn change_key(
 ) -> Result<u32, Error> {
     let (seen, materials) = snapshot(device, keyslot)?;
     seen.requirements_met()?;
-    let unlocked = open(&seen, materials, old, keyslot, limits)?;
-    let keyslot = unlocked.keyslot;
+    let unlocked = open(&seen, materials, old, Wanted::volume(keyslot), limits)?;
+    let keyslot = unlocked.of_keyslot()?;
     let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
 
     let _lock = device.lock.exclusive()?;
@@ -137,21 +207,19 @@ pub(crate) fn remove_key(
     unlocked: &Unlocked,
     even_last: bool,
 ) -> Result<(), Error> {
+    let keyslot = unlocked.of_keyslot()?;
     let _lock = device.lock.exclusive()?;
     let header = read(&*device.store, Foreign::Refuse)?;
     if header
-        .salt(unlocked.keyslot)
+        .salt(keyslot)
         .is_some_and(|salt| salt != unlocked.salt)
     {
         return Err(Error::new(
             ErrorKind::Changed,
-            format!(
-                "keyslot {} holds another key by now: nothing was removed",
-                unlocked.keyslot
-            ),
+            format!("keyslot {keyslot} holds another key by now: nothing was removed"),
         ));
     }
-    kill(device, &header, unlocked.keyslot, even_last)
+    kill(device, &header, keyslot, even_last)
 }
 
 /// Under the caller's lock.
@@ -186,6 +254,24 @@ pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     header.write(&*device.store)?;
     let area = keyslots_area(header.binary.size, header.metadata.config.keyslots_size);
     write::wipe(&*device.store, area)
+}
+
+/// As [`update`] with key material, which is on the disk before the header
+/// names its area.
+fn update_with_material<T>(
+    device: &Device,
+    material: &[u8],
+    change: impl FnOnce(&Header) -> Result<(Header, Area, T), Error>,
+) -> Result<T, Error> {
+    let _lock = device.lock.exclusive()?;
+    let header = read(&*device.store, Foreign::Refuse)?;
+    header.requirements_met()?;
+    let (mut header, area, value) = change(&header)?;
+    header.check_writable()?;
+    device.store.write_at(material, area.offset)?;
+    device.store.flush()?;
+    header.write(&*device.store)?;
+    Ok(value)
 }
 
 /// Replaces the header by what `change` makes of it, in one update.
@@ -239,34 +325,59 @@ fn snapshot(device: &Device, keyslot: Option<u32>) -> Result<(Header, Materials)
     Ok((header, materials))
 }
 
+/// Which keyslots to try.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// This one only.
+    only: Option<u32>,
+    /// Those whose key is not the volume's, too.
+    unbound_too: bool,
+}
+
+impl Wanted {
+    fn volume(only: Option<u32>) -> Self {
+        Self {
+            only,
+            unbound_too: false,
+        }
+    }
+}
+
 /// Tries the keyslots that `passphrase` may open, by priority and number.
 fn open(
     header: &Header,
     mut materials: Materials,
     passphrase: &SecretBytes,
-    keyslot: Option<u32>,
+    wanted: Wanted,
     limits: &KdfLimits,
 ) -> Result<Unlocked, Error> {
     header.requirements_met()?;
-    let (_, digest) = header.metadata.volume_digest()?;
+    let budget = limits.start();
     // A slot that cannot be tried does not keep the others from being tried,
     // but if none opens, it is what the user must know about.
     let mut trouble = None;
     let mut tried = false;
-    for keyslot in header.candidates(keyslot)? {
+    for keyslot in header.candidates(wanted)? {
         tracing::debug!(keyslot, "trying the passphrase on a keyslot");
         let mut attempt = || -> Result<_, Error> {
             let slot = &header.metadata.keyslots[&keyslot];
             slot.luks2()?;
+            let digest = header
+                .metadata
+                .digests_of_keyslot(keyslot)
+                .next()
+                .and_then(|id| header.metadata.digests.get(&id))
+                .ok_or_else(|| Error::corrupt("no digest"))?;
             let material = materials
                 .remove(&keyslot)
                 .ok_or_else(|| Error::corrupt("no key material"))??;
-            let key = slot.open(&material, passphrase, limits)?;
-            Ok(digest.verify(&key, limits)?.then_some(key))
+            let key = slot.open(&material, passphrase, &budget.left())?;
+            Ok(digest.verify(&key, &budget.left())?.then_some(key))
         };
         match attempt() {
             Ok(Some(key)) => {
                 let salt = header.salt(keyslot).unwrap_or_default().to_vec();
+                let keyslot = Some(keyslot);
                 return Ok(Unlocked { key, keyslot, salt });
             }
             Ok(None) => tried = true,
@@ -289,7 +400,7 @@ fn open(
         }
         None if tried => Err(Error::new(
             ErrorKind::WrongPassphrase,
-            match keyslot {
+            match wanted.only {
                 Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
                 None => "no keyslot opens with this passphrase".to_owned(),
             },
@@ -365,9 +476,18 @@ impl Header {
     }
 
     /// The keyslots to try, in order.
-    fn candidates(&self, only: Option<u32>) -> Result<Vec<u32>, Error> {
-        let openers = self.openers()?;
-        if let Some(only) = only {
+    fn candidates(&self, wanted: Wanted) -> Result<Vec<u32>, Error> {
+        let openers: Vec<u32> = if wanted.unbound_too {
+            let keyslots = &self.metadata.keyslots;
+            keyslots
+                .iter()
+                .filter(|(_, slot)| slot.luks2.is_some())
+                .map(|(id, _)| *id)
+                .collect()
+        } else {
+            self.openers()?
+        };
+        if let Some(only) = wanted.only {
             let Some(slot) = self.metadata.keyslots.get(&only) else {
                 return Err(not_in_use(only));
             };

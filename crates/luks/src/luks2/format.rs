@@ -13,7 +13,7 @@ use super::model::{Area, Metadata, Pbkdf2Digest};
 use super::read::{Foreign, Header, OtherCopy, read};
 use super::validate::{AREA_ALIGNMENT, MAX_KEYSLOTS_SIZE, keyslots_area};
 use super::{areas, document, write};
-use crate::{Device, Error, ErrorKind, FormatOptions};
+use crate::{Device, Error, ErrorKind, FormatOptions, VolumeKey};
 
 /// Bytes of each copy: cryptsetup's default.
 const COPY_SIZE: u64 = COPY_SIZES[0];
@@ -31,6 +31,7 @@ pub(crate) fn format(
     device: &Device,
     options: &FormatOptions,
     passphrase: &SecretBytes,
+    key: Option<&SecretBytes>,
 ) -> Result<Header, Error> {
     parse_encryption(&options.encryption, options.key_length).map_err(|mut error| {
         error.kind = ErrorKind::Options;
@@ -38,7 +39,7 @@ pub(crate) fn format(
     })?;
     let layout = Layout::of(options, &*device.store)?;
     let text_fields = TextFields::of(options)?;
-    let key = volume_key(options)?;
+    let key = VolumeKey::of(options, key)?;
     let mut keyslot_kdf = options.kdf.clone();
     keyslot_kdf.hash.get_or_insert_with(|| options.hash.clone());
     let keyslot = NewKeyslot::new(&key, passphrase, &keyslot_kdf, &options.hash)?;
@@ -64,7 +65,7 @@ pub(crate) fn format(
             },
         },
         digests: Numbered {
-            zero: digest.json(0),
+            zero: digest.json(0, &[0]),
         },
         config: ConfigJson {
             json_size: (COPY_SIZE - BINARY_SIZE as u64).to_string(),
@@ -242,19 +243,6 @@ impl TextFields {
             uuid: padded(&uuid).ok_or_else(|| Error::options("the UUID is too long"))?,
         })
     }
-}
-
-/// A random key. The two halves of an XTS key must differ (IEEE 1619); that
-/// they do not, by chance, never happens unless the generator is broken.
-fn volume_key(options: &FormatOptions) -> Result<SecretBytes, Error> {
-    let key = SecretBytes::random(options.key_length)?;
-    let (one, other) = key.split_at(key.len() / 2);
-    if xtent_secret::equal(one, other) {
-        return Err(Error::options(
-            "the system's random number generator is broken: it gave the same bytes twice",
-        ));
-    }
-    Ok(key)
 }
 
 /// The document of a new volume, members in cryptsetup's order.

@@ -39,7 +39,8 @@ mod tests;
 pub(crate) use config::configure;
 pub use dump::{DigestDump, Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
 pub(crate) use edit::{
-    add_key, change_key, erase, kill_slot, read_shared, remove_key, repair, unlock,
+    add_key, add_unbound_key, change_key, erase, is_volume_key, kill_slot, read_shared, remove_key,
+    repair, unlock, unlock_any,
 };
 pub(crate) use format::{format, wipe_copies};
 pub(crate) use read::{Header, read_present};

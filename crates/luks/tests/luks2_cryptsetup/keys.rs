@@ -121,6 +121,134 @@ fn keys_changed_by_either_work_in_the_other() {
 }
 
 #[test]
+fn unbound_keys_of_ours_are_cryptsetups() {
+    let bed = Bed::new();
+    bed.image("disk", 20 << 20);
+    bed.format("disk", &[]);
+    let device = bed.device("disk");
+    for (length, keyslot) in [(1, 1), (33, 2), (512, 3)] {
+        let key = SecretBytes::random(length).unwrap();
+        let added = device.add_unbound_key(&key, &word("two"), None, &fast("pbkdf2"));
+        assert_eq!(added.unwrap(), keyslot);
+        let found = device.unlock_any(&word("two"), Some(keyslot), &LIMITS);
+        assert_eq!(found.unwrap().key, key);
+        let number = keyslot.to_string();
+        let test = [
+            "open",
+            "--test-passphrase",
+            "--unbound",
+            "-S",
+            &number,
+            "-d",
+            "two",
+            "disk",
+        ];
+        bed.ok(&test);
+        let _ = fs::remove_file(bed.path("unbound.key"));
+        let dump = [
+            "luksDump",
+            "--unbound",
+            "-S",
+            &number,
+            "-d",
+            "two",
+            "--volume-key-file",
+            "unbound.key",
+            "disk",
+        ];
+        bed.ok(&dump);
+        assert_eq!(fs::read(bed.path("unbound.key")).unwrap(), *key);
+    }
+    // None of them opens the volume, whatever is tried.
+    assert_eq!(slot(&device, "two"), None);
+    // cryptsetup's answer is that of the last keyslot that it looked at.
+    let test = ["open", "--test-passphrase", "-d", "two", "disk"];
+    assert_eq!(bed.run(&test).status.code(), Some(1));
+    assert_eq!(slot(&device, "one"), Some(0));
+    assert_eq!(bed.opens("disk", "one"), Some(0));
+    device.kill_slot(2, false).unwrap();
+    assert!(!bed.ok(&["luksDump", "disk"]).contains("2: luks2"));
+    for length in [0, 513] {
+        let key = SecretBytes::zeroed(length).unwrap();
+        let error = device
+            .add_unbound_key(&key, &word("two"), None, &fast("pbkdf2"))
+            .unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Options);
+    }
+}
+
+#[test]
+fn a_volume_key_opens_where_no_keyslot_is_left() {
+    let bed = Bed::new();
+    for kind in ["luks1", "luks2"] {
+        bed.image("disk", 20 << 20);
+        bed.ok(&[
+            "luksFormat",
+            "--type",
+            kind,
+            "--pbkdf",
+            "pbkdf2",
+            "--pbkdf-force-iterations",
+            "1000",
+            "disk",
+            "one",
+        ]);
+        let device = bed.device("disk");
+        let key = SecretBytes::copy_of(&bed.volume_key("disk", "one")).unwrap();
+        device.erase().unwrap();
+        let test = ["open", "--test-passphrase", "-d", "one", "disk"];
+        assert_eq!(bed.run(&test).status.code(), Some(1));
+
+        let mut wrong = SecretBytes::copy_of(&key).unwrap();
+        wrong[7] ^= 1;
+        for wrong in [
+            wrong,
+            SecretBytes::copy_of(&key[1..]).unwrap(),
+            SecretBytes::copy_of(&[&key[..], &[0]].concat()).unwrap(),
+        ] {
+            let error = device.unlock_with_volume_key(wrong, &LIMITS).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::WrongPassphrase, "{error}");
+        }
+        let unlocked = device.unlock_with_volume_key(key, &LIMITS).unwrap();
+        assert_eq!(unlocked.keyslot, None);
+        let error = device.remove_key(&unlocked, true).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Options, "{error}");
+        let choice = KdfChoice {
+            hash: (kind == "luks1").then(|| "sha256".into()),
+            ..fast("pbkdf2")
+        };
+        let added = device.add_key(&unlocked, &word("two"), None, &choice);
+        assert_eq!(added.unwrap(), 0);
+        assert_eq!(bed.opens("disk", "two"), Some(0));
+        assert_eq!(bed.volume_key("disk", "two"), *unlocked.key);
+    }
+}
+
+#[test]
+fn a_volume_is_made_around_a_key() {
+    let bed = Bed::new();
+    for version in [Version::Luks1, Version::Luks2] {
+        bed.image("disk", 20 << 20);
+        let device = bed.device("disk");
+        let options = FormatOptions {
+            version,
+            ..options(64, 512, "pbkdf2")
+        };
+        let key = SecretBytes::random(64).unwrap();
+        let equal = SecretBytes::copy_of(&[7; 64]).unwrap();
+        let short = SecretBytes::random(32).unwrap();
+        for bad in [equal, short] {
+            let error = device.format_with_volume_key(&options, &word("one"), &bad);
+            assert_eq!(error.unwrap_err().kind, ErrorKind::Options);
+        }
+        device
+            .format_with_volume_key(&options, &word("one"), &key)
+            .unwrap();
+        assert_eq!(bed.volume_key("disk", "one"), *key);
+    }
+}
+
+#[test]
 fn priorities_and_unbound_keys_are_as_in_cryptsetup() {
     let bed = Bed::new();
     bed.image("disk", 20 << 20);
@@ -160,10 +288,14 @@ fn priorities_and_unbound_keys_are_as_in_cryptsetup() {
             .unlock(&word("one"), Some(0), &LIMITS)
             .unwrap()
             .keyslot,
-        0
+        Some(0)
     );
     let error = device.unlock(&word("three"), Some(7), &LIMITS).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Keyslot);
+    let unbound = device.unlock_any(&word("three"), Some(7), &LIMITS).unwrap();
+    assert_eq!((unbound.keyslot, unbound.key.len()), (Some(7), 32));
+    let error = device.add_key(&unbound, &word("two"), None, &fast("pbkdf2"));
+    assert_eq!(error.unwrap_err().kind, ErrorKind::Changed);
     let info = device.read().unwrap().keyslot_info();
     let summary: Vec<_> = info
         .iter()

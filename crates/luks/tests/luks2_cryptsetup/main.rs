@@ -160,7 +160,7 @@ fn unlock(device: &Device, passphrase: &str) -> Option<Unlocked> {
 }
 
 fn slot(device: &Device, passphrase: &str) -> Option<u32> {
-    unlock(device, passphrase).map(|unlocked| unlocked.keyslot)
+    unlock(device, passphrase).and_then(|unlocked| unlocked.keyslot)
 }
 
 const KDFS: [(&str, &[&str]); 3] = [

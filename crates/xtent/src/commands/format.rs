@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use clap::ValueEnum;
 use sector_cipher::{CipherSpec, SectorSize};
 use xtent_luks::{Device, FormatOptions, Header, Version};
+use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 
 use super::encrypt::refuse_same;
@@ -14,11 +15,15 @@ use crate::cipher;
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::refuse_dash;
+use crate::open::{refuse_dash, while_deriving};
 use crate::output::{Output, text_of};
 use crate::probe;
+use crate::secrets::read_key;
 use crate::signals;
 use crate::size::{parse_size, show_size};
+
+/// How often a new passphrase may be typed until its repetition is the same.
+const TRIES: u32 = 3;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -110,6 +115,13 @@ pub(crate) struct Args {
     /// Bits of key: XTS takes 256 (AES-128) or 512 (AES-256) [default: the longest]
     #[arg(short = 's', long, value_name = "BITS")]
     key_size: Option<u32>,
+    /// Encrypt with the volume key in this file instead of a random one
+    ///
+    /// For data that is encrypted with it already, and whose header is lost. The
+    /// file holds the key's bytes and nothing else. Two volumes with one key are
+    /// less safe than each with its own.
+    #[arg(long, value_name = "FILE")]
+    volume_key_file: Option<PathBuf>,
     /// Make a volume with a broken cipher (XCB) all the same
     ///
     /// For tests and comparisons with data that is no secret: whoever can have
@@ -178,10 +190,16 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if !overwritten.is_empty() {
         confirm(args.confirm, &overwritten.join("\n"))?;
     }
-    let passphrase = args
-        .key
-        .source()
-        .read_new(&format!("New passphrase for {}: ", args.device.display()))?;
+    let volume_key = args.volume_key_file.as_deref().map(read_key).transpose()?;
+    if let Some(key) = &volume_key {
+        check_volume_key(args, key, &options)?;
+    }
+    let passphrase = args.key.source().read_new(
+        &format!("New passphrase for {}: ", args.device.display()),
+        TRIES,
+        args.key.typing_time(),
+        &output,
+    )?;
 
     let new_files = NewFiles::removed_on_signals()?;
     let data = data.ready(size + options.data_offset.unwrap_or(0), &new_files)?;
@@ -189,7 +207,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Some(header) => header.ready(default_offset(options.version), &new_files)?,
         None => data.clone(),
     };
-    let header = Device::new(metadata).format(&options, &passphrase)?;
+    let device = Device::new(metadata);
+    let header = while_deriving(&output, || match &volume_key {
+        Some(key) => device.format_with_volume_key(&options, &passphrase, key),
+        None => device.format(&options, &passphrase),
+    })?;
     new_files.keep();
     report(args, &data, &header, &options, &output)
 }
@@ -392,6 +414,25 @@ fn key_length(args: &Args, cipher: &CipherSpec) -> Result<usize> {
             args.key_size.unwrap_or_default()
         ))
     })
+}
+
+/// A volume key from a file has the length that was asked for.
+fn check_volume_key(args: &Args, key: &SecretBytes, options: &FormatOptions) -> Result<()> {
+    if key.len() == options.key_length {
+        return Ok(());
+    }
+    let advice = "Give --cipher and --key-size as they are of that key.";
+    Err(Failure::parameters(format!(
+        "{} holds {} bytes, the key of {} has {}",
+        args.volume_key_file
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .display(),
+        key.len(),
+        options.encryption,
+        options.key_length
+    ))
+    .advise(advice))
 }
 
 /// Bytes of plaintext that there will be room for: of an existing target as

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use xtent_luks::{Device, Header};
 use xtent_store::{Access, FileStore, Store};
 
-use crate::args::{ConfirmArgs, DeviceArgs};
+use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, read_header};
 use crate::output::{Output, text_of};
+
+mod volume_key;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -29,10 +31,17 @@ const DUMP_MANUAL: &str = "\
 EXAMPLES:
   xtent header dump disk.img
   xtent header dump --json disk.img | jq .
+  Save the volume key, to open the volume when every passphrase is lost:
+    xtent header dump --volume-key-file volume.key disk.img
 
 NOTES:
   Needs no passphrase and shows no secrets. It works for ciphers that this
-  version cannot open, too.";
+  version cannot open, too.
+
+  That changes with --volume-key-file and --volume-key: whoever has the volume key
+  reads the data for ever, whatever happens to passphrases. Both ask for a
+  passphrase and for a confirmation. --volume-key-file of the other commands
+  unlocks with the file; cryptsetup reads and writes the same.";
 
 const BACKUP_MANUAL: &str = "\
 EXAMPLES:
@@ -98,6 +107,16 @@ enum Action {
 struct Dump {
     #[command(flatten)]
     device: DeviceArgs,
+    /// Write the volume key to this new file, readable for its owner only
+    #[arg(long, value_name = "FILE")]
+    volume_key_file: Option<PathBuf>,
+    /// Print the volume key instead of the header
+    #[arg(long, conflicts_with = "volume_key_file")]
+    volume_key: bool,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+    #[command(flatten)]
+    unlock: PassphraseArgs,
 }
 
 /// Save header and keyslots to a new file
@@ -154,6 +173,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 }
 
 fn dump(args: &Dump, output: &Output) -> Result<()> {
+    if args.volume_key || args.volume_key_file.is_some() {
+        return volume_key::dump(args, output);
+    }
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     let dump = read_header(&device, &file, output)?.dump();
     output.result(&dump, dump.to_string().trim_end())
@@ -277,8 +299,11 @@ fn erase(args: &Erase, output: &Output) -> Result<()> {
     confirm(
         args.confirm,
         &format!(
-            "This will erase all {} keyslots of {}: nobody will be able to read the data again.",
-            slots.len(),
+            "This will erase {} of {}: nobody will be able to read the data again.",
+            match slots[..] {
+                [_] => "the only keyslot".to_owned(),
+                _ => format!("all {} keyslots", slots.len()),
+            },
             file.path().display()
         ),
     )?;

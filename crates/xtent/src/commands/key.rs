@@ -1,17 +1,23 @@
 //! `xtent key`: the passphrases of a volume.
 
-use xtent_luks::kdf::Argon2Cost;
-use xtent_luks::{ChangeOptions, Device, Kdf, KeyslotInfo, Priority, Unlocked};
+use xtent_luks::{ChangeOptions, Device};
+use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore};
 
 use crate::args::{ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, PassphraseArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::open::{
-    metadata, passphrase_and_unlock, prompt, read_header, unlock_with_retries, with_retries,
+    metadata, passphrase_and_unlock, prompt, read_header, unlock_with_retries, while_deriving,
+    with_retries,
 };
 use crate::output::Output;
+
+mod convert;
+mod kill;
+mod list;
+mod unbound;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -36,7 +42,15 @@ EXAMPLES:
   A second passphrase, both asked for:
     xtent key add disk.img
   From scripts, both from files:
-    xtent key add --key-file old --new-key-file new disk.img";
+    xtent key add --key-file old --new-key-file new disk.img
+  A passphrase where none is left, with the volume key that was saved:
+    xtent key add --volume-key-file volume.key disk.img
+  Keep another key of 256 bits in the header, under its own passphrase:
+    xtent key add --unbound --key-size 256 disk.img
+
+NOTES:
+  An unbound key does not open the volume: what it is for is its owner's
+  business. `cryptsetup luksDump --unbound` gives it out again.";
 
 const CHANGE_MANUAL: &str = "\
 EXAMPLES:
@@ -57,24 +71,12 @@ EXAMPLES:
   Remove a key file's key:
     xtent key remove --key-file key disk.img";
 
-const KILL_MANUAL: &str = "\
-EXAMPLES:
-  Destroy keyslot 1, whose passphrase is lost; asks for one that stays:
-    xtent key kill disk.img 1
-  Destroy it without asking for anything:
-    xtent key kill --batch-mode disk.img 1";
-
 const TEST_MANUAL: &str = "\
 EXAMPLES:
   Find out whether a passphrase is right, and which keyslot it opens:
     xtent key test disk.img
   In a script; exit code 0 or 2 is the answer:
     xtent key test --key-file key disk.img";
-
-const LIST_MANUAL: &str = "\
-EXAMPLES:
-  xtent key list disk.img
-  xtent key list --json disk.img | jq '.keyslots[].keyslot'";
 
 /// Add, change, remove and test the passphrases of a volume
 #[derive(clap::Args, Debug)]
@@ -88,15 +90,17 @@ pub(crate) struct Args {
 enum Action {
     Add(Add),
     Change(Change),
+    Convert(convert::Convert),
     Remove(Remove),
-    Kill(Kill),
+    Kill(kill::Kill),
     Test(Test),
-    List(List),
+    List(list::List),
 }
 
 /// Add a key
 ///
-/// Needs an existing passphrase (or key file) besides the new one.
+/// Needs an existing passphrase (or key file, or the volume key) besides the new
+/// one.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = ADD_MANUAL)]
 struct Add {
@@ -104,6 +108,12 @@ struct Add {
     device: DeviceArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
+    /// Store a key that is not the volume's: random, or from --volume-key-file
+    #[arg(long)]
+    unbound: bool,
+    /// Bits of the unbound key
+    #[arg(short = 's', long, value_name = "BITS", requires = "unbound", value_parser = clap::value_parser!(u32).range(8..=4096))]
+    key_size: Option<u32>,
     #[command(flatten)]
     new: NewKeyArgs,
     /// Keyslot for the new key [default: the first free one]
@@ -147,54 +157,30 @@ struct Remove {
     unlock: PassphraseArgs,
 }
 
-/// Destroy a keyslot by its number
-///
-/// Asks for a passphrase of another keyslot, so that no volume is locked up by a
-/// typing error; with --batch-mode it does not.
-#[derive(clap::Args, Debug)]
-#[command(after_long_help = KILL_MANUAL)]
-struct Kill {
-    #[command(flatten)]
-    device: DeviceArgs,
-    /// The keyslot to destroy
-    #[arg(value_name = "SLOT", value_parser = clap::value_parser!(u32).range(0..32))]
-    slot: u32,
-    /// Destroy the last keyslot too: the data is lost for good
-    #[arg(long)]
-    even_last: bool,
-    #[command(flatten)]
-    confirm: ConfirmArgs,
-    #[command(flatten)]
-    unlock: PassphraseArgs,
-}
-
 /// Find out whether a passphrase opens the volume, and by which keyslot
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = TEST_MANUAL)]
 struct Test {
     #[command(flatten)]
     device: DeviceArgs,
+    /// Try unbound keyslots too, whose keys do not open the volume
+    #[arg(long, conflicts_with = "volume_key_file")]
+    unbound: bool,
     #[command(flatten)]
     unlock: UnlockArgs,
-}
-
-/// List the keyslots in use
-#[derive(clap::Args, Debug)]
-#[command(after_long_help = LIST_MANUAL)]
-struct List {
-    #[command(flatten)]
-    device: DeviceArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     match &args.action {
+        Action::Add(args) if args.unbound => unbound::add(args, &output),
         Action::Add(args) => add(args, &output),
         Action::Change(args) => change(args, &output),
+        Action::Convert(args) => convert::run(args, &output),
         Action::Remove(args) => remove(args, &output),
-        Action::Kill(args) => kill(args, &output),
+        Action::Kill(args) => kill::run(args, &output),
         Action::Test(args) => test(args, &output),
-        Action::List(args) => list(args, &output),
+        Action::List(args) => list::run(args, &output),
     }
 }
 
@@ -202,27 +188,33 @@ fn add(args: &Add, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     args.new.source().check()?;
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
-    let in_use = read_header(&device, &file, output)?.keyslots();
-    if let Some(slot) = args.new_key_slot
-        && in_use.contains(&slot)
-    {
-        return Err(
-            Failure::parameters(format!("keyslot {slot} is in use already"))
-                .advise("Give another --new-key-slot, or none for the first free one."),
-        );
+    free(args, &read_header(&device, &file, output)?.keyslots())?;
+    let found = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
+    let new = new_passphrase(args, output)?;
+    let kdf = args.kdf.choice();
+    let slot = while_deriving(output, || {
+        device.add_key(&found.unlocked, &new, args.new_key_slot, &kdf)
+    })?;
+    result(output, Some(slot), format!("Key added in keyslot {slot}."))
+}
+
+/// Whether the keyslot that was asked for can be had.
+fn free(args: &Add, in_use: &[u32]) -> Result<()> {
+    match args.new_key_slot {
+        Some(slot) if in_use.contains(&slot) => Err(Failure::parameters(format!(
+            "keyslot {slot} is in use already"
+        ))
+        .advise("Give another --new-key-slot, or none for the first free one.")),
+        _ => Ok(()),
     }
-    let opened = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
-    let new = args.new.source().read_new(&format!(
-        "New passphrase for {}: ",
-        args.device.device.display()
-    ))?;
-    let slot = device.add_key(
-        &opened.unlocked,
-        &new,
-        args.new_key_slot,
-        &args.kdf.choice(),
-    )?;
-    result(output, slot, format!("Key added in keyslot {slot}."))
+}
+
+fn new_passphrase(args: &Add, output: &Output) -> Result<SecretBytes> {
+    let prompt = format!("New passphrase for {}: ", args.device.device.display());
+    let typing = args.unlock.key.typing_time();
+    args.new
+        .source()
+        .read_new(&prompt, args.unlock.tries, typing, output)
 }
 
 fn change(args: &Change, output: &Output) -> Result<()> {
@@ -233,20 +225,24 @@ fn change(args: &Change, output: &Output) -> Result<()> {
     // The old key is tried before the person has to invent a new one.
     let (old, unlocked) =
         passphrase_and_unlock(&device, &args.device.device, &args.unlock, output)?;
-    let slot = Some(unlocked.keyslot);
+    let slot = unlocked.keyslot;
     drop(unlocked);
-    let new = args.new.source().read_new(&format!(
-        "New passphrase for {}: ",
-        args.device.device.display()
-    ))?;
+    let new = args.new.source().read_new(
+        &format!("New passphrase for {}: ", args.device.device.display()),
+        args.unlock.tries,
+        args.unlock.key.typing_time(),
+        output,
+    )?;
     let options = ChangeOptions {
         allow_unsafe_in_place: args.unsafe_in_place,
     };
     let kdf = args.kdf.choice();
-    let slot = device.change_key(&old, slot, &new, &kdf, options, &args.unlock.limits())?;
+    let slot = while_deriving(output, || {
+        device.change_key(&old, slot, &new, &kdf, options, &args.unlock.limits())
+    })?;
     result(
         output,
-        slot,
+        Some(slot),
         format!("Key changed; it is in keyslot {slot} now."),
     )
 }
@@ -256,41 +252,15 @@ fn remove(args: &Remove, output: &Output) -> Result<()> {
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
     read_header(&device, &file, output)?;
     let (_, unlocked) = passphrase_and_unlock(&device, &args.device.device, &args.unlock, output)?;
-    let slot = unlocked.keyslot;
+    let Some(slot) = unlocked.keyslot else {
+        return Err(Failure::parameters("no keyslot was opened"));
+    };
     guard_last(&device, &file, slot, args.even_last, args.confirm, output)?;
     device.remove_key(&unlocked, args.even_last)?;
-    result(output, slot, format!("Key of keyslot {slot} removed."))
-}
-
-fn kill(args: &Kill, output: &Output) -> Result<()> {
-    args.unlock.key.source().check()?;
-    let (file, device) = metadata(&args.device, Access::ReadWrite)?;
-    let in_use = read_header(&device, &file, output)?.keyslots();
-    if !in_use.contains(&args.slot) {
-        return Err(Failure::parameters(format!(
-            "keyslot {} of {} is not in use",
-            args.slot,
-            args.device.device.display()
-        )));
-    }
-    let is_last = in_use == [args.slot];
-    guard_last(
-        &device,
-        &file,
-        args.slot,
-        args.even_last,
-        args.confirm,
-        output,
-    )?;
-    let key_given = !args.unlock.key.source().is_default();
-    if !is_last && (key_given || !args.confirm.batch_mode) {
-        unlock_other(args, &device, &in_use, output)?;
-    }
-    device.kill_slot(args.slot, args.even_last)?;
     result(
         output,
-        args.slot,
-        format!("Keyslot {} destroyed.", args.slot),
+        Some(slot),
+        format!("Key of keyslot {slot} removed."),
     )
 }
 
@@ -331,118 +301,51 @@ fn guard_last(
     )
 }
 
-/// A passphrase that will still open the volume afterwards.
-fn unlock_other(args: &Kill, device: &Device, in_use: &[u32], output: &Output) -> Result<Unlocked> {
-    let source = args.unlock.key.source();
-    let question = format!(
-        "{} (any but that of keyslot {}) ",
-        prompt(&args.device.device),
-        args.slot
-    );
-    if args.unlock.key_slot == Some(args.slot) {
-        return Err(Failure::parameters(
-            "--key-slot names the keyslot to be destroyed; name one that stays",
-        ));
-    }
-    with_retries(args.unlock.tries, source.is_interactive(), output, || {
-        let passphrase = source.read(&question)?;
-        let mut wrong = None;
-        for &slot in in_use {
-            if slot == args.slot || args.unlock.key_slot.is_some_and(|only| only != slot) {
-                continue;
-            }
-            match device.unlock(&passphrase, Some(slot), &args.unlock.limits()) {
-                Err(e) if e.kind == xtent_luks::ErrorKind::WrongPassphrase => wrong = Some(e),
-                other => return Ok(other?),
-            }
-        }
-        let mut failure = Failure::new(
-            Exit::Permission,
-            "no keyslot that would stay opens with this passphrase; nothing was changed",
-        );
-        failure.is_wrong_passphrase = true;
-        Err(match wrong {
-            Some(e) => failure.because(e),
-            None => failure,
-        })
-    })
-}
-
 fn test(args: &Test, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     read_header(&device, &file, output)?;
-    let opened = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
-    let slot = opened.unlocked.keyslot;
-    output.result(
-        &serde_json::json!({ "keyslot": slot, "token": opened.token }),
-        match opened.token {
-            Some(token) => format!("Token {token} opens keyslot {slot}."),
-            None => format!("The passphrase opens keyslot {slot}."),
-        },
-    )
-}
-
-fn list(args: &List, output: &Output) -> Result<()> {
-    let (file, device) = metadata(&args.device, Access::ReadOnly)?;
-    let header = read_header(&device, &file, output)?;
-    let slots = header.keyslot_info();
-    let text = match slots.len() {
-        0 => "No keyslot is in use: nobody can open the volume.".to_owned(),
-        _ => slots.iter().map(line).collect::<Vec<_>>().join("\n"),
+    let path = &args.device.device;
+    if args.unbound {
+        return test_unbound(args, &device, output);
+    }
+    let found = unlock_with_retries(&device, path, &args.unlock, output)?;
+    let slot = found.unlocked.keyslot;
+    let text = match (found.token, slot) {
+        (_, None) => "The volume key is the right one.".to_owned(),
+        (Some(token), Some(slot)) => format!("Token {token} opens keyslot {slot}."),
+        (None, Some(slot)) => format!("The passphrase opens keyslot {slot}."),
     };
-    let objects: Vec<_> = slots
-        .iter()
-        .map(|slot| {
-            serde_json::json!({
-                "keyslot": slot.keyslot,
-                "type": slot.kind,
-                "kdf": slot.kdf.as_ref().map(cost),
-                "priority": slot.priority,
-                "opens_volume": slot.opens_volume,
-            })
-        })
-        .collect();
     output.result(
-        &serde_json::json!({ "uuid": header.uuid(), "keyslots": objects }),
+        &serde_json::json!({ "keyslot": slot, "token": found.token }),
         text,
     )
 }
 
-/// `keyslot 0: argon2id, 4 passes, 1048576 KiB, 4 threads`
-fn line(slot: &KeyslotInfo) -> String {
-    let mut text = format!("keyslot {}: ", slot.keyslot);
-    text.push_str(
-        &slot
-            .kdf
-            .as_ref()
-            .map_or_else(|| slot.kind.escape_debug().to_string(), cost),
-    );
-    match slot.priority {
-        Priority::Normal => {}
-        Priority::Prefer => text.push_str(", tried first"),
-        Priority::Ignore => text.push_str(", tried only when named"),
-    }
-    if !slot.opens_volume {
-        text.push_str(", does not open the volume");
-    }
-    text
-}
-
-fn cost(kdf: &Kdf) -> String {
-    let argon2 = |name: &str, cost: &Argon2Cost| {
-        format!(
-            "{name}, {} passes, {} KiB, {} threads",
-            cost.time, cost.memory, cost.cpus
-        )
+/// As cryptsetup's `open --test-passphrase --unbound`.
+fn test_unbound(args: &Test, device: &Device, output: &Output) -> Result<()> {
+    let key = &args.unlock.key;
+    let slot = with_retries(
+        args.unlock.tries,
+        key.source().is_interactive(),
+        output,
+        || {
+            let passphrase = key.read(&prompt(&args.device.device))?;
+            let limits = args.unlock.limits();
+            let unlocked = while_deriving(output, || {
+                device.unlock_any(&passphrase, args.unlock.key_slot, &limits)
+            })?;
+            Ok(unlocked.keyslot)
+        },
+    )?;
+    let text = match slot {
+        Some(slot) => format!("The passphrase opens keyslot {slot}."),
+        None => "The passphrase opens a keyslot.".to_owned(),
     };
-    match kdf {
-        Kdf::Pbkdf2 { hash, iterations } => format!("pbkdf2-{hash}, {iterations} iterations"),
-        Kdf::Argon2i(cost) => argon2("argon2i", cost),
-        Kdf::Argon2id(cost) => argon2("argon2id", cost),
-    }
+    result(output, slot, text)
 }
 
-fn result(output: &Output, slot: u32, text: String) -> Result<()> {
+/// The keyslot that it was about, if one was.
+fn result(output: &Output, slot: Option<u32>, text: String) -> Result<()> {
     output.done(&serde_json::json!({ "keyslot": slot }), text)
 }

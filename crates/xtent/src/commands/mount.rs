@@ -162,7 +162,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 struct Opened<'a> {
     device: &'a Path,
     uuid: &'a str,
-    keyslot: u32,
+    keyslot: Option<u32>,
     config: &'a Config,
     volume: &'a Volume,
 }

@@ -6,15 +6,18 @@ mod program;
 mod read;
 mod terminal;
 
-use std::fs::File;
-use std::io::IsTerminal;
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use xtent_secret::SecretBytes;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::fds::InheritedFd;
+use crate::output::Output;
 use read::{read_line, read_whole};
 pub(crate) use terminal::ask_line;
 
@@ -109,7 +112,7 @@ impl Source {
             _ => std::io::stdin().is_terminal(),
         };
         if is_watched {
-            return Ok(Some((terminal::ask_secret(prompt)?, true)));
+            return Ok(Some((terminal::ask_secret(prompt, None)?, true)));
         }
         Ok(None)
     }
@@ -125,8 +128,17 @@ impl Source {
         }
     }
 
-    /// Reads an existing passphrase; a terminal is asked with `prompt`.
+    /// Reads a passphrase or a key; a terminal is asked with `prompt`.
     pub(crate) fn read(&self, prompt: &str) -> Result<SecretBytes> {
+        self.read_within(prompt, None)
+    }
+
+    /// The same; a person may take so long to type.
+    pub(crate) fn read_within(
+        &self,
+        prompt: &str,
+        typing: Option<Duration>,
+    ) -> Result<SecretBytes> {
         match self {
             Source::File { path, offset, size } if path == Path::new("-") => {
                 read_whole(std::io::stdin().as_fd(), "standard input", *offset, *size)
@@ -145,14 +157,14 @@ impl Source {
                 read_whole(fd.as_fd(), "the given descriptor", *offset, *size)
             }
             Source::Credential(name) => read_credential(&credential_path(name)?),
-            Source::Terminal => terminal::ask_secret(prompt),
+            Source::Terminal => terminal::ask_secret(prompt, typing),
             Source::Program(path) => program::ask(path, prompt),
             Source::Default(names) => {
                 if let Some(path) = default_credential(names) {
                     tracing::info!(path = %path.display(), "passphrase from a credential");
                     read_credential(&path)
                 } else if std::io::stdin().is_terminal() {
-                    terminal::ask_secret(prompt)
+                    terminal::ask_secret(prompt, typing)
                 } else {
                     read_line(stdin(), LINE_LIMIT)
                 }
@@ -160,26 +172,71 @@ impl Source {
         }
     }
 
-    /// Reads a new passphrase: a terminal is asked twice, an empty one is
-    /// refused.
-    pub(crate) fn read_new(&self, prompt: &str) -> Result<SecretBytes> {
-        let secret = self.read(prompt)?;
-        if secret.is_empty() {
-            return Err(Failure::parameters(
-                "the new passphrase is empty; nothing was changed",
-            ));
-        }
-        if self.is_interactive() {
-            let again = terminal::ask_secret("Verify passphrase: ")?;
-            if secret != again {
+    /// Reads a new passphrase; an empty one is refused. A terminal is asked
+    /// twice, and again up to `tries` times in all where the two differ.
+    pub(crate) fn read_new(
+        &self,
+        prompt: &str,
+        tries: u32,
+        typing: Option<Duration>,
+        output: &Output,
+    ) -> Result<SecretBytes> {
+        let mut left = tries;
+        loop {
+            left = left.saturating_sub(1);
+            let secret = self.read_within(prompt, typing)?;
+            if secret.is_empty() {
+                return Err(Failure::parameters(
+                    "the new passphrase is empty; nothing was changed",
+                ));
+            }
+            if !self.is_interactive()
+                || secret == terminal::ask_secret("Verify passphrase: ", typing)?
+            {
+                return Ok(secret);
+            }
+            if left == 0 {
                 return Err(Failure::new(
                     Exit::Permission,
                     "the passphrases do not match; nothing was changed",
                 ));
             }
+            output.warn("the passphrases do not match; try again");
         }
-        Ok(secret)
     }
+}
+
+/// Reads a whole key from a file, or from standard input for `-`.
+pub(crate) fn read_key(path: &Path) -> Result<SecretBytes> {
+    let path = path.to_owned();
+    let (offset, size) = (0, None);
+    Source::File { path, offset, size }.read("")
+}
+
+/// Writes a key to a new file that its owner only can read, durably.
+pub(crate) fn write_key(path: &Path, key: &SecretBytes) -> Result<()> {
+    let cannot = |what: &str, e: std::io::Error| {
+        Failure::system(format!("cannot {what} {}", path.display()), e)
+    };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| cannot("make", e))?;
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let written = file
+        .write_all(key)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| File::open(folder)?.sync_all());
+    written.map_err(|e| {
+        // Half a key is of no use.
+        let _ = std::fs::remove_file(path);
+        cannot("write", e)
+    })
 }
 
 fn stdin() -> BorrowedFd<'static> {

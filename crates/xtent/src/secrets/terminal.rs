@@ -5,10 +5,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use xtent_secret::SecretBytes;
 
@@ -27,14 +28,15 @@ const INTERRUPTIONS: [Signal; 5] = [
     Signal::SIGTSTP,
 ];
 
-/// Asks for a passphrase; what is typed is not shown.
-pub(super) fn ask_secret(prompt: &str) -> Result<SecretBytes> {
-    ask(prompt, false)
+/// Asks for a passphrase; what is typed is not shown. Fails if the line has no
+/// end after `typing`.
+pub(super) fn ask_secret(prompt: &str, typing: Option<Duration>) -> Result<SecretBytes> {
+    ask(prompt, false, typing)
 }
 
 /// Asks a question; what is typed is shown.
 pub(crate) fn ask_line(prompt: &str) -> Result<String> {
-    let answer = ask(prompt, true)?;
+    let answer = ask(prompt, true, None)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
@@ -52,7 +54,7 @@ fn open() -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
-fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
+fn ask(prompt: &str, echo: bool, typing: Option<Duration>) -> Result<SecretBytes> {
     let terminal = open().map_err(|e| Failure::system("cannot open the terminal to ask", e))?;
     loop {
         // The settings first: whoever sees the prompt can answer it.
@@ -60,7 +62,7 @@ fn ask(prompt: &str, echo: bool) -> Result<SecretBytes> {
         (&terminal)
             .write_all(visible(prompt).as_bytes())
             .map_err(|e| Failure::system("cannot write to the terminal", e))?;
-        let answer = held.read_line(terminal.as_fd());
+        let answer = held.read_line(terminal.as_fd(), typing);
         if !echo || matches!(answer, Ok(Answer::Signal(_))) {
             // The person's Enter was not shown, or there was none.
             let _ = (&terminal).write_all(b"\n");
@@ -128,7 +130,8 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
-    fn read_line(&self, fd: BorrowedFd<'_>) -> Result<Answer> {
+    fn read_line(&self, fd: BorrowedFd<'_>, typing: Option<Duration>) -> Result<Answer> {
+        let started = Instant::now();
         let mut line = SecretBytes::zeroed(LINE_LIMIT + 1)?;
         let mut filled = 0;
         loop {
@@ -136,7 +139,17 @@ impl<'a> Held<'a> {
                 PollFd::new(&self.signals, PollFlags::IN),
                 PollFd::new(&fd, PollFlags::IN),
             ];
-            match rustix::event::poll(&mut ready, None) {
+            let left = typing
+                .map(|typing| Timespec::try_from(typing.saturating_sub(started.elapsed())))
+                .transpose()
+                .map_err(|_| Failure::parameters("--timeout is too long"))?;
+            match rustix::event::poll(&mut ready, left.as_ref()) {
+                Ok(0) => {
+                    return Err(Failure::parameters(format!(
+                        "no passphrase was typed within {} seconds",
+                        typing.unwrap_or_default().as_secs()
+                    )));
+                }
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(Failure::system("cannot wait for the terminal", e)),
                 Ok(_) => {}

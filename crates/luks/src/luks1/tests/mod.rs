@@ -12,7 +12,7 @@ use crate::kdf::KdfKind;
 use crate::{ChangeOptions, FormatOptions, KdfChoice, Version, lock};
 
 mod corruption;
-mod format;
+mod formats;
 mod power;
 
 const NO_LIMIT: KdfLimits = KdfLimits { longest: None };
@@ -26,6 +26,11 @@ fn device_on(store: Arc<dyn Store>) -> Device {
 
 fn pass(text: &str) -> SecretBytes {
     SecretBytes::copy_of(text.as_bytes()).unwrap()
+}
+
+/// A new volume with a random key.
+fn format(device: &Device, options: &FormatOptions, passphrase: &SecretBytes) -> Result<(), Error> {
+    super::format(device, options, passphrase, None)
 }
 
 /// The cheapest keyslots there are.
@@ -78,7 +83,7 @@ fn contents_of(store: &MemStore, header: &Header, number: usize) -> Vec<u8> {
 
 fn opens(device: &Device, text: &str) -> Option<(u32, Vec<u8>)> {
     match unlock(device, &pass(text), None, &NO_LIMIT) {
-        Ok(unlocked) => Some((unlocked.keyslot, unlocked.key.to_vec())),
+        Ok(unlocked) => Some((unlocked.keyslot.unwrap(), unlocked.key.to_vec())),
         Err(error) => {
             assert_eq!(error.kind, ErrorKind::WrongPassphrase, "{error}");
             None
@@ -145,7 +150,7 @@ fn keys_are_added_to_the_first_free_keyslot_or_the_one_named() {
         assert_eq!(opens(&device, text), Some((keyslot, key.clone())));
     }
     let only_five = unlock(&device, &pass("five"), Some(5), &NO_LIMIT).unwrap();
-    assert_eq!(only_five.keyslot, 5);
+    assert_eq!(only_five.keyslot, Some(5));
     for (keyslot, kind) in [
         (1, ErrorKind::WrongPassphrase),
         (2, ErrorKind::Keyslot),
@@ -314,7 +319,7 @@ fn a_costly_keyslot_does_not_bar_the_others() {
         unlock(&device, &pass("one"), None, &limits)
             .unwrap()
             .keyslot,
-        1
+        Some(1)
     );
     let error = unlock(&device, &pass("zero"), None, &limits).err().unwrap();
     assert_eq!(error.kind, ErrorKind::TooCostly);

@@ -172,7 +172,7 @@ fn a_bad_sector_in_one_keyslot_leaves_the_others() {
     let device = on(&store);
     assert_eq!(
         device.unlock(&word("new"), None, &LIMITS).unwrap().keyslot,
-        1
+        Some(1)
     );
     let error = device.unlock(&word("old"), None, &LIMITS).unwrap_err();
     assert!(matches!(error.kind, ErrorKind::Store(_)), "{error}");

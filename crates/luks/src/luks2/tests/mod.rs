@@ -120,7 +120,7 @@ pub(super) fn assert_refused(image: &[u8], what: &str) {
     let device = on(&store);
     let unlocked = crate::Unlocked {
         key: SecretBytes::zeroed(32).unwrap(),
-        keyslot: 0,
+        keyslot: Some(0),
         salt: Vec::new(),
     };
     let folder = tempfile::tempdir().unwrap();
