@@ -45,6 +45,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("systemd-cryptenroll", "systemd"),
     ("tpm2_flushcontext", "tpm2-tools"),
     ("tpm2_pcrextend", "tpm2-tools"),
+    ("resize2fs", "e2fsprogs"),
     ("udevadm", "udev"),
     ("umount", "mount"),
 ];

@@ -268,6 +268,67 @@ fn a_volume_without_a_file_system() {
     container.encrypt(&[1; 512]);
 }
 
+/// SIGHUP: the file and the loop device have the size that the image has by then,
+/// while they are in use, and the file system can take it.
+#[test]
+fn a_mounted_volume_grows_with_its_image() {
+    if !bed::has_loop("a_mounted_volume_grows_with_its_image") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let _cleaner = Cleaner::new(scratch.path());
+    let container = with_ext4(Shape::LUKS2_4096, &scratch);
+    let grow = |size: u64| {
+        let image = File::options().write(true).open(&container.image).unwrap();
+        image
+            .set_len(Shape::LUKS2_4096.data_offset() + size)
+            .unwrap();
+        kill_process(daemon(&container), Signal::HUP).unwrap();
+    };
+    let folder = scratch.folder("mnt");
+    let told = mount(&container, &folder, &["--json"]).ok().json();
+    let files = fill(&folder, 76);
+    let device = told["loop_device"].as_str().unwrap();
+    let sectors = Path::new("/sys/block").join(&device[5..]).join("size");
+    let size = || {
+        fs::read_to_string(&sectors)
+            .unwrap()
+            .trim()
+            .parse::<u64>()
+            .unwrap()
+            * 512
+    };
+    assert_eq!(size(), 32 << 20);
+    grow(64 << 20);
+    while size() != 64 << 20 {
+        std::thread::yield_now();
+    }
+    assert_files(&files);
+    umount(&folder).ok();
+
+    mount(&container, &folder, &["--file-only"]).ok();
+    let file = folder.join("volume");
+    assert_eq!(fs::metadata(&file).unwrap().len(), 64 << 20);
+    grow(65 << 20);
+    while fs::metadata(&file).unwrap().len() != 65 << 20 {
+        std::thread::yield_now();
+    }
+    // Of the file: on the device in use it takes a capability that containers
+    // do without.
+    Cmd::peer("e2fsck").args(["-f", "-y"]).arg(&file).ok();
+    Cmd::peer("resize2fs").arg(&file).ok();
+    umount(&folder).ok();
+    mount(&container, &folder, &[]).ok();
+    assert_files(&files);
+    let (large, data) = (folder.join("large"), pattern(40 << 20, 77));
+    fs::write(&large, &data).unwrap();
+    umount(&folder).ok();
+    mount(&container, &folder, &[]).ok();
+    assert_same(&fs::read(&large).unwrap(), &data, "in what is new");
+    umount(&folder).ok();
+    assert_nothing_left(&scratch);
+}
+
 /// The daemon told to end by a signal unmounts and flushes.
 #[test]
 fn a_signal_ends_the_daemon() {

@@ -19,6 +19,7 @@ use crate::{Error, ErrorKind};
 
 // linux/loop.h
 const LOOP_CLR_FD: Opcode = 0x4C01;
+const LOOP_SET_CAPACITY: Opcode = 0x4C07;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 const LO_FLAGS_READ_ONLY: u32 = 1;
@@ -227,6 +228,19 @@ pub fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
     }
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// Lets loop device `number` have the size that its file has by now, as the kernel
+/// knows it, if it is still attached to `backing`.
+pub fn take_size(number: u32, backing: &Path) -> io::Result<()> {
+    let device = File::open(device_path(number))?;
+    // Asked while it is open: from now on it cannot become another's.
+    if backing_file(number)?.as_deref() != Some(backing) {
+        return Err(Errno::NXIO.into());
+    }
+    // SAFETY: `LOOP_SET_CAPACITY` takes no argument.
+    unsafe { ioctl(&device, NoArg::<LOOP_SET_CAPACITY>::new()) }?;
+    Ok(())
 }
 
 /// Detaches loop device `number` if it is still attached to `backing`: a

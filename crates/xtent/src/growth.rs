@@ -1,33 +1,47 @@
-//! A volume that grows with its device while it is served.
+//! A volume that grows with its device while it is served or mounted.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use xtent_luks::Header;
 use xtent_store::{FileStore, Store};
 use xtent_volume::Volume;
 
-use crate::output::Output;
-use crate::size::show_size;
-
-/// What it takes to find out how large a volume could be by now.
+/// What it takes to find out how large a volume could be by now. Keeps neither
+/// the volume nor its device open.
 pub(crate) struct Growth {
-    pub(crate) data: Arc<FileStore>,
-    pub(crate) header: Header,
-    pub(crate) volume: Arc<Volume>,
-    pub(crate) output: Output,
+    data: Weak<FileStore>,
+    header: Header,
+    volume: Weak<Volume>,
+}
+
+/// A volume that has grown.
+pub(crate) struct Grown {
+    /// Bytes that it had.
+    pub(crate) before: u64,
+    /// Bytes that it has.
+    pub(crate) now: u64,
 }
 
 impl Growth {
+    pub(crate) fn new(data: &Arc<FileStore>, header: Header, volume: &Arc<Volume>) -> Self {
+        Self {
+            data: Arc::downgrade(data),
+            header,
+            volume: Arc::downgrade(volume),
+        }
+    }
+
     /// Looks at the size of the device and lets the volume grow to it, where the
-    /// header does not fix its size; whether it has grown. It never becomes
-    /// smaller: somebody may be using what would be cut off.
-    pub(crate) fn look(&self) -> bool {
-        let before = self.volume.size();
-        let now = match self.header.segment(self.data.size()) {
+    /// header does not fix its size. It never becomes smaller: somebody may be
+    /// using what would be cut off.
+    pub(crate) fn look(&self) -> Option<Grown> {
+        let (data, volume) = (self.data.upgrade()?, self.volume.upgrade()?);
+        let before = volume.size();
+        let now = match self.header.segment(data.size()) {
             Ok(segment) => segment.length,
             Err(error) => {
                 tracing::warn!(%error, "the device has become too short for the volume; its size stays");
-                return false;
+                return None;
             }
         };
         if now < before {
@@ -36,26 +50,20 @@ impl Growth {
                 device_has = now,
                 "the device has become smaller; the volume's size stays, and what is missing fails"
             );
-            return false;
+            return None;
         }
-        match self.volume.grow(now) {
+        match volume.grow(now) {
             Ok(true) => {
                 tracing::info!(before, now, "the volume has grown");
-                self.output.note(format!(
-                    "The volume has grown from {} to {}. Clients that connect from now on see that; \
-                     NBD has no way to tell the others.",
-                    show_size(before),
-                    show_size(now)
-                ));
-                true
+                Some(Grown { before, now })
             }
             Ok(false) => {
                 tracing::info!(size = before, "the volume's size is as it was");
-                false
+                None
             }
             Err(error) => {
                 tracing::warn!(%error, "the volume cannot grow");
-                false
+                None
             }
         }
     }

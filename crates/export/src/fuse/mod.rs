@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::{Error, ErrorKind};
 
-pub use mount::{Mount, Options, Served, Stop, check, may_mount};
+pub use mount::{Growth, Mount, Options, Served, Stop, check, may_mount};
 pub use umount::{UmountOptions, Unmounted, umount};
 
 /// Name of the one file in the FUSE directory.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::thread::CapabilitySet;
 use xtent_store::loopdev::LoopDevice;
 use xtent_volume::{DiscardPolicy, Volume};
@@ -79,6 +80,29 @@ impl Stop {
     pub fn request(&self) {
         // The mount has ended already if nobody listens.
         let _ = self.0.send(Event::Stop);
+    }
+}
+
+/// Tells the kernel that the volume of a [`Mount`] has grown.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    /// The plaintext.
+    file: PathBuf,
+    /// Number of the loop device on it.
+    loop_device: Option<u32>,
+}
+
+impl Growth {
+    /// From now on the file has the volume's size, and so has the loop device on
+    /// it. A file system there grows by its own tool (resize2fs, xfs_growfs).
+    pub fn tell(&self) -> io::Result<()> {
+        // Sizes are kept for a day unless somebody insists.
+        let flags = AtFlags::STATX_FORCE_SYNC;
+        rustix::fs::statx(rustix::fs::CWD, &self.file, flags, StatxFlags::SIZE)?;
+        match self.loop_device {
+            Some(number) => xtent_store::loopdev::take_size(number, &self.file),
+            None => Ok(()),
+        }
     }
 }
 
@@ -231,6 +255,14 @@ impl Mount {
     /// A handle for a signal thread.
     pub fn stop(&self) -> Stop {
         Stop(self.sender.clone())
+    }
+
+    /// A handle for whoever lets the volume grow; none once it has ended.
+    pub fn growth(&self) -> Option<Growth> {
+        Some(Growth {
+            file: self.fuse.as_ref()?.file(),
+            loop_device: self.file_system.as_ref().map(|it| it.number),
+        })
     }
 
     /// Serves until it is unmounted ([`umount`](fn@super::umount), umount(8),

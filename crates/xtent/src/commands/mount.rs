@@ -14,6 +14,7 @@ use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::failure::{Failure, Result};
+use crate::growth::{Grown, Growth};
 use crate::open::Container;
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
@@ -46,7 +47,11 @@ NOTES:
   (Debian package fuse3) has to be there. The blocks of a file system must not
   be smaller than the volume's sectors, hence mkfs.ext4 -b 4096 above.
 
-  A file system is not offered discards (fstrim says so): none reach the disk.";
+  A file system is not offered discards (fstrim says so): none reach the disk.
+
+  The volume grows while it is mounted: make the image larger, send the daemon
+  (`xtent status` names it) SIGHUP, and then grow the file system, for example by
+  resize2fs /dev/loopN. It never becomes smaller.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
@@ -123,8 +128,11 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let uuid = container.header.uuid().to_owned();
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;
+    let (data, header) = (container.data.clone(), container.header.clone());
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
+    let growth = Growth::new(&data, header, &volume);
+    drop(data);
     signals::hold()?;
     let mount = Mount::new(volume.clone(), &options)
         .map_err(|error| told::not_mounted(error, args, &volume))?;
@@ -139,16 +147,31 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         volume: &volume,
     };
     announce(&mount, &opened, &output)?;
-    let _registration = registry::register(&entry(&mount, &opened));
+    let entry = entry(&mount, &opened);
+    let registration = Arc::new(registry::register(&entry));
     drop(volume);
     let stop = mount.stop();
+    let (registered, kernel) = (Arc::clone(&registration), mount.growth());
     // The thread that acts on signals comes after the fork, as every thread.
     signals::on_ending_repeated(
         move || stop.request(),
-        || tracing::info!("a mounted volume keeps its size: unmount and mount again to have more"),
+        move || {
+            let Some(Grown { now, .. }) = growth.look() else {
+                return;
+            };
+            if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
+                tracing::warn!(%error, "the kernel does not take the volume's new size");
+            }
+            registered.update(&Entry {
+                size: now,
+                ..entry.clone()
+            });
+        },
     )?;
     ready.ready()?;
-    Ok(mount.wait()?)
+    let result = mount.wait();
+    registration.end();
+    Ok(result?)
 }
 
 /// Not resolved further: a dead mount point, which a killed daemon has left

@@ -13,7 +13,7 @@ use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::client::Client;
 use crate::failure::{Failure, Result};
-use crate::growth::Growth;
+use crate::growth::{Grown, Growth};
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::open::Container;
@@ -179,8 +179,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         )
         .advise("Give --nbd unix:PATH in a folder that the user can enter."));
     }
-    let Opened { growth, cipher } = open(args, global, &output)?;
-    let volume = Arc::clone(&growth.volume);
+    let Opened {
+        volume,
+        growth,
+        cipher,
+        uuid,
+    } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
         .iter()
@@ -191,7 +195,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
     let device = &args.device.device;
-    let uuid = Some(growth.header.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let mut entry = Entry::new(Kind::Server, device, uuid, cipher, &volume);
     entry.uris.clone_from(&uris);
     let registration = Arc::new(registry::register(&entry));
@@ -221,7 +224,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             user,
         })?
     };
-    on_signals(&shutdown, growth, Arc::clone(&registration), entry)?;
+    on_signals(&shutdown, growth, Arc::clone(&registration), entry, output)?;
     match &mut client {
         Some(client) => client.watch(shutdown.clone())?,
         None => announce(args, &uris, &volume, &in_force, &output)?,
@@ -271,8 +274,10 @@ fn start(command: &str, args: &Args, uris: &[String], bound: &[Bound]) -> Result
 
 /// An open volume and what its header says of it.
 struct Opened {
+    volume: Arc<Volume>,
     growth: Growth,
     cipher: String,
+    uuid: Option<String>,
 }
 
 /// The open volume; this process's alone unless read-only.
@@ -292,13 +297,11 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     let config = container.plan(args.read_only, discard, global.cpu)?;
     let (data, header) = (Arc::clone(&container.data), container.header.clone());
     let volume = container.volume(&args.unlock, &config, output)?;
+    let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     Ok(Opened {
-        growth: Growth {
-            data,
-            header,
-            volume: Arc::new(volume.with_cipher_threads(args.threads.cipher_threads)),
-            output: *output,
-        },
+        uuid: Some(header.uuid().to_owned()).filter(|uuid| !uuid.is_empty()),
+        growth: Growth::new(&data, header, &volume),
+        volume,
         cipher: config.cipher.to_string(),
     })
 }
@@ -340,6 +343,7 @@ fn on_signals(
     growth: Growth,
     registration: Arc<Registration>,
     entry: Entry,
+    output: Output,
 ) -> Result<()> {
     let shutdown = shutdown.clone();
     signals::on_ending_of_server(
@@ -348,9 +352,15 @@ fn on_signals(
             shutdown.trigger();
         },
         move || {
-            if growth.look() {
+            if let Some(Grown { before, now }) = growth.look() {
+                output.note(format!(
+                    "The volume has grown from {} to {}. Clients that connect from now on see that; \
+                     NBD has no way to tell the others.",
+                    show_size(before),
+                    show_size(now)
+                ));
                 registration.update(&Entry {
-                    size: growth.volume.size(),
+                    size: now,
                     ..entry.clone()
                 });
             }
