@@ -63,8 +63,8 @@ NOTES:
   SIGUSR1 and SIGUSR2 are ignored.
 
   One server serves one device: a failure, a restart and a sandbox for each. Run
-  as many as there are devices; under systemd by a template unit (%i for the
-  name of the image) with a socket unit beside it.
+  as many as there are devices; the Debian package has a template unit for that,
+  xtent-serve@.service, whose `systemctl reload` looks at the size again.
 
   A client that has chosen the export may be silent for as long as it likes: an
   idle virtual machine keeps its disk. One that does not get so far in 30 seconds
