@@ -77,7 +77,7 @@ fn a_volume_with_data_is_never_taken_for_a_new_one() {
 
     mkfs(&container, &scratch, &["-b", "4096"]);
     for (options, refused) in [
-        (&["-o", "nosuchopt"][..], "-o nosuchopt"),
+        (&["-o", "noatime,nosuchopt,x-z"][..], "nosuchopt"),
         (&["-t", "xfs"], "-t xfs"),
         (&["-t", "xfs", "-o", "noatime"], "-t xfs -o noatime"),
     ] {

@@ -111,8 +111,8 @@ const TABLE: &[(&[&str], &str)] = &[
     (
         &["resize", "grow", "extend", "luksResize"],
         "A volume is as large as what it is on: make the image (`truncate --size`) or device \
-         (`lvextend`) larger, then `xtent serve`, `xtent mount` or `xtent open` it again; no \
-         command is needed. The file system inside is grown after that by its own tool \
+         (`lvextend`) larger, then open it again; no command is needed. A running `xtent serve` \
+         takes SIGHUP (`kill -HUP PID`) instead, for clients that connect from then on. The file system inside is grown after that by its own tool \
          (`resize2fs`, `xfs_growfs`).",
     ),
     (

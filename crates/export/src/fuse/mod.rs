@@ -10,6 +10,7 @@ mod connection;
 mod file;
 mod mount;
 mod mountinfo;
+mod options;
 mod session;
 mod state;
 mod umount;
@@ -24,6 +25,7 @@ use rustix::io::Errno;
 use crate::{Error, ErrorKind};
 
 pub use mount::{Growth, Mount, Options, Served, Stop, check, may_mount};
+pub use options::refused_option;
 pub use umount::{UmountOptions, Unmounted, umount};
 
 /// Name of the one file in the FUSE directory.

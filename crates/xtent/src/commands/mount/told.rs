@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use xtent_export::ErrorKind;
-use xtent_export::fuse::FILE_NAME;
+use xtent_export::fuse::{FILE_NAME, refused_option};
 use xtent_volume::Volume;
 
 use super::Args;
@@ -43,6 +43,25 @@ pub(super) fn not_mounted(error: xtent_export::Error, args: &Args, volume: &Volu
     }
 }
 
+/// What the kernel has against one of the options.
+fn kernel_says(args: &Args, what: &str) -> Option<String> {
+    const TYPES: [(&str, &str); 7] = [
+        ("ext4", "ext4"),
+        ("XFS", "xfs"),
+        ("Btrfs", "btrfs"),
+        ("F2FS", "f2fs"),
+        ("exFAT", "exfat"),
+        ("FAT", "vfat"),
+        ("NTFS", "ntfs3"),
+    ];
+    let found = TYPES.iter().find(|(word, _)| what.contains(word));
+    let fstype = args
+        .fstype
+        .as_deref()
+        .or(found.map(|(_, fstype)| *fstype))?;
+    refused_option(fstype, args.options.as_deref()?)
+}
+
 fn advice(args: &Args, volume: &Volume, content: Content) -> String {
     let device = args.device.device.display();
     let sector_size = volume.sector_size().bytes() as u64;
@@ -73,6 +92,9 @@ fn advice(args: &Args, volume: &Volume, content: Content) -> String {
             if refused.is_empty() {
                 text += ". The kernel's log (`dmesg`) says why it refused it; it may be damaged, \
                          or the kernel may lack support for it.";
+            } else if let Some(said) = kernel_says(args, what) {
+                text += &format!(": it is there, and an option was refused ({said}).");
+                return text;
             } else {
                 text += &format!(
                     ": it is there, and {} may be what was refused. The kernel's log (`dmesg`) \
