@@ -11,7 +11,7 @@ CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test test-all test-slow soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb test-boot check clean
+.PHONY: help build demo test test-all test-slow soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,10 @@ deb: ## Debian packages, in target/deb
 test-deb: ## install and remove the packages in a fresh Debian 12; needs root
 	@scripts/setup.sh deb-test
 	@scripts/test-deb.sh
+
+tour: ## type docs/tour.md, a first session, in a fresh Debian 12 with the package of make deb; needs root
+	@scripts/setup.sh deb-test
+	@scripts/tour.sh
 
 test-boot: ## boot a root file system that the packages open, with a software TPM too; needs root
 	@scripts/setup.sh boot
