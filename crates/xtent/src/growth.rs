@@ -10,7 +10,8 @@ use xtent_volume::Volume;
 /// the volume nor its device open.
 pub(crate) struct Growth {
     data: Weak<FileStore>,
-    header: Header,
+    /// None for a volume without a header, which keeps its size.
+    header: Option<Header>,
     volume: Weak<Volume>,
 }
 
@@ -23,7 +24,7 @@ pub(crate) struct Grown {
 }
 
 impl Growth {
-    pub(crate) fn new(data: &Arc<FileStore>, header: Header, volume: &Arc<Volume>) -> Self {
+    pub(crate) fn new(data: &Arc<FileStore>, header: Option<Header>, volume: &Arc<Volume>) -> Self {
         Self {
             data: Arc::downgrade(data),
             header,
@@ -37,7 +38,11 @@ impl Growth {
     pub(crate) fn look(&self) -> Option<Grown> {
         let (data, volume) = (self.data.upgrade()?, self.volume.upgrade()?);
         let before = volume.size();
-        let now = match self.header.segment(data.size()) {
+        let Some(header) = &self.header else {
+            tracing::info!(size = before, "a volume without a header keeps its size");
+            return None;
+        };
+        let now = match header.segment(data.size()) {
             Ok(segment) => segment.length,
             Err(error) => {
                 tracing::warn!(%error, "the device has become too short for the volume; its size stays");

@@ -14,6 +14,7 @@ mod elsewhere;
 mod failure;
 mod fds;
 mod growth;
+mod headerless;
 mod holder;
 mod listen;
 mod log;

@@ -68,6 +68,9 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
                 wrapping.converted(file.path())
             ));
         }
+        if let Some(opener) = probe::opener(file) {
+            return failure.advise(opener);
+        }
         match probe::describe(file) {
             Some(found) => failure.advise(format!(
                 "It looks like {found}. For a header kept elsewhere give --header FILE.",

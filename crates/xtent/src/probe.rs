@@ -20,6 +20,8 @@ const fn sig(what: &'static str, offset: u64, magic: &'static [u8]) -> Signature
     }
 }
 
+const BITLOCKER: &str = "a BitLocker volume";
+
 /// Most telling first: a partition table's 55 AA is last, because boot
 /// sectors of file systems end so too.
 const SIGNATURES: &[Signature] = &[
@@ -41,7 +43,7 @@ const SIGNATURES: &[Signature] = &[
     sig("an LVM physical volume", 512, b"LABELONE"),
     sig("swap space", 4096 - 10, b"SWAPSPACE2"),
     sig("a Linux RAID member", 0x1000, b"\xfc\x4e\x2b\xa9"),
-    sig("a BitLocker volume", 3, b"-FVE-FS-"),
+    sig(BITLOCKER, 3, b"-FVE-FS-"),
     sig("an NTFS file system", 3, b"NTFS    "),
     sig("an exFAT file system", 3, b"EXFAT   "),
     sig("a FAT file system", 54, b"FAT1"),
@@ -265,6 +267,34 @@ pub(crate) fn ext_block_size(volume: &Volume) -> Option<u64> {
     (is_ext && log <= 6).then(|| 1024 << log)
 }
 
+/// What opens an encrypted volume that this program does not, as advice: one of
+/// BitLocker, or one whose start is noise, as those of VeraCrypt and plain dm-crypt are.
+pub(crate) fn opener(store: &dyn Store) -> Option<&'static str> {
+    if describe(store) == Some(BITLOCKER) {
+        return Some(
+            "BitLocker is not opened here: `cryptsetup bitlkOpen DEVICE NAME` and dislocker do it.",
+        );
+    }
+    is_noise(store).then_some(
+        "It starts with noise, as plain dm-crypt (--type plain) and VeraCrypt volumes do; the \
+         latter are opened by `cryptsetup tcryptOpen --veracrypt DEVICE NAME` and veracrypt.",
+    )
+}
+
+/// Whether the first 512 bytes have the many different values of random ones: about 221
+/// of 256. Text, code and tables of file systems have far fewer.
+fn is_noise(store: &dyn Store) -> bool {
+    let mut start = [0; 512];
+    if store.size() < start.len() as u64 || store.read_at(&mut start, 0).is_err() {
+        return false;
+    }
+    let mut seen = [false; 256];
+    for byte in start {
+        seen[usize::from(byte)] = true;
+    }
+    seen.iter().filter(|seen| **seen).count() > 190
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,6 +358,21 @@ mod tests {
         ] {
             assert_eq!(shell_word(Path::new(path)), word);
         }
+    }
+
+    #[test]
+    fn names_what_opens_others() {
+        let (_file, bitlocker) = store(4096, 3, b"-FVE-FS-");
+        assert!(opener(&bitlocker).unwrap().contains("bitlkOpen"));
+        let noise: Vec<u8> = (0_u32..512)
+            .map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
+            .collect();
+        assert!(
+            opener(&store(4096, 0, &noise).1)
+                .unwrap()
+                .contains("VeraCrypt")
+        );
+        assert_eq!(opener(&store(4096, 0, b"plain text").1), None);
     }
 
     #[test]

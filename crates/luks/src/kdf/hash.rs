@@ -96,6 +96,16 @@ impl Hash {
         });
     }
 
+    /// Fills `out`, at most one digest long, with the first bytes of
+    /// H(`prefix` || `data`).
+    pub(crate) fn fill(self, prefix: &[u8], data: &[u8], out: &mut [u8]) {
+        with_type!(self, D => {
+            let mut digest = D::new_with_prefix(prefix).chain_update(data).finalize();
+            out.copy_from_slice(&digest[..out.len()]);
+            zeroize::Zeroize::zeroize(digest.as_mut_slice());
+        });
+    }
+
     /// PBKDF2-HMAC (RFC 8018, section 5.2).
     pub(crate) fn pbkdf2(self, passphrase: &[u8], salt: &[u8], iterations: u32, out: &mut [u8]) {
         with_type!(self, D => pbkdf2::pbkdf2_hmac::<D>(passphrase, salt, iterations, out));

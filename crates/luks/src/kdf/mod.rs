@@ -14,8 +14,10 @@ mod argon2;
 mod benchmark;
 mod free_memory;
 pub(crate) mod hash;
+mod plain;
 
 pub use benchmark::{pbkdf2_hashes, pbkdf2_iterations_per_second};
+pub use plain::plain_key;
 
 use hash::Hash;
 

@@ -13,7 +13,7 @@ use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::copy::{self, Moved, Progress};
 use crate::failure::{Exit, Failure, Result};
-use crate::open::Container;
+use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, complain, text_of};
 use crate::plain::{Place, Stream, is_nbd_uri};
 use crate::probe::{self, shell_word};
@@ -27,6 +27,9 @@ EXAMPLES:
     xtent decrypt secret.img /dev/sdX
   Send it to another program, without a plain copy on the disk:
     xtent decrypt secret.img - | zstd >disk.raw.zst
+  A volume of plain dm-crypt, by the defaults of old cryptsetup:
+    xtent decrypt --type plain --cipher aes-cbc-essiv:sha256 --key-size 256 \\
+      --hash ripemd160 old.img disk.raw
 
 NOTES:
   TARGET may be `-` (a file of that name is `./-`), a FIFO, /dev/fd/N, or >(...)
@@ -64,6 +67,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     unlock: UnlockArgs,
     #[command(flatten)]
+    plain: PlainArgs,
+    #[command(flatten)]
     progress: ProgressArgs,
 }
 
@@ -82,7 +87,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             ),
         );
     }
-    let container = Container::open(&args.device, Access::ReadOnly, true, &output)?;
+    let container = Closed::open(
+        &args.device,
+        &args.plain,
+        &args.unlock,
+        Access::ReadOnly,
+        &output,
+    )?;
     let config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
     refuse_shared(&args.target, &args.device.device)?;
     if let Some(header) = &args.device.detached.header {

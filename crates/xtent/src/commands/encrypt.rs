@@ -11,7 +11,7 @@ use crate::args::{DeviceArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::copy::{self, Progress};
 use crate::failure::{Exit, Failure, Result};
-use crate::open::Container;
+use crate::headerless::{Closed, PlainArgs};
 use crate::output::Output;
 use crate::plain::{Place, Stream, is_nbd_uri};
 use crate::probe::{WRAPPING_SHOWS, Wrapping, shell_word};
@@ -72,6 +72,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     unlock: UnlockArgs,
     #[command(flatten)]
+    plain: PlainArgs,
+    #[command(flatten)]
     progress: ProgressArgs,
 }
 
@@ -97,7 +99,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         );
     }
     refuse_shared(&args.source, &args.device.device)?;
-    let container = Container::open(&args.device, Access::ReadWrite, true, &output)?;
+    let container = Closed::open(
+        &args.device,
+        &args.plain,
+        &unlock,
+        Access::ReadWrite,
+        &output,
+    )?;
     let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
     let source = Source::open(&args.source)?;
     if let (Source::Stored(store), false) = (&source, args.raw)

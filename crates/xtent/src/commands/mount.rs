@@ -15,7 +15,7 @@ use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::failure::{Failure, Result};
 use crate::growth::{Grown, Growth};
-use crate::open::Container;
+use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
 use crate::signals;
@@ -89,6 +89,8 @@ pub(crate) struct Args {
     threads: ThreadsArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
+    #[command(flatten)]
+    plain: PlainArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -124,11 +126,11 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     } else {
         Access::ReadWrite
     };
-    let container = Container::open(&args.device, access, true, &output)?;
-    let uuid = container.header.uuid().to_owned();
+    let container = Closed::open(&args.device, &args.plain, &args.unlock, access, &output)?;
+    let uuid = container.uuid().to_owned();
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;
-    let (data, header) = (container.data.clone(), container.header.clone());
+    let (data, header) = (container.data(), container.header().cloned());
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     let growth = Growth::new(&data, header, &volume);

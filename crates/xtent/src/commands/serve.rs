@@ -14,9 +14,9 @@ use crate::cli::Global;
 use crate::client::Client;
 use crate::failure::{Failure, Result};
 use crate::growth::{Grown, Growth};
+use crate::headerless::{Closed, PlainArgs};
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
-use crate::open::Container;
 use crate::output::Output;
 use crate::pid_file::PidFile;
 use crate::registry::{self, Entry, Kind, Registration};
@@ -166,6 +166,8 @@ pub(crate) struct Args {
     threads: ThreadsArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
+    #[command(flatten)]
+    plain: PlainArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -287,7 +289,7 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     } else {
         Access::ReadWrite
     };
-    let container = Container::open(&args.device, access, true, output)?;
+    let container = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
     let discard = match args.discard {
         None => container.stored_discard_policy(),
         Some(Discard::Never) => DiscardPolicy::Never,
@@ -295,11 +297,12 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         Some(Discard::Zero) => DiscardPolicy::Zero,
     };
     let config = container.plan(args.read_only, discard, global.cpu)?;
-    let (data, header) = (Arc::clone(&container.data), container.header.clone());
+    let uuid = Some(container.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
+    let (data, header) = (container.data(), container.header().cloned());
     let volume = container.volume(&args.unlock, &config, output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     Ok(Opened {
-        uuid: Some(header.uuid().to_owned()).filter(|uuid| !uuid.is_empty()),
+        uuid,
         growth: Growth::new(&data, header, &volume),
         volume,
         cipher: config.cipher.to_string(),
