@@ -18,6 +18,7 @@ mod headerless;
 mod holder;
 mod listen;
 mod log;
+mod mkfs;
 mod notify;
 mod open;
 mod output;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
-use xtent_luks::{Device, Header, Segment, Unlocked};
+use xtent_luks::{Device, Header, KdfLimits, Segment, Unlocked};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::{Config, DiscardPolicy, Volume};
@@ -123,6 +123,28 @@ impl Container {
             header,
             metadata_path: file.path().to_owned(),
         })
+    }
+
+    /// A device that has just been formatted, and is locked.
+    pub(crate) fn formatted(
+        data: Arc<FileStore>,
+        metadata: Arc<FileStore>,
+        header: Header,
+    ) -> Self {
+        Self {
+            data,
+            metadata_path: metadata.path().to_owned(),
+            metadata: Device::new(metadata),
+            header,
+        }
+    }
+
+    /// Opens the volume with a passphrase that was given before.
+    pub(crate) fn volume_by(self, passphrase: &SecretBytes, config: &Config) -> Result<Volume> {
+        let unlocked = self
+            .metadata
+            .unlock(passphrase, None, &KdfLimits { longest: None })?;
+        Ok(Volume::open(self.data, &unlocked.key, config)?)
     }
 
     /// What kind of volume it will be; fails on what this program cannot open,

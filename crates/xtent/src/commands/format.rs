@@ -1,13 +1,17 @@
 //! `xtent format`: makes a volume.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sector_cipher::{CipherSpec, SectorSize};
 use xtent_luks::{Device, FormatOptions, Header, Version};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
+use xtent_volume::DiscardPolicy;
 
 use super::encrypt::refuse_same;
 use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
@@ -15,7 +19,8 @@ use crate::cipher;
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{refuse_dash, while_deriving};
+use crate::mkfs::{self, FileSystem};
+use crate::open::{Container, refuse_dash, while_deriving};
 use crate::output::{Output, text_of};
 use crate::probe;
 use crate::secrets::read_key;
@@ -29,6 +34,8 @@ const MANUAL: &str = "\
 EXAMPLES:
   A volume of 10 GiB in a new image file:
     xtent format --size 10G disk.img
+  With a file system in it, ready to be mounted:
+    xtent format --size 10G --mkfs ext4 disk.img
   On a disk, with a label; asks before anything is lost:
     xtent format --label backup /dev/sdX
   For scripts: no questions, the passphrase from a file:
@@ -148,6 +155,13 @@ pub(crate) struct Args {
     /// Start the data at a multiple of so many 512-byte sectors
     #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
     align_payload: Option<u64>,
+    /// Make a file system in the new volume too, with blocks that fit its sectors
+    ///
+    /// Runs mkfs.TYPE on the volume by way of FUSE (/dev/fuse, and without root
+    /// fusermount3); the passphrase is not asked for again. If mkfs fails the
+    /// volume stays.
+    #[arg(long, value_name = "TYPE")]
+    mkfs: Option<FileSystem>,
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
@@ -167,6 +181,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     let mut options = options(args)?;
     args.key.source().check()?;
+    let mkfs = match args.mkfs {
+        Some(kind) => Some((kind, kind.find()?)),
+        None => None,
+    };
 
     if let Some(header) = &args.detached.header {
         refuse_same(header, &args.device)?;
@@ -207,12 +225,25 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Some(header) => header.ready(default_offset(options.version), &new_files)?,
         None => data.clone(),
     };
-    let device = Device::new(metadata);
+    let device = Device::new(metadata.clone());
     let header = while_deriving(&output, || match &volume_key {
         Some(key) => device.format_with_volume_key(&options, &passphrase, key),
         None => device.format(&options, &passphrase),
     })?;
     new_files.keep();
+    if let Some((kind, program)) = mkfs {
+        let container = Container::formatted(data.clone(), metadata, header.clone());
+        let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
+        let volume = while_deriving(&output, || container.volume_by(&passphrase, &config))?;
+        mkfs::make(
+            kind,
+            &program,
+            volume,
+            config.sector_size,
+            &args.device,
+            |command| new_files.fill(command),
+        )?;
+    }
     report(args, &data, &header, &options, &output)
 }
 
@@ -271,43 +302,81 @@ impl<'a> Target<'a> {
 
 /// Files made by a format that may still fail or be interrupted; removed
 /// unless it succeeds.
-struct NewFiles(Arc<Mutex<Vec<PathBuf>>>);
+struct NewFiles(Arc<Mutex<Stage>>);
+
+/// What a signal has to undo.
+enum Stage {
+    /// Remove these files, and end.
+    Making(Vec<PathBuf>),
+    /// End this program, which makes the file system; this one then undoes the
+    /// mount and ends by itself.
+    Filling(Option<Pid>),
+}
 
 impl NewFiles {
     /// None yet. From now on SIGINT, SIGTERM and SIGHUP remove them and end the
     /// process. Call it before any thread exists.
     fn removed_on_signals() -> Result<Self> {
-        let files = Self(Arc::default());
-        let list = Arc::clone(&files.0);
+        let files = Self(Arc::new(Mutex::new(Stage::Making(Vec::new()))));
+        let stage = Arc::clone(&files.0);
         signals::hold()?;
         signals::on_ending(move |signal| {
             // Locked until the end, so that nothing is made or kept any more.
-            let list = list.lock().unwrap_or_else(PoisonError::into_inner);
-            remove(&list);
-            signals::end(signal);
+            match &*stage.lock().unwrap_or_else(PoisonError::into_inner) {
+                Stage::Making(files) => {
+                    remove(files);
+                    signals::end(signal);
+                }
+                Stage::Filling(Some(program)) => {
+                    let _ = kill(*program, Signal::SIGTERM);
+                }
+                Stage::Filling(None) => {}
+            }
         })?;
         Ok(files)
     }
 
     fn make(&self, path: &Path, size: u64) -> Result<FileStore> {
-        let mut list = self.list();
+        let mut stage = self.stage();
         let store = FileStore::create(path, size)?;
-        list.push(path.to_owned());
+        if let Stage::Making(files) = &mut *stage {
+            files.push(path.to_owned());
+        }
         Ok(store)
     }
 
-    fn keep(self) {
-        self.list().clear();
+    fn keep(&self) {
+        if let Stage::Making(files) = &mut *self.stage() {
+            files.clear();
+        }
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+    /// Runs a program on the finished volume; from now on signals end that.
+    fn fill(&self, command: &mut Command) -> std::io::Result<std::process::Output> {
+        let child = {
+            let mut stage = self.stage();
+            let child = command
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            *stage = Stage::Filling(i32::try_from(child.id()).ok().map(Pid::from_raw));
+            child
+        };
+        let output = child.wait_with_output();
+        *self.stage() = Stage::Filling(None);
+        output
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for NewFiles {
     fn drop(&mut self) {
-        remove(&self.list());
+        if let Stage::Making(files) = &*self.stage() {
+            remove(files);
+        }
     }
 }
 
@@ -548,6 +617,7 @@ fn report(
             "sector_size": segment.sector_size,
             "data_offset": segment.offset,
             "size": segment.length,
+            "file_system": args.mkfs.map(FileSystem::name),
         }),
         format!(
             "{}: {} of {}, UUID {}",
