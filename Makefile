@@ -11,7 +11,7 @@ CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test test-all test-slow soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,11 +30,7 @@ test: ## every crate with every peer, the kernel module, one core of each design
 	@scripts/setup.sh rtl
 	@scripts/test.sh
 
-test-all: test kernel-test rtl-test test-slow test-constant-time ## make test, and all that takes longer but no special machine
-
-test-slow: ## the crates' tests that are too slow for make test
-	@scripts/setup.sh test
-	$(CARGO) test --workspace -- --ignored slow
+test-all: test kernel-test rtl-test soak test-constant-time ## make test, and all that takes longer but no special machine
 
 soak: ## a thousand kills of a server under load, attacks by clients; long
 	@scripts/setup.sh test

@@ -41,7 +41,7 @@ trap - EXIT
 cat "$log"
 
 [ "$(uname -m)" = aarch64 ] || echo "NOT RUN: the back-end armv8, which make test-aarch64 emulates" >>"$not_run"
-echo "NOT RUN: slow tests and the other jobs of kernel module and cores, which make test-all has" >>"$not_run"
+echo "NOT RUN: long tests, and the other jobs of kernel module and cores: make test-all" >>"$not_run"
 echo
 cat "$not_run"
 exit $status
