@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -285,6 +284,37 @@ fn a_helper_of_ones_own_gets_token_and_pin() {
         .fails(2)
         .says(&["touch it", "PIN is wrong"]);
     assert_opened(command().arg(&right), 0, 0);
+
+    // Before a program asks for the passphrase it asks for the PIN, and not what it may
+    // remember of another volume.
+    let asker = scratch.join("asker");
+    fs::write(
+        &asker,
+        "#!/bin/sh\ncase $1 in PIN*) [ \"$XTENT_ASK_TRY\" != 1 ] && echo 99 ;; *) echo no ;; esac\n",
+    )
+    .unwrap();
+    fs::set_permissions(&asker, fs::Permissions::from_mode(0o755)).unwrap();
+    let asked = xtent()
+        .args(["key", "test", "--json", "--token-helpers"])
+        .args([folder.as_path(), Path::new("--ask-with"), &asker, &image]);
+    assert_opened(asked, 0, 0);
+}
+
+/// Data on standard input leaves the tokens as they are.
+#[test]
+fn a_stream_is_encrypted_by_a_token() {
+    let scratch = Scratch::new();
+    let (image, folder) = with_helper(&scratch, &format!("printf %s '{PASSPHRASE}'"));
+    xtent()
+        .args(["encrypt", "--token-only", "--token-helpers"])
+        .args([folder.as_path(), Path::new("-"), &image])
+        .stdin(&[9; 8192])
+        .ok();
+    let done = xtent()
+        .args(["decrypt", "--token-only", "--token-helpers"])
+        .args([folder.as_path(), &image, Path::new("-")])
+        .ok();
+    assert_eq!(done.stdout[..8192], [9; 8192]);
 }
 
 /// Neither descriptors nor the environment reach a helper.
@@ -371,7 +401,7 @@ fn a_signal_ends_the_helper_first() {
     assert_eq!(ends.len(), 2, "{pids}");
     process.signal(Signal::TERM);
     let done = process.finish();
-    assert_eq!(done.status.signal(), Some(15), "{}", done.text());
+    assert_eq!(done.code(), Some(143), "{}", done.text());
     for end in &ends {
         let limit = Timespec {
             tv_sec: 60,

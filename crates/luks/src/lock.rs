@@ -1,6 +1,7 @@
 //! cryptsetup's metadata locks: `flock` on image files, a lock file in
 //! `/run/cryptsetup` for block devices. Held only while metadata is read or
-//! written; held longer they hang cryptsetup.
+//! written; held longer they hang cryptsetup. And its lock for derivations that
+//! take much memory, in the same folder.
 //!
 //! cryptsetup itself takes them for LUKS2 only. We take them for both
 //! formats, so that two of ours never meet on a LUKS1 header either.
@@ -18,8 +19,8 @@ use xtent_store::FileStore;
 
 use crate::{Error, ErrorKind};
 
-/// Where cryptsetup has its lock files for block devices.
-const DIRECTORY: &str = "/run/cryptsetup";
+/// Where cryptsetup has its lock files.
+pub(crate) const DIRECTORY: &str = "/run/cryptsetup";
 
 /// What a lock is taken on.
 #[derive(Clone)]
@@ -65,6 +66,39 @@ impl Target {
             _held: held,
             _stays_on_its_thread: PhantomData,
         })
+    }
+}
+
+/// A held lock on something that has a name and no device, in cryptsetup's directory of
+/// lock files; released when dropped. Not for a thread that holds it already.
+pub(crate) struct Named {
+    fd: OwnedFd,
+    file: LockFile,
+}
+
+impl Named {
+    /// Waits for the exclusive lock called `name`; calls `waiting` first if somebody else
+    /// has it.
+    ///
+    /// # Errors
+    /// If this user may not write to cryptsetup's directory.
+    pub(crate) fn wait_for(
+        directory: &Path,
+        name: &str,
+        waiting: &dyn Fn(),
+    ) -> Result<Self, Error> {
+        let file = LockFile {
+            directory: directory.into(),
+            name: format!("LN_{name}"),
+        };
+        let fd = file.lock_saying(Kind::Exclusive, Path::new(name), waiting)?;
+        Ok(Self { fd, file })
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        self.file.remove_if_unused(&self.fd);
     }
 }
 
@@ -204,13 +238,18 @@ fn lock_file_name(device: u64) -> String {
 impl LockFile {
     /// Waits for the lock; `device` is for messages.
     fn lock(&self, kind: Kind, device: &Path) -> Result<OwnedFd, Error> {
+        self.lock_saying(kind, device, &|| say_waiting(device))
+    }
+
+    /// As [`Self::lock`], with a message of its own when it has to wait.
+    fn lock_saying(&self, kind: Kind, device: &Path, waiting: &dyn Fn()) -> Result<OwnedFd, Error> {
         let directory = self.open_directory()?;
         loop {
             let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
             let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
             let fd = rustix::fs::openat(&directory, &self.name, flags, mode)
                 .map_err(|errno| failed(&self.path(), "open the lock file", errno))?;
-            wait(&fd, kind, device)?;
+            wait_saying(&fd, kind, device, waiting)?;
             if self.is_still(&fd) {
                 return Ok(fd);
             }
@@ -273,15 +312,23 @@ impl LockFile {
 
 /// Takes the lock on `fd`, waiting for as long as it takes, and says so.
 fn wait(fd: &OwnedFd, kind: Kind, path: &Path) -> Result<(), Error> {
+    wait_saying(fd, kind, path, &|| say_waiting(path))
+}
+
+fn say_waiting(path: &Path) {
+    tracing::info!(
+        "waiting for another program to finish with the metadata of {}",
+        path.display()
+    );
+}
+
+fn wait_saying(fd: &OwnedFd, kind: Kind, path: &Path, waiting: &dyn Fn()) -> Result<(), Error> {
     let mut operation = kind.trying();
     loop {
         match rustix::fs::flock(fd, operation) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) => {
-                tracing::info!(
-                    "waiting for another program to finish with the metadata of {}",
-                    path.display()
-                );
+                waiting();
                 operation = kind.waiting();
             }
             Err(Errno::INTR) => {}

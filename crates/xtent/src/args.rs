@@ -217,9 +217,24 @@ pub(crate) struct PassphraseArgs {
     /// header is broken or hostile more often than meant.
     #[arg(long, help_heading = "Passphrase")]
     pub(crate) allow_expensive_kdf: bool,
+    /// Derive keys with Argon2 of more than 32 MiB one at a time, among all programs that do so
+    ///
+    /// For volumes that are unlocked at the same time, at boot for example: each derivation
+    /// takes up to 1 GiB. Without it, those take turns that would need more than a
+    /// quarter of the free memory. cryptsetup has the same option and the same lock, in
+    /// /run/cryptsetup; users who may not use that do not take turns.
+    #[arg(long, help_heading = "Passphrase")]
+    pub(crate) serialize_memory_hard_pbkdf: bool,
 }
 
 impl PassphraseArgs {
+    /// Has this process derive keys as `--serialize-memory-hard-pbkdf` says.
+    pub(crate) fn take_turns(&self) {
+        if self.serialize_memory_hard_pbkdf {
+            xtent_luks::kdf::serialize_memory_hard();
+        }
+    }
+
     pub(crate) fn limits(&self) -> KdfLimits {
         KdfLimits {
             longest: (!self.allow_expensive_kdf).then_some(LONGEST_DERIVATION),

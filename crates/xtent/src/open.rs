@@ -282,6 +282,7 @@ pub(crate) fn unlock_with_retries(
     if let Some(file) = &args.volume_key_file {
         return by_volume_key(device, path, file, args, output);
     }
+    args.take_turns();
     if let Some(opened) = tokens::unlock(device, path, args, output)? {
         return Ok(opened);
     }
@@ -325,6 +326,7 @@ pub(crate) fn passphrase_and_unlock(
     args: &PassphraseArgs,
     output: &Output,
 ) -> Result<(SecretBytes, Unlocked)> {
+    args.take_turns();
     let interactive = args.key.source().is_interactive();
     with_retries(args.tries, interactive, output, || {
         let passphrase = args.key.read(&prompt(path))?;

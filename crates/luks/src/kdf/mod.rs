@@ -15,9 +15,11 @@ mod benchmark;
 mod free_memory;
 pub(crate) mod hash;
 mod plain;
+mod turn;
 
 pub use benchmark::{pbkdf2_hashes, pbkdf2_iterations_per_second};
 pub use plain::plain_key;
+pub use turn::serialize_memory_hard;
 
 use hash::Hash;
 
@@ -161,10 +163,15 @@ impl Kdf {
     ) -> Result<SecretBytes, Error> {
         self.check(key_length)?;
         // Before the time: more memory than there is would only be estimated
-        // as a long time.
-        if let Self::Argon2i(cost) | Self::Argon2id(cost) = self {
-            argon2::check_free_memory(*cost)?;
-        }
+        // as a long time. And after the turn, when others have given theirs back.
+        let _turn = match self {
+            Self::Argon2i(cost) | Self::Argon2id(cost) => {
+                let turn = turn::wait(cost.memory.into());
+                argon2::check_free_memory(*cost)?;
+                turn
+            }
+            Self::Pbkdf2 { .. } => None,
+        };
         if let Some(longest) = limits.longest {
             let estimate = benchmark::estimate(self, key_length)?;
             if estimate > longest {

@@ -85,7 +85,8 @@ impl Source {
     pub(crate) fn is_nobodys(&self) -> bool {
         match self {
             Source::Default(names) => default_credential(names).is_none(),
-            Source::Terminal => true,
+            // Both ask a person.
+            Source::Terminal | Source::Program(_) => true,
             _ => false,
         }
     }
@@ -98,6 +99,7 @@ impl Source {
         file: Option<&Path>,
         name: Option<&str>,
         prompt: &str,
+        typing: Option<Duration>,
     ) -> Result<Option<(SecretBytes, bool)>> {
         let credential = || name.and_then(|name| default_credential(&[name]));
         if let Some(path) = file.map(Path::to_owned).or_else(credential) {
@@ -107,12 +109,15 @@ impl Source {
             }
             return Ok(Some((pin, false)));
         }
+        if let Source::Program(path) = self {
+            return Ok(Some((program::ask_anew(path, prompt)?, true)));
+        }
         let is_watched = match self {
             Source::Terminal => terminal::check().is_ok(),
             _ => std::io::stdin().is_terminal(),
         };
         if is_watched {
-            return Ok(Some((terminal::ask_secret(prompt, None)?, true)));
+            return Ok(Some((terminal::ask_secret(prompt, typing)?, true)));
         }
         Ok(None)
     }

@@ -73,8 +73,8 @@ pub(super) fn run(
         match watch.wait(&talk, left)? {
             Event::Talk => talk.go_on(say)?,
             Event::Child => {}
-            // Killed by the drop of `child`; the signal acts when `watch` is dropped.
-            Event::End => return Err(Failure::parameters("interrupted")),
+            // The drop of `child` ends the helper.
+            Event::End(signal) => return Err(Failure::interrupted(signal)),
         }
         if let Some(status) = child.0.try_wait().map_err(failed)? {
             // What it wrote last, not what somebody else still holds open.
@@ -243,8 +243,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Signals, held back so that none parts this process from its helper; they act when this is
-/// dropped.
+/// Signals, held back so that none parts this process from its helper.
 struct Watch {
     mask: SigSet,
     signals: SignalFd,
@@ -255,8 +254,8 @@ enum Event {
     Talk,
     /// A child ended, or the time did.
     Child,
-    /// A signal asks for the end.
-    End,
+    /// This signal asks for the end.
+    End(Signal),
 }
 
 impl Watch {
@@ -297,16 +296,11 @@ impl Watch {
         }
         if !fds[0].revents().is_empty() {
             while let Ok(Some(info)) = self.signals.read_signal() {
-                let number = info.ssi_signo;
-                if number != Signal::SIGCHLD as u32 {
-                    // Taken from the queue by being read: given back, to act later.
-                    let again = i32::try_from(number)
-                        .ok()
-                        .and_then(|number| Signal::try_from(number).ok());
-                    if let Some(signal) = again {
-                        let _ = nix::sys::signal::raise(signal);
-                    }
-                    return Ok(Event::End);
+                let signal = i32::try_from(info.ssi_signo)
+                    .ok()
+                    .and_then(|number| Signal::try_from(number).ok());
+                if let Some(signal) = signal.filter(|&signal| signal != Signal::SIGCHLD) {
+                    return Ok(Event::End(signal));
                 }
             }
             return Ok(Event::Child);

@@ -13,7 +13,7 @@ use xtent_token::{Outcome, PLUGIN_HELPER, Request, VERSION};
 
 use crate::args::{TokenArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
-use crate::open::Found;
+use crate::open::{Found, while_deriving};
 use crate::output::Output;
 use helper::Answer;
 
@@ -128,11 +128,12 @@ impl Session<'_> {
         let prompt = format!("PIN of token {id} ({kind}) of {}: ", self.path.display());
         let file = self.args.tokens.token_pin_file.as_deref();
         for _ in 0..self.args.tries {
-            let Some((pin, is_typed)) =
-                self.args
-                    .key
-                    .source()
-                    .pin(file, pin_credential(kind), &prompt)?
+            let Some((pin, is_typed)) = self.args.key.source().pin(
+                file,
+                pin_credential(kind),
+                &prompt,
+                self.args.key.typing_time(),
+            )?
             else {
                 self.give_up(opener, "it needs a PIN, and nobody is there to type it: give --token-pin-file or a credential");
                 return Ok(None);
@@ -210,15 +211,14 @@ impl Session<'_> {
 
     fn try_keyslots(&mut self, opener: &Token, passphrase: &SecretBytes) -> Result<Attempt> {
         for &keyslot in &opener.keyslots {
-            let unlocked: Unlocked =
-                match self
-                    .device
+            let unlocked: Unlocked = match while_deriving(self.output, || {
+                self.device
                     .unlock(passphrase, Some(keyslot), &self.args.limits())
-                {
-                    Ok(unlocked) => unlocked,
-                    Err(e) if e.kind == ErrorKind::WrongPassphrase => continue,
-                    Err(e) => return Err(e.into()),
-                };
+            }) {
+                Ok(unlocked) => unlocked,
+                Err(e) if e.kind == ErrorKind::WrongPassphrase => continue,
+                Err(e) => return Err(e.into()),
+            };
             self.output.note(format!(
                 "Unlocked by token {} ({}), keyslot {keyslot}.",
                 opener.id, opener.kind
