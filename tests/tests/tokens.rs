@@ -100,6 +100,42 @@ fn a_tpm_with_a_pin_wants_it() {
     assert_opened(with(None).env("CREDENTIALS_DIRECTORY", &credentials), 0, 1);
 }
 
+/// The other way: libcryptsetup with systemd's plugin opens what Xtent has made and written.
+#[test]
+fn libcryptsetup_opens_a_token_that_xtent_has_imported() {
+    let (scratch, tpm) = (Scratch::new(), Tpm::new());
+    let image = volume(Maker::Xtent, &scratch).image;
+    tpm.enroll(&image, PASSPHRASE, &["--tpm2-pcrs="], "");
+    let json = scratch.join("token.json");
+    let token = |words: &[&str]| xtent().arg("token").args(words).arg(&image);
+    let exported = token(&["export", "--token-id", "0"]).ok().stdout;
+    fs::write(&json, exported).unwrap();
+    token(&["remove", "--token-id", "0"]).ok();
+    by_token(&image, &[]).fails(1).says(&["no token"]);
+    let file = format!("--json-file={}", json.display());
+    token(&["import", "--token-id", "5", &file]).ok();
+    assert_opened(by_token(&image, &["--tpm2-device", &tpm.device]), 5, 1);
+    tpm.flush();
+    // What `cryptsetup open --test-passphrase --token-only` does, with a TPM of our choice.
+    let script = r#"
+import ctypes, sys
+class Tpm2(ctypes.Structure):
+    _fields_ = [("mask", ctypes.c_uint32), ("device", ctypes.c_char_p),
+                ("signature", ctypes.c_char_p), ("pcrlock", ctypes.c_char_p)]
+lib, cd = ctypes.CDLL("libcryptsetup.so.12"), ctypes.c_void_p()
+assert lib.crypt_init(ctypes.byref(cd), sys.argv[1].encode()) == 0
+assert lib.crypt_load(cd, b"LUKS2", None) == 0
+tpm2 = Tpm2(0xffffffff, sys.argv[2].encode(), None, None)
+print(lib.crypt_activate_by_token(cd, None, 5, ctypes.byref(tpm2), 0))
+"#;
+    let keyslot = Cmd::new("/usr/bin/python3")
+        .args(["-c", script])
+        .arg(&image)
+        .arg(&tpm.device)
+        .ok();
+    assert_eq!(keyslot.out().trim(), "1", "{}", keyslot.text());
+}
+
 /// A server needs no key file where there is a token.
 #[test]
 fn a_server_starts_by_its_tpm() {
@@ -410,6 +446,22 @@ fn a_signal_ends_the_helper_first() {
         let ended = poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&limit)).unwrap();
         assert_eq!(ended, 1, "still there: {pids}");
     }
+}
+
+/// The person types where the helper cannot be run.
+#[test]
+fn a_helper_that_does_not_start_keeps_nobody_from_typing() {
+    let scratch = Scratch::new();
+    let (image, folder) = with_helper(&scratch, "exit 0");
+    let helper = folder.join("xtent-token-made-up");
+    fs::write(&helper, "#!/no/such/shell\n").unwrap();
+    let done = xtent()
+        .args(["key", "test", "--json", "--token-helpers"])
+        .args([&folder, &image])
+        .stdin(PASSPHRASE.as_bytes())
+        .ok();
+    assert_eq!(done.json()["keyslot"], 0);
+    done.says(&["token 0 (made-up)", "cannot run the helper"]);
 }
 
 /// Without any helper a volume with tokens is one with a passphrase.

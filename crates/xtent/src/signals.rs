@@ -120,6 +120,14 @@ impl Failure {
         };
         Self::new(exit, "interrupted")
     }
+
+    /// Whether it is the end by a signal.
+    pub(crate) fn is_interruption(&self) -> bool {
+        matches!(
+            self.exit,
+            Exit::HungUp | Exit::Interrupted | Exit::Terminated
+        )
+    }
 }
 
 /// All signals, held back from this thread until the process ends: for a few steps

@@ -18,6 +18,7 @@ use xtent_token::Outcome;
 use crate::failure::{Failure, Result};
 use crate::fds;
 use crate::secrets::FILE_LIMIT;
+use crate::signals::is_ending;
 
 /// The only folders that a helper finds programs in.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -262,16 +263,11 @@ impl Watch {
     fn new() -> Result<Self> {
         let failed = |e| Failure::system("cannot hold signals back", e);
         let ignored = ignored_signals();
-        let held: SigSet = [
-            Signal::SIGINT,
-            Signal::SIGTERM,
-            Signal::SIGHUP,
-            Signal::SIGQUIT,
-        ]
-        .into_iter()
-        .filter(|&signal| ignored >> (signal as i32 - 1) & 1 == 0)
-        .chain([Signal::SIGCHLD])
-        .collect();
+        let held: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
+            .into_iter()
+            .filter(|&signal| is_ending(signal) && ignored >> (signal as i32 - 1) & 1 == 0)
+            .chain([Signal::SIGCHLD])
+            .collect();
         let mask = SigSet::thread_get_mask().map_err(failed)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&held, flags).map_err(failed)?;

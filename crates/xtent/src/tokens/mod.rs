@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use xtent_luks::{Device, ErrorKind, Token, Unlocked};
+use xtent_luks::{Device, ErrorKind, Token};
 use xtent_secret::SecretBytes;
 use xtent_token::{Outcome, PLUGIN_HELPER, Request, VERSION};
 
@@ -155,10 +155,18 @@ impl Session<'_> {
             );
             return Ok(Attempt::Failed);
         };
-        let answer = match self.ask(&program, opener, pin)? {
-            Answer::Passphrase(passphrase) => return self.try_keyslots(opener, &passphrase),
-            Answer::No(outcome) => outcome,
-            Answer::TimedOut => {
+        let answer = match self.ask(&program, opener, pin) {
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            // A helper that cannot be run must not keep a person from typing.
+            Err(failure) => {
+                self.give_up(opener, &one_line(&failure));
+                return Ok(Attempt::Failed);
+            }
+            Ok(Answer::Passphrase(passphrase)) => {
+                return Ok(self.try_keyslots(opener, &passphrase));
+            }
+            Ok(Answer::No(outcome)) => outcome,
+            Ok(Answer::TimedOut) => {
                 let seconds = self.args.tokens.token_timeout;
                 self.give_up(opener, &format!("no answer in {seconds} s"));
                 return Ok(Attempt::Failed);
@@ -209,30 +217,34 @@ impl Session<'_> {
         )
     }
 
-    fn try_keyslots(&mut self, opener: &Token, passphrase: &SecretBytes) -> Result<Attempt> {
+    fn try_keyslots(&mut self, opener: &Token, passphrase: &SecretBytes) -> Attempt {
+        let mut trouble = None;
         for &keyslot in &opener.keyslots {
-            let unlocked: Unlocked = match while_deriving(self.output, || {
-                self.device
-                    .unlock(passphrase, Some(keyslot), &self.args.limits())
-            }) {
-                Ok(unlocked) => unlocked,
-                Err(e) if e.kind == ErrorKind::WrongPassphrase => continue,
-                Err(e) => return Err(e.into()),
-            };
-            self.output.note(format!(
-                "Unlocked by token {} ({}), keyslot {keyslot}.",
-                opener.id, opener.kind
-            ));
-            return Ok(Attempt::Opened(Found {
-                unlocked,
-                token: Some(opener.id),
-            }));
+            let limits = self.args.limits();
+            let tried = while_deriving(self.output, || {
+                self.device.unlock(passphrase, Some(keyslot), &limits)
+            });
+            match tried {
+                Ok(unlocked) => {
+                    self.output.note(format!(
+                        "Unlocked by token {} ({}), keyslot {keyslot}.",
+                        opener.id, opener.kind
+                    ));
+                    return Attempt::Opened(Found {
+                        unlocked,
+                        token: Some(opener.id),
+                    });
+                }
+                Err(e) if e.kind == ErrorKind::WrongPassphrase => {}
+                // Another keyslot may cost less than there is.
+                Err(e) => trouble = Some(e.message),
+            }
         }
-        self.give_up(
-            opener,
-            "its passphrase opens none of its keyslots: they have been changed since",
-        );
-        Ok(Attempt::Failed)
+        let why = trouble.unwrap_or_else(|| {
+            "its passphrase opens none of its keyslots: they have been changed since".to_owned()
+        });
+        self.give_up(opener, &why);
+        Attempt::Failed
     }
 
     /// Says why a token does not open the volume.
@@ -253,6 +265,16 @@ impl Session<'_> {
             tracing::info!(token = opener.id, kind = %opener.kind, why, "token not tried");
         }
     }
+}
+
+/// A failure and its causes, to be told among others.
+fn one_line(failure: &Failure) -> String {
+    let mut text = failure.message.clone();
+    for cause in failure.causes() {
+        text.push_str(": ");
+        text.push_str(&cause);
+    }
+    text
 }
 
 /// The systemd credential with the PIN for tokens of this type.
