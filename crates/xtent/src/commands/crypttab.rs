@@ -272,7 +272,7 @@ mod tests {
     fn command_lines_parse() {
         let line = "d /dev/sda /k x-xtent,discard,read-only,header=/h,key-slot=1,tries=0,\
                     keyfile-size=3,keyfile-offset=1,same-cpu-crypt,submit-from-crypt-cpus,\
-                    no-read-workqueue,no-write-workqueue";
+                    no-read-workqueue,no-write-workqueue,tpm2-device=/dev/tpmrm0,token-timeout=9";
         let entry = parse(line).remove(0).unwrap();
         assert!(entry.remarks.is_empty());
         let words = [vec!["xtent".to_owned()], entry.arguments()].concat();

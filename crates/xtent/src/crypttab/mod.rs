@@ -182,6 +182,12 @@ impl Entry {
             ("headless", Some(_)) => self.headless = false,
             // Tokens are tried by themselves; the header says which there are.
             ("tpm2-device" | "fido2-device", Some("auto")) => {}
+            ("tpm2-device", Some(path)) if path.starts_with('/') => {
+                pass("--tpm2-device", &format!("device:{path}"));
+            }
+            ("token-timeout", Some(n)) if n.parse::<u32>().is_ok_and(|n| n > 0) => {
+                pass("--token-timeout", n);
+            }
             // Another program's, or what has no meaning without a keyscript.
             ("loud" | "quiet" | "verify", None) => {}
             _ if is_other_kind(key) => {
@@ -203,6 +209,9 @@ impl Entry {
         }
         if let Some(header) = &self.header {
             arguments.push(format!("--header={header}"));
+        }
+        if self.key.is_none() && self.headless {
+            arguments.push("--token-only".to_owned());
         }
         arguments.extend(self.options.iter().cloned());
         arguments.extend(["--".to_owned(), self.name.clone(), self.device.clone()]);
@@ -294,7 +303,19 @@ mod tests {
     fn without_a_key_file_somebody_is_asked_unless_headless() {
         assert!(one("d /dev/sda none x-xtent").asks());
         assert!(one("d /dev/sda - x-xtent").asks());
-        assert!(!one("d /dev/sda - x-xtent,headless=1").asks());
+        let headless = one("d /dev/sda - x-xtent,headless=1,tpm2-device=/dev/tpmrm1");
+        assert!(!headless.asks());
+        assert_eq!(
+            headless.arguments(),
+            [
+                "open",
+                "--token-only",
+                "--tpm2-device=device:/dev/tpmrm1",
+                "--",
+                "d",
+                "/dev/sda"
+            ]
+        );
     }
 
     #[test]
