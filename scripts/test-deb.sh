@@ -54,7 +54,7 @@ try "what the packages depend on" sh -ec '
     apt-get install -y --no-install-recommends systemd man-db fish zsh bash-completion'
 files >"$root.before"
 
-try "installing" apt-get install -y --no-install-recommends /debs/xtent_*.deb
+try "installing" sh -ec 'apt-get install -y --no-install-recommends /debs/xtent_*.deb'
 files >"$root.with"
 # A version for the eyes, and each thing where it is looked for.
 in_root xtent --version
@@ -76,8 +76,7 @@ try "completions" sh -ec '
     zsh -fc "autoload -Uz compinit; compinit -u -d /tmp/zcompdump; [[ -n \$_comps[xtent] ]]"'
 try "a volume" sh -ec '
     printf secret >/tmp/key
-    xtent format --batch-mode --size 32M --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --new-key-file /tmp/key /tmp/v.luks ||
-        xtent format --batch-mode --size 32M --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /tmp/key /tmp/v.luks
+    xtent format --batch-mode --size 32M --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /tmp/key /tmp/v.luks
     xtent header dump /tmp/v.luks
     xtent key test --key-file /tmp/key /tmp/v.luks'
 step "units"
@@ -114,7 +113,7 @@ diff "$root.before" "$root.after" >"$log" || { cat "$log" && die "purging left a
 
 if [ "${XTENT_TEST_DKMS:-1}" = 1 ]; then
     try "kernel headers and DKMS" apt-get install -y --no-install-recommends dkms linux-headers-amd64
-    try "building the modules" apt-get install -y --no-install-recommends /debs/xtent-dkms_*.deb
+    try "building the modules" sh -ec 'apt-get install -y --no-install-recommends /debs/xtent-dkms_*.deb'
     for module in dm-xtent xtent_fast; do
         compgen -G "$root/lib/modules/*/updates/dkms/$module.ko*" >/dev/null || die "no $module was built"
     done
