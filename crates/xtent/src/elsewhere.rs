@@ -111,9 +111,10 @@ const TABLE: &[(&[&str], &str)] = &[
     (
         &["resize", "grow", "extend", "luksResize"],
         "A volume is as large as what it is on: make the image (`truncate --size`) or device \
-         (`lvextend`) larger, then open it again; no command is needed. A running `xtent serve` \
-         takes SIGHUP (`kill -HUP PID`) instead, for clients that connect from then on. The file system inside is grown after that by its own tool \
-         (`resize2fs`, `xfs_growfs`).",
+         (`lvextend`) larger, then open it again; no command is needed. The process of a \
+         running `xtent serve` or `xtent mount` (`xtent status` names it) takes SIGHUP instead: \
+         `kill -HUP PID`. The file system inside is grown after that by its own \
+         tool (`resize2fs`, `xfs_growfs`).",
     ),
     (
         &["copy", "convert-image", "import", "dd"],

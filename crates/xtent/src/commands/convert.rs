@@ -185,7 +185,7 @@ fn report(
     backup: Option<&PathBuf>,
     output: &Output,
 ) -> Result<()> {
-    output.result(
+    output.done(
         &serde_json::json!({
             "device": text_of(&args.device),
             "version": match to { Version::Luks1 => 1, Version::Luks2 => 2 },

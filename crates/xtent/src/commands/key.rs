@@ -316,7 +316,7 @@ fn test(args: &Test, output: &Output) -> Result<()> {
         (Some(token), Some(slot)) => format!("Token {token} opens keyslot {slot}."),
         (None, Some(slot)) => format!("The passphrase opens keyslot {slot}."),
     };
-    output.result(
+    output.done(
         &serde_json::json!({ "keyslot": slot, "token": found.token }),
         text,
     )
