@@ -42,6 +42,8 @@ EXAMPLES:
     xtent format --batch-mode --key-file key --size 1G disk.img
   LUKS1, for old systems:
     xtent format --type luks1 --size 1G disk.img
+  With a header of 1 MiB, room for three keys, instead of 16 MiB:
+    xtent format --offset 2048 --size 10M small.img
   The header in a file of its own, kept elsewhere:
     xtent format --header disk.header /dev/sdX
   With a wide-block cipher, under which a sector is one block:
