@@ -157,6 +157,16 @@ impl Header {
         }
     }
 
+    /// What is damaged of a LUKS1 header that can be used all the same, in
+    /// words: its UUID, or a keyslot that is not in use. Nothing is written to it
+    /// but by [`Device::repair`](crate::Device::repair).
+    pub fn damage(&self) -> Vec<String> {
+        match &self.inner {
+            Inner::Luks1(header) => header.damage(),
+            Inner::Luks2(_) => Vec::new(),
+        }
+    }
+
     /// Whether the data must be on another device: the segment begins where,
     /// on the same device, the header and its keyslots are. Using it there
     /// would destroy them.

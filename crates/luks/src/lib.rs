@@ -445,10 +445,12 @@ impl Device {
     }
 
     /// Writes the bad or stale LUKS2 copy anew from the good one, even over
-    /// something else's signature. `Ok(false)`: nothing to do.
+    /// something else's signature; mends what [`Header::damage`] tells of a LUKS1
+    /// header, salts untouched, and a UUID that is no text by a random one.
+    /// `Ok(false)`: nothing to do.
     pub fn repair(&self) -> Result<bool, Error> {
         match self.version()? {
-            Version::Luks1 => self.read().map(|_| false),
+            Version::Luks1 => luks1::repair(self),
             Version::Luks2 => luks2::repair(self),
         }
     }

@@ -94,6 +94,13 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
             file.path().display()
         ));
     }
+    for damage in header.damage() {
+        output.warn(format!(
+            "{}: damaged header: {damage}. The volume opens, but no key can be changed before \
+             `xtent header repair {0}`.",
+            file.path().display()
+        ));
+    }
     Ok(header)
 }
 

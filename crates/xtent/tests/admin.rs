@@ -344,3 +344,48 @@ fn an_unbound_key_is_kept_and_opens_nothing() {
     bed.run(&format!("{add} --key-size 256 disk.img"))
         .failed(1, &["LUKS1 has no unbound keys"]);
 }
+
+#[test]
+fn a_damaged_luks1_header_opens_and_is_repaired() {
+    for (at, bytes, what) in [
+        (
+            256,
+            &[0; 4][..],
+            "keyslot 1 is neither enabled nor disabled",
+        ),
+        (168, &[0xff; 40], "the UUID is no text"),
+    ] {
+        let bed = Bed::with_luks1();
+        bed.damage("disk.img", at, bytes);
+        let said = bed.run("key test --key-file key disk.img").ok();
+        assert!(said.err.contains(what), "{said:?}");
+        assert!(
+            said.err.contains("xtent header repair disk.img"),
+            "{said:?}"
+        );
+        cryptsetup(&bed, "open --test-passphrase --key-file key disk.img").ok();
+        bed.run(&format!(
+            "key add {CHEAP} --key-file key --new-key-file other disk.img"
+        ))
+        .failed(4, &["xtent header repair"]);
+        let repaired = bed.run("header repair --json disk.img").ok();
+        assert_eq!(repaired.json()["repaired"], true);
+        let said = bed.run("key test --key-file key disk.img").ok();
+        assert_eq!(said.err, "");
+        bed.run(&format!(
+            "key add {CHEAP} --key-file key --new-key-file other disk.img"
+        ))
+        .ok();
+        for key in ["key", "other"] {
+            cryptsetup(
+                &bed,
+                &format!("open --test-passphrase --key-file {key} disk.img"),
+            )
+            .ok();
+        }
+        assert_eq!(
+            bed.run("uuid disk.img").ok().out,
+            cryptsetup(&bed, "luksUUID disk.img").ok().out
+        );
+    }
+}

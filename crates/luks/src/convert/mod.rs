@@ -118,6 +118,7 @@ impl Device {
         match (self.version()?, to) {
             (Version::Luks1, Version::Luks2) => {
                 let header = luks1::read_locked(self)?;
+                header.sound()?;
                 let route = to_luks2::plan(&*self.store, &header)?;
                 Ok(ConversionPlan {
                     warnings: Vec::new(),

@@ -30,6 +30,8 @@ pub struct Dump {
     pub digest_iterations: u32,
     /// As text.
     pub uuid: String,
+    /// Whether the UUID, or a keyslot that is not in use, is damaged.
+    pub damaged: bool,
     /// Keyslots in use.
     pub keyslots: Vec<Keyslot>,
 }
@@ -75,6 +77,7 @@ impl Header {
             digest_salt: hex(&self.mk_salt),
             digest_iterations: self.mk_iterations,
             uuid: self.uuid.clone(),
+            damaged: !self.damage().is_empty(),
             keyslots,
         }
     }

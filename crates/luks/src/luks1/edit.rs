@@ -27,6 +27,7 @@ pub(crate) fn add_key(
     kdf: &KdfChoice,
 ) -> Result<u32, Error> {
     let before = read(device)?;
+    before.sound()?;
     // Fail before the key derivation, not after it.
     free_slot(&before, keyslot)?;
     if !keyslot::is_volume_key(&before, &unlocked.key, &KdfLimits { longest: None })? {
@@ -55,6 +56,7 @@ pub(crate) fn change_key(
     limits: &KdfLimits,
 ) -> Result<u32, Error> {
     let before = snapshot(device)?;
+    before.header.sound()?;
     let refuse_full = |header: &Header| {
         if free_slot(header, None).is_err() && !options.allow_unsafe_in_place {
             return Err(Error::new(
@@ -122,6 +124,7 @@ pub(crate) fn remove_key(
 
 /// Under the caller's lock.
 fn kill(device: &Device, mut header: Header, number: usize, even_last: bool) -> Result<(), Error> {
+    header.sound()?;
     let keyslot = to_keyslot(number);
     if !header.slot(number).active {
         return Err(Error::new(
@@ -145,6 +148,7 @@ fn kill(device: &Device, mut header: Header, number: usize, even_last: bool) -> 
 pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     let _lock = device.lock.exclusive()?;
     let mut header = read_locked(device)?;
+    header.sound()?;
     for number in 0..SLOTS {
         let offset = header.slot(number).offset;
         header.set_slot(number, Slot::empty(offset));
@@ -184,6 +188,8 @@ pub(crate) fn configure(device: &Device, changes: &Changes) -> Result<(), Error>
     let _lock = device.lock.exclusive()?;
     let mut header = read_locked(device)?;
     header.set_uuid(&uuid)?;
+    // A damaged UUID is mended by this; nothing else is.
+    header.sound()?;
     write_sectors(device, &header, 0..=0)?;
     device.store.flush()?;
     Ok(())
@@ -231,6 +237,7 @@ fn seal(
 /// The header as it is now, if it still is one of the same volume.
 fn reread(device: &Device, before: &Header) -> Result<Header, Error> {
     let header = read_locked(device)?;
+    header.sound()?;
     if header.same_volume(before) {
         Ok(header)
     } else {

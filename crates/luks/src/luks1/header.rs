@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use super::damage::{Damage, SlotDamage};
 use crate::af::STRIPES;
 use crate::{Error, ErrorKind};
 
@@ -25,6 +26,9 @@ pub(crate) const SLOTS: usize = 8;
 pub(crate) const SALT: usize = 32;
 /// Bytes of the volume key's digest.
 pub(crate) const DIGEST: usize = 20;
+
+/// Far behind any header whose data is elsewhere: eight of the longest keys.
+const MOST_AREAS: u64 = 1 << 28;
 
 const MAGIC: &[u8; 6] = b"LUKS\xba\xbe";
 const ENABLED: u32 = 0x00AC_71F3;
@@ -68,6 +72,7 @@ pub(crate) struct Header {
     pub(crate) mk_iterations: u32,
     pub(crate) uuid: String,
     slots: [Slot; SLOTS],
+    damage: Damage,
 }
 
 /// A keyslot's entry in the header.
@@ -96,8 +101,9 @@ pub(crate) struct Fields {
 
 impl Header {
     /// Parses the first two sectors of a device. Whatever is outside the
-    /// specification is an error; an unknown cipher or hash is none here, but
-    /// when it is needed.
+    /// specification is an error, unless no key depends on it: see
+    /// [`Header::damage`]. An unknown cipher or hash is none here, but when it is
+    /// needed.
     pub(crate) fn parse(sectors: &[u8; HEADER]) -> Result<Self, Error> {
         if sectors[..MAGIC.len()] != *MAGIC {
             return Err(Error::new(ErrorKind::NotLuks, "no LUKS header here"));
@@ -109,10 +115,15 @@ impl Header {
             )));
         }
         let mut slots = [Slot::EMPTY; SLOTS];
+        let mut damage = Damage::default();
         for (number, slot) in slots.iter_mut().enumerate() {
-            *slot = parse_slot(sectors, number)?;
+            (*slot, damage.slots[number]) = parse_slot(sectors, number)?;
         }
-        let header = Self {
+        let uuid = text(sectors, UUID, "UUID").unwrap_or_else(|_| {
+            damage.uuid = true;
+            legible(&sectors[UUID])
+        });
+        let mut header = Self {
             sectors: *sectors,
             cipher_name: text(sectors, CIPHER_NAME, "cipher name")?,
             cipher_mode: text(sectors, CIPHER_MODE, "cipher mode")?,
@@ -122,8 +133,9 @@ impl Header {
             mk_digest: array(sectors, MK_DIGEST.start),
             mk_salt: array(sectors, MK_SALT.start),
             mk_iterations: number(sectors, MK_ITERATIONS),
-            uuid: text(sectors, UUID, "UUID")?,
+            uuid,
             slots,
+            damage,
         };
         header.validate()?;
         Ok(header)
@@ -160,7 +172,7 @@ impl Header {
     }
 
     /// The rules that hold between fields.
-    fn validate(&self) -> Result<(), Error> {
+    fn validate(&mut self) -> Result<(), Error> {
         let corrupt = |what: String| Err(Error::corrupt(format!("damaged LUKS1 header: {what}")));
         if !(1..=LONGEST_KEY).contains(&self.key_bytes) {
             return corrupt(format!("a volume key of {} bytes", self.key_bytes));
@@ -168,31 +180,87 @@ impl Header {
         if self.mk_iterations == 0 {
             return corrupt("no iterations for the volume key's digest".into());
         }
+        // Keyslots in use first: where one that is not clashes with one that
+        // is, the latter's place is the one that counts.
         let mut order: [usize; SLOTS] = std::array::from_fn(|number| number);
-        order.sort_by_key(|&number| self.slots[number].offset);
-        let mut end = HEADER as u64;
-        let mut before = None;
+        order.sort_by_key(|&number| !self.slots[number].active);
+        let mut placed: Vec<usize> = Vec::new();
+        let mut clash = None;
         for number in order {
-            let area = self.area(number);
-            if area.start < end {
-                let other = before.map_or("the header".into(), |n| format!("that of keyslot {n}"));
-                return corrupt(format!("keyslot {number}'s area overlaps {other}"));
-            }
-            end = area.end;
-            before = Some(number);
-        }
-        let payload = u64::from(self.payload_offset) * SECTOR;
-        if payload != 0 && payload < end {
-            return corrupt(format!(
-                "the data begins at byte {payload}, inside the keyslot areas, which end at {end}"
-            ));
-        }
-        for (number, slot) in self.slots.iter().enumerate() {
-            if slot.active && slot.iterations == 0 {
-                return corrupt(format!("no iterations for active keyslot {number}"));
+            match self.clash(number, &placed) {
+                None => placed.push(number),
+                Some(what) if self.slots[number].active => return corrupt(what),
+                Some(_) if self.damage.slots[number].is_some() => {
+                    self.damage.slots[number] = Some(SlotDamage::Area);
+                }
+                // Where it always is: then what it clashes with is wrong, the
+                // start of the data or the size of the key.
+                Some(what) if self.is_in_usual_place(number) => return corrupt(what),
+                // One may be damaged. Two more likely mean that the key's size is.
+                Some(what) => match clash.replace(what) {
+                    None => self.damage.slots[number] = Some(SlotDamage::Area),
+                    Some(first) => return corrupt(first),
+                },
             }
         }
         Ok(())
+    }
+
+    /// What a keyslot's area overlaps, if anything.
+    fn clash(&self, number: usize, placed: &[usize]) -> Option<String> {
+        let area = self.area(number);
+        if area.start < HEADER as u64 {
+            return Some(format!("keyslot {number}'s area overlaps the header"));
+        }
+        let overlaps = |other: &Range<u64>| area.start < other.end && other.start < area.end;
+        if let Some(other) = placed.iter().find(|other| overlaps(&self.area(**other))) {
+            return Some(format!(
+                "keyslot {number}'s area overlaps that of keyslot {other}"
+            ));
+        }
+        let payload = u64::from(self.payload_offset) * SECTOR;
+        if payload != 0 && payload < area.end {
+            return Some(format!(
+                "the data begins at byte {payload}, inside the keyslot areas, of which keyslot \
+                 {number}'s ends at {}",
+                area.end
+            ));
+        }
+        let slot = &self.slots[number];
+        if !slot.active && payload == 0 && area.end > MOST_AREAS {
+            return Some(format!("keyslot {number}'s area ends at {}", area.end));
+        }
+        None
+    }
+
+    /// Whether a keyslot's area is where cryptsetup puts it.
+    pub(super) fn is_in_usual_place(&self, number: usize) -> bool {
+        self.usual_offset(number) == Some(self.slots[number].offset)
+    }
+
+    /// Where cryptsetup, since its 1.0, puts a keyslot's area, in sectors.
+    pub(super) fn usual_offset(&self, number: usize) -> Option<u32> {
+        const ALIGNMENT: u64 = 4096;
+        let step = area_length(self.key_bytes).next_multiple_of(ALIGNMENT);
+        u32::try_from((ALIGNMENT + step * number as u64) / SECTOR).ok()
+    }
+
+    /// What is damaged and no key depends on.
+    pub(super) fn damaged_parts(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// The keyslots whose areas are known.
+    fn placed(&self) -> impl Iterator<Item = usize> {
+        (0..SLOTS)
+            .filter(|number| !self.damage.slots[*number].is_some_and(SlotDamage::is_about_area))
+    }
+
+    /// First byte of the first keyslot area.
+    pub(super) fn first_area(&self) -> u64 {
+        self.placed()
+            .map(|number| self.area(number).start)
+            .fold(self.header_size(), u64::min)
     }
 
     /// Both sectors, to write them.
@@ -207,6 +275,7 @@ impl Header {
     /// Replaces a keyslot's entry, here only.
     pub(crate) fn set_slot(&mut self, number: usize, slot: Slot) {
         self.slots[number] = slot;
+        self.damage.slots[number] = None;
         write_slot(&mut self.sectors, number, &slot);
     }
 
@@ -218,6 +287,7 @@ impl Header {
         self.sectors[UUID].fill(0);
         self.sectors[UUID.start..UUID.start + uuid.len()].copy_from_slice(uuid.as_bytes());
         uuid.clone_into(&mut self.uuid);
+        self.damage.uuid = false;
         Ok(())
     }
 
@@ -241,9 +311,10 @@ impl Header {
         rest(self) == rest(other)
     }
 
-    /// dm-crypt's name of the cipher.
+    /// dm-crypt's name of the cipher. Old headers have it in whatever case the
+    /// user typed.
     pub(crate) fn encryption(&self) -> String {
-        format!("{}-{}", self.cipher_name, self.cipher_mode)
+        format!("{}-{}", self.cipher_name, self.cipher_mode).to_ascii_lowercase()
     }
 
     /// The UUID as text.
@@ -273,7 +344,7 @@ impl Header {
     /// Bytes from the start of the device to the end of the last keyslot
     /// area: what a header backup holds.
     pub(crate) fn header_size(&self) -> u64 {
-        (0..SLOTS)
+        self.placed()
             .map(|number| self.area(number).end)
             .fold(HEADER as u64, u64::max)
     }
@@ -317,29 +388,33 @@ impl Slot {
     }
 }
 
-fn parse_slot(sectors: &[u8; HEADER], slot: usize) -> Result<Slot, Error> {
+fn parse_slot(sectors: &[u8; HEADER], slot: usize) -> Result<(Slot, Option<SlotDamage>), Error> {
     let entry = KEYSLOTS + slot * KEYSLOT;
-    let active = match number(sectors, entry + SLOT_FLAG) {
-        ENABLED => true,
-        DISABLED => false,
-        flag => {
+    let iterations = number(sectors, entry + SLOT_ITERATIONS);
+    let salt: [u8; SALT] = array(sectors, entry + SLOT_SALT.start);
+    let stripes = number(sectors, entry + SLOT_STRIPES);
+    let (active, damage) = match number(sectors, entry + SLOT_FLAG) {
+        ENABLED if iterations == 0 => (false, Some(SlotDamage::Empty)),
+        ENABLED if stripes != STRIPES => {
             return Err(Error::corrupt(format!(
-                "damaged LUKS1 header: keyslot {slot} is neither enabled nor disabled ({flag:#010x})"
+                "damaged LUKS1 header: keyslot {slot} has {stripes} stripes, not {STRIPES}"
             )));
         }
+        ENABLED => (true, None),
+        _ if stripes != STRIPES => (false, Some(SlotDamage::Stripes(stripes))),
+        DISABLED => (false, None),
+        flag => (
+            iterations != 0 && salt != [0; SALT],
+            Some(SlotDamage::Flag(flag)),
+        ),
     };
-    let stripes = number(sectors, entry + SLOT_STRIPES);
-    if stripes != STRIPES {
-        return Err(Error::corrupt(format!(
-            "damaged LUKS1 header: keyslot {slot} has {stripes} stripes, not {STRIPES}"
-        )));
-    }
-    Ok(Slot {
+    let slot = Slot {
         active,
-        iterations: number(sectors, entry + SLOT_ITERATIONS),
-        salt: array(sectors, entry + SLOT_SALT.start),
+        iterations,
+        salt,
         offset: number(sectors, entry + SLOT_OFFSET),
-    })
+    };
+    Ok((slot, damage))
 }
 
 fn write_slot(sectors: &mut [u8; HEADER], number: usize, slot: &Slot) {
@@ -364,6 +439,21 @@ fn number(sectors: &[u8; HEADER], at: usize) -> u32 {
 
 fn put(sectors: &mut [u8; HEADER], at: usize, value: u32) {
     sectors[at..at + 4].copy_from_slice(&value.to_be_bytes());
+}
+
+/// What can be read of a damaged text.
+fn legible(field: &[u8]) -> String {
+    field
+        .iter()
+        .take_while(|&&byte| byte != 0)
+        .map(|&byte| {
+            if byte.is_ascii_graphic() {
+                char::from(byte)
+            } else {
+                '?'
+            }
+        })
+        .collect()
 }
 
 /// A string field: printable ASCII that ends with a zero byte inside the field.

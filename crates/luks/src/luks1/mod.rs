@@ -8,6 +8,7 @@
 use crate::{Device, Error, ErrorKind, KdfLimits, Segment, Unlocked};
 use xtent_secret::SecretBytes;
 
+mod damage;
 mod dump;
 pub(crate) mod edit;
 mod format;
@@ -16,6 +17,7 @@ pub(crate) mod keyslot;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use damage::repair;
 pub use dump::{Dump, Keyslot};
 pub(crate) use edit::{add_key, change_key, configure, erase, kill_slot, remove_key, restore};
 pub(crate) use format::format;
@@ -77,9 +79,7 @@ impl Header {
     /// [`Header::header_size`] bytes of the device: without whatever older
     /// signatures the padding between header and keyslots may hold.
     pub(crate) fn clean_backup(&self, image: &mut [u8]) {
-        let first_area = (0..SLOTS)
-            .map(|number| self.area(number).start)
-            .fold(self.header_size(), u64::min);
+        let first_area = self.first_area();
         let end = usize::try_from(first_area)
             .unwrap_or(usize::MAX)
             .min(image.len());

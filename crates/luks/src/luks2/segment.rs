@@ -105,8 +105,9 @@ impl Header {
             Some(size) => size,
             None => room - room % sector_size,
         };
-        let least = offset.saturating_add(segment.size.unwrap_or(sector_size));
-        if data_size < least {
+        let end = offset.checked_add(segment.size.unwrap_or(sector_size));
+        let least = end.unwrap_or(u64::MAX);
+        if end.is_none() || data_size < least {
             return Err(Error::new(
                 ErrorKind::TooShort,
                 format!(

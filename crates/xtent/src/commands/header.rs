@@ -82,7 +82,11 @@ EXAMPLES:
 
 NOTES:
   LUKS2 keeps two copies of its metadata. If one is damaged, every command works
-  from the other and says so; this writes both anew.";
+  from the other and says so; this writes both anew.
+
+  LUKS1 keeps one. Damage to its UUID or to a keyslot that is not in use keeps
+  nobody from opening the volume; this mends it. Salts stay as they are, so no
+  key is lost; a UUID that cannot be read becomes a new one.";
 
 /// Show, save, restore, repair and erase the header of a volume
 #[derive(clap::Args, Debug)]
@@ -153,7 +157,7 @@ struct Erase {
     confirm: ConfirmArgs,
 }
 
-/// Write both copies of a LUKS2 header anew from the good one
+/// Write a damaged header anew from what is good of it
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = REPAIR_MANUAL)]
 struct Repair {
@@ -320,9 +324,9 @@ fn repair(args: &Repair, output: &Output) -> Result<()> {
     output.done(
         &serde_json::json!({ "repaired": repaired }),
         if repaired {
-            "Both copies of the header were written anew."
+            "The header was repaired."
         } else {
-            "Both copies of the header are good; nothing to do."
+            "The header is good; nothing to do."
         },
     )
 }

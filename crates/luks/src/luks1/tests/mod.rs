@@ -12,6 +12,7 @@ use crate::kdf::KdfKind;
 use crate::{ChangeOptions, FormatOptions, KdfChoice, Version, lock};
 
 mod corruption;
+mod damaged;
 mod formats;
 mod power;
 

@@ -164,7 +164,6 @@ fn values_out_of_bounds_are_refused() {
         ("/segments/0/size", json!("0")),
         ("/segments/0/size", json!("513")),
         ("/segments/0/size", json!("Dynamic")),
-        ("/segments/0/size", json!("18446744073709551104")),
         ("/segments/0/sector_size", json!(0)),
         ("/segments/0/sector_size", json!(513)),
         ("/segments/0/iv_tweak", json!("dynamic")),
@@ -340,6 +339,19 @@ fn costs_are_estimated_before_they_are_paid() {
         "salt": base["keyslots"]["0"]["kdf"]["salt"],
     });
     assert!(key(&sealed(&image, &huge.to_string()), "old").is_err());
+}
+
+#[test]
+fn a_segment_that_ends_nowhere_is_shown_and_not_opened() {
+    let image = image();
+    let base: Value = serde_json::from_str(&text(&image)).unwrap();
+    let endless = with(&base, "/segments/0/size", json!("18446744073709551104"));
+    let header = read(&sealed(&image, &endless.to_string())).unwrap();
+    assert!(header.dump().to_string().contains("18446744073709551104"));
+    for size in [SIZE as u64, u64::MAX] {
+        let error = header.segment(size).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TooShort, "{error}");
+    }
 }
 
 /// A value of any kind.
