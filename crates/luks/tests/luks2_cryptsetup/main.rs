@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
 mod backups;
+mod generated;
 mod headers;
 mod keys;
 mod tokens;
