@@ -38,6 +38,9 @@ pub struct FileStore {
     path: PathBuf,
     access: Access,
     limits: Limits,
+    /// First byte of the window, and its length unless it goes to the end.
+    start: u64,
+    span: Option<u64>,
     /// Device number and logical block if it is a block device.
     block: Option<BlockDevice>,
     /// Size when last looked at.
@@ -132,6 +135,8 @@ impl FileStore {
             path: path.to_owned(),
             access,
             limits,
+            start: 0,
+            span: None,
             block,
             size: AtomicU64::new(0),
             flush_failure: AtomicI32::new(0),
@@ -141,6 +146,36 @@ impl FileStore {
         };
         store.look_up_size().map_err(|e| fail(e.into()))?;
         Ok(store)
+    }
+
+    /// The same file with the view narrowed to `len` bytes from `start` on, as to a
+    /// partition in an image: offsets count from there, and nothing outside can be
+    /// read or written. Locks are still those of the file.
+    /// [`ErrorKind::OutOfRange`] if it does not lie inside.
+    pub fn window(mut self, start: u64, len: u64) -> Result<Self, Error> {
+        let size = self
+            .look_up_size()
+            .map_err(|e| self.fail(e, "open", None))?;
+        if start.checked_add(len).is_none_or(|end| end > size) {
+            return Err(self.out_of_range("open", start));
+        }
+        self.start += start;
+        self.span = Some(len);
+        self.size.store(len, Ordering::Relaxed);
+        // What begins in the middle of a physical block is written in parts of it.
+        if !self.start.is_multiple_of(self.limits.atomic.into()) {
+            self.limits.atomic = 512;
+        }
+        Ok(self)
+    }
+
+    /// Where in the file a range of the window begins.
+    fn place(&self, operation: &'static str, offset: u64, len: usize) -> Result<u64, Error> {
+        let end = check_offset(offset, len).and_then(|()| offset.checked_add(len as u64));
+        match end {
+            Some(end) if self.span.is_none_or(|span| end <= span) => Ok(self.start + offset),
+            _ => Err(self.out_of_range(operation, offset)),
+        }
     }
 
     /// The path it was opened by.
@@ -236,7 +271,9 @@ impl FileStore {
     fn look_up_size(&self) -> Result<u64, Errno> {
         // Works on block devices too, and costs a fraction of what fstat does.
         // Nothing here uses the file's position.
-        let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
+        let end = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
+        let size = end.saturating_sub(self.start);
+        let size = self.span.map_or(size, |span| span.min(size));
         self.size.store(size, Ordering::Relaxed);
         Ok(size)
     }
@@ -298,7 +335,9 @@ impl FileStore {
     fn write_error(&self, errno: Errno, operation: &'static str, offset: u64) -> Error {
         if self.block.is_some()
             && errno == Errno::NOSPC
-            && self.look_up_size().is_ok_and(|size| offset >= size)
+            && self
+                .look_up_size()
+                .is_ok_and(|size| offset >= self.start + size)
         {
             return self.out_of_range(operation, offset);
         }
@@ -384,7 +423,7 @@ impl Store for FileStore {
     }
 
     fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<(), Error> {
-        check_offset(offset, buf.len()).ok_or_else(|| self.out_of_range("read", offset))?;
+        offset = self.place("read", offset, buf.len())?;
         while !buf.is_empty() {
             match rustix::io::pread(&self.file, &mut *buf, offset) {
                 Ok(0) => return Err(self.out_of_range("read", offset)),
@@ -400,7 +439,7 @@ impl Store for FileStore {
     }
 
     fn try_read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<bool, Error> {
-        check_offset(offset, buf.len()).ok_or_else(|| self.out_of_range("read", offset))?;
+        offset = self.place("read", offset, buf.len())?;
         if self.in_memory {
             return self.read_at(buf, offset).map(|()| true);
         }
@@ -431,7 +470,7 @@ impl Store for FileStore {
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         self.check_range("write", offset, data.len() as u64)?;
-        self.write_plainly(data, offset)
+        self.write_plainly(data, self.start + offset)
             .map_err(|(errno, at)| self.write_error(errno, "write", at))
     }
 
@@ -439,6 +478,7 @@ impl Store for FileStore {
         const OPERATION: &str = "durable write";
         self.check_range(OPERATION, offset, data.len() as u64)?;
         self.check_flushes(OPERATION)?;
+        let offset = self.start + offset;
         let written = self.write_all(data, offset, |data, offset| {
             let slice = &[IoSlice::new(data)];
             rustix::io::pwritev2(&self.file, slice, offset, ReadWriteFlags::DSYNC)
@@ -477,6 +517,7 @@ impl Store for FileStore {
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_range("discard", offset, len)?;
+        let offset = self.start + offset;
         let result = if let Some(device) = self.block {
             let unit = device.logical_block;
             let start = offset.next_multiple_of(unit);

@@ -435,3 +435,49 @@ fn a_mounted_device_is_not_served_for_writing() {
         .unwrap();
     assert!(!mounted.status.success(), "mounted under a server");
 }
+
+#[test]
+fn a_window_is_all_that_can_be_reached() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), [1; 8192]).unwrap();
+    let open = || FileStore::open(file.path(), Access::ReadWrite).unwrap();
+    let window = open().window(1024, 2048).unwrap();
+    assert_eq!(window.size(), 2048);
+    window.write_at(&[2; 512], 0).unwrap();
+    window.write_at_durably(&[3; 512], 1536).unwrap();
+    window.discard(512, 512).unwrap();
+    let mut buf = [0; 512];
+    window.read_at(&mut buf, 1536).unwrap();
+    assert_eq!(buf, [3; 512]);
+    for offset in [2048, 1537, u64::MAX, u64::MAX - 1024] {
+        let kind = |e: Error| e.kind;
+        assert_eq!(
+            window.read_at(&mut buf, offset).map_err(kind),
+            Err(ErrorKind::OutOfRange)
+        );
+        assert_eq!(
+            window.try_read_at(&mut buf, offset).map_err(kind),
+            Err(ErrorKind::OutOfRange)
+        );
+        assert_eq!(
+            window.write_at(&buf, offset).map_err(kind),
+            Err(ErrorKind::OutOfRange)
+        );
+        assert_eq!(
+            window.write_at_durably(&buf, offset).map_err(kind),
+            Err(ErrorKind::OutOfRange)
+        );
+        assert_eq!(
+            window.discard(offset, 512).map_err(kind),
+            Err(ErrorKind::OutOfRange)
+        );
+    }
+    let content = fs::read(file.path()).unwrap();
+    assert_eq!(content[..1024], [1; 1024]);
+    assert_eq!(content[1024..1536], [2; 512]);
+    assert_eq!(content[2560..3072], [3; 512]);
+    assert_eq!(content[3072..], [1; 8192 - 3072]);
+    assert!(open().window(1024, 8192 - 1023).is_err());
+    assert!(open().window(u64::MAX, 2).is_err());
+    assert_eq!(open().window(8192, 0).unwrap().size(), 0);
+}

@@ -24,6 +24,9 @@ const LONGEST_DERIVATION: Duration = Duration::from_secs(10 * 60);
 pub(crate) struct DeviceArgs {
     /// Block device or image file with the encrypted data
     pub(crate) device: PathBuf,
+    /// The volume is partition N of the disk image (GPT or DOS table)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) partition: Option<u32>,
     #[command(flatten)]
     pub(crate) detached: HeaderArgs,
 }

@@ -15,7 +15,7 @@ use xtent_volume::{Config, DiscardPolicy, Volume};
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cipher::unknown;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{Container, prompt};
+use crate::open::{Container, open_device, prompt};
 use crate::output::Output;
 use crate::probe;
 use crate::secrets::Source;
@@ -146,7 +146,7 @@ impl PlainArgs {
         let sector_size = SectorSize::new(self.sector_size.unwrap_or(512)).ok_or_else(|| {
             Failure::parameters("--sector-size: possible are 512, 1024, 2048 and 4096")
         })?;
-        let data = Arc::new(FileStore::open(&device.device, access)?);
+        let data = Arc::new(open_device(device, access)?);
         data.lock_for_serving()?;
         if access == Access::ReadWrite {
             self.refuse_signature(&*data, &device.device)?;

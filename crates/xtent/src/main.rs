@@ -22,6 +22,7 @@ mod mkfs;
 mod notify;
 mod open;
 mod output;
+mod partition;
 mod pid_file;
 mod plain;
 mod probe;

@@ -14,6 +14,7 @@ use xtent_volume::{Config, DiscardPolicy, Volume};
 use crate::args::{DeviceArgs, PassphraseArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::partition;
 use crate::probe::{self, Wrapping};
 use crate::same::share_storage;
 use crate::secrets::read_key;
@@ -32,10 +33,23 @@ pub(crate) struct Container {
 
 /// The metadata alone, for key and header commands.
 pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Arc<FileStore>, Device)> {
-    let path = args.detached.header.as_ref().unwrap_or(&args.device);
-    refuse_dash(path)?;
-    let file = Arc::new(FileStore::open(path, access)?);
+    let file = Arc::new(match &args.detached.header {
+        Some(path) => {
+            refuse_dash(path)?;
+            FileStore::open(path, access)?
+        }
+        None => open_device(args, access)?,
+    });
     Ok((file.clone(), Device::new(file)))
+}
+
+/// Opens the device, or its partition that was asked for.
+pub(crate) fn open_device(args: &DeviceArgs, access: Access) -> Result<FileStore> {
+    refuse_dash(&args.device)?;
+    match args.partition {
+        Some(number) => partition::open(&args.device, number, access),
+        None => Ok(FileStore::open(&args.device, access)?),
+    }
 }
 
 /// Refuses `-` as a volume: it is read here and there, which no stream allows.
@@ -70,6 +84,9 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
         }
         if let Some(opener) = probe::opener(file) {
             return failure.advise(opener);
+        }
+        if let Some(partitions) = partition::advice(file) {
+            return failure.advise(partitions);
         }
         match probe::describe(file) {
             Some(found) => failure.advise(format!(
@@ -113,8 +130,7 @@ impl Container {
         lock: bool,
         output: &Output,
     ) -> Result<Self> {
-        refuse_dash(&args.device)?;
-        let data = Arc::new(FileStore::open(&args.device, access)?);
+        let data = Arc::new(open_device(args, access)?);
         if lock {
             data.lock_for_serving()?;
         }

@@ -10,7 +10,7 @@ use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{metadata, read_header};
+use crate::open::{metadata, open_device, read_header};
 use crate::output::{Output, text_of};
 
 mod volume_key;
@@ -219,7 +219,7 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
 /// Metadata to change while nobody serves the data. The first value holds the
 /// lock.
 fn metadata_alone(args: &DeviceArgs) -> Result<(Arc<FileStore>, Arc<FileStore>, Device)> {
-    let data = Arc::new(FileStore::open(&args.device, Access::ReadWrite)?);
+    let data = Arc::new(open_device(args, Access::ReadWrite)?);
     data.lock_for_serving()?;
     let file = match &args.detached.header {
         Some(path) => Arc::new(FileStore::open(path, Access::ReadWrite)?),

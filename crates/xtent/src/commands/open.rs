@@ -17,6 +17,7 @@ use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{Container, Found, unlock_with_retries};
 use crate::output::{Output, text_of};
+use crate::partition;
 use crate::same::refuse_attached;
 use crate::signals::Held;
 
@@ -163,6 +164,9 @@ fn open_container(args: &Args, output: &Output) -> Result<Container> {
     } else {
         Access::ReadWrite
     };
+    if let Some(number) = args.device.partition {
+        return Err(partition::refuse_mapping(&args.device.device, number));
+    }
     let container = Container::open(&args.device, access, true, output)?;
     let data = &container.data;
     if !data.is_block_device() && !args.read_only {

@@ -1,0 +1,116 @@
+//! A volume in a partition of a disk image.
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
+
+mod common;
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use common::Bed;
+
+const MIB: u64 = 1 << 20;
+
+/// A partition for fdisk: `p`rimary, `e`xtended or `l`ogical, first and count of MiB.
+type Part = (char, u64, u64);
+
+/// A disk of 64 MiB with such a table (`g` for GPT, `o` for DOS), and the volume
+/// `disk.img` copied to byte `start`.
+fn disk(table: char, parts: &[Part], sector: u64, start: u64) -> Bed {
+    let bed = Bed::with_luks2();
+    let file = std::fs::File::create_new(bed.path("whole")).unwrap();
+    file.set_len(64 * MIB).unwrap();
+    let mut script = format!("{table}\n");
+    for (number, (kind, first, count)) in (1..).zip(parts) {
+        // GPT knows no kinds, and logical partitions are numbered by fdisk.
+        let which = match (table, kind) {
+            ('g', _) => format!("{number}\n"),
+            (_, 'l') => "l\n".to_owned(),
+            _ => format!("{kind}\n{number}\n"),
+        };
+        let sectors = MIB / sector;
+        let (first, last) = (first * sectors, (first + count) * sectors - 1);
+        script += &format!("n\n{which}{first}\n{last}\n");
+    }
+    script += "w\n";
+    let mut fdisk = Command::new("/usr/sbin/fdisk")
+        .args(["-b", &sector.to_string(), "whole"])
+        .current_dir(bed.dir())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("fdisk, of package fdisk");
+    let mut stdin = fdisk.stdin.take().unwrap();
+    stdin.write_all(script.as_bytes()).unwrap();
+    drop(stdin);
+    let output = fdisk.wait_with_output().unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+    file.write_all_at(&std::fs::read(bed.path("disk.img")).unwrap(), start)
+        .unwrap();
+    bed
+}
+
+#[test]
+fn a_volume_in_every_kind_of_table() {
+    let two = &[('p', 1, 2), ('p', 4, 20)][..];
+    let logical = &[
+        ('p', 1, 2),
+        ('e', 3, 60),
+        ('l', 4, 1),
+        ('l', 6, 1),
+        ('l', 8, 20),
+    ][..];
+    for (table, parts, sector, number, start) in [
+        ('g', two, 512, 2, 4),
+        ('g', two, 4096, 2, 4),
+        ('o', two, 512, 2, 4),
+        ('o', two, 4096, 2, 4),
+        ('o', logical, 512, 7, 8),
+        ('o', logical, 4096, 7, 8),
+    ] {
+        let bed = disk(table, parts, sector, start * MIB);
+        let before = std::fs::read(bed.path("whole")).unwrap();
+        let option = format!("--partition {number}");
+        bed.run(&format!("key test --key-file key {option} whole"))
+            .ok();
+        bed.run("key test --key-file key whole")
+            .failed(4, &[&format!("{option} (20 MiB)")]);
+        bed.run("key test --key-file key --partition 1 whole")
+            .failed(4, &[]);
+        bed.run("key test --key-file key --partition 99 whole")
+            .failed(4, &["no partition 99", &option]);
+        // Data and keys change inside the partition only. The volume takes all of it.
+        std::fs::write(bed.path("plain"), vec![7; 3 << 20]).unwrap();
+        bed.run(&format!("encrypt --key-file key {option} plain whole"))
+            .ok();
+        bed.run(&format!("decrypt --key-file key {option} whole out"))
+            .ok();
+        let out = std::fs::read(bed.path("out")).unwrap();
+        assert_eq!(out.len() as u64, 4 * MIB, "{table}");
+        assert!(out[..3 << 20] == vec![7; 3 << 20]);
+        bed.run(&format!("header backup {option} whole saved")).ok();
+        bed.run(&format!("header erase -q {option} whole")).ok();
+        bed.run(&format!("header restore -q {option} whole saved"))
+            .ok();
+        bed.run(&format!("key test --key-file key {option} whole"))
+            .ok();
+        let after = std::fs::read(bed.path("whole")).unwrap();
+        let at = usize::try_from(start * MIB).unwrap();
+        assert!(after[..at] == before[..at], "before the partition: {table}");
+        let end = usize::try_from((start + 20) * MIB).unwrap();
+        assert!(
+            after[end..] == before[end..],
+            "after the partition: {table}"
+        );
+        assert_eq!(after.len(), before.len());
+    }
+}
+
+#[test]
+fn a_partition_that_was_cut_off() {
+    let bed = disk('o', &[('p', 4, 50)], 512, 4 * MIB);
+    bed.truncate("whole", 40 * MIB);
+    bed.run("key test --key-file key --partition 1 whole")
+        .failed(4, &["cut off"]);
+}
