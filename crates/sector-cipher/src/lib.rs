@@ -38,6 +38,7 @@
 mod aarch64;
 mod backend;
 mod cipher;
+mod here;
 mod portable;
 #[cfg(test)]
 mod published;

@@ -1,6 +1,7 @@
 //! 128-bit vectors: NEON with AES and PMULL.
 
 use super::schedule;
+use crate::here::{MapHere, ZipHere};
 use crate::simd::{RoundKeys, Vector, fresh};
 use core::arch::aarch64::*;
 
@@ -115,7 +116,7 @@ fn multiply_low(a: Neon, b: Neon) -> Neon {
 #[target_feature(enable = "neon,aes")]
 #[inline]
 fn multiply_high(a: Neon, b: Neon) -> Neon {
-    let [a, b] = [a, b].map(|x| vreinterpretq_p64_u8(x.0));
+    let [a, b] = [a, b].map_here(|x| vreinterpretq_p64_u8(x.0));
     Neon(vreinterpretq_u8_p128(vmull_high_p64(a, b)))
 }
 
@@ -417,7 +418,7 @@ impl Vector for Neon {
 
     #[inline(always)]
     fn aes_start_with<const N: usize>(x: &mut [Self; N], _keys: &RoundKeys, masks: &[Self; N]) {
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             *x = x.xor(*mask);
         }
     }
@@ -447,7 +448,7 @@ impl Vector for Neon {
     ) {
         let keys = fresh(keys);
         let (before, last) = (key(keys, ROUNDS - 1), key(keys, ROUNDS));
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             // SAFETY: the CPU has the features.
             let block = unsafe { last_round::<ENCRYPT>(*x, before) };
             *x = block.xor3(last, *mask);

@@ -1,5 +1,6 @@
 //! AES for the portable back-end: one block, or eight side by side.
 
+use crate::here::ZipHere;
 use crate::run::BATCH;
 use aes_soft::{
     Aes128, Aes192, Aes256, Block, BlockDecrypt, BlockEncrypt, NewBlockCipher, ParBlocks,
@@ -79,11 +80,11 @@ impl Aes {
             return;
         }
         let mut blocks = ParBlocks::default();
-        for (block, iv) in blocks.iter_mut().zip(&*ivs) {
+        for (block, iv) in blocks.iter_mut().zip_here(&*ivs) {
             *block = iv.to_le_bytes().into();
         }
         self.encrypt(&mut blocks);
-        for (block, iv) in blocks.into_iter().zip(ivs) {
+        for (block, iv) in blocks.into_iter().zip_here(ivs) {
             *iv = u128::from_le_bytes(block.into());
         }
     }

@@ -8,6 +8,7 @@
 
 use super::aes::Aes;
 use super::{double, whole};
+use crate::here::ZipHere;
 use crate::run::{BATCH, Sectors};
 
 /// A pair of blocks.
@@ -57,12 +58,12 @@ impl Aez10 {
         let mut column = 0;
         for pairs in pairs.chunks_mut(BATCH) {
             let mut blocks = [0; BATCH];
-            for (place, pair) in blocks.iter_mut().zip(&*pairs) {
+            for (place, pair) in blocks.iter_mut().zip_here(&*pairs) {
                 column += 1;
                 *place = block(column, pair);
             }
             whole::each::<true>(&self.aes, &mut blocks);
-            for (pair, block) in pairs.iter_mut().zip(blocks) {
+            for (pair, block) in pairs.iter_mut().zip_here(blocks) {
                 add(pair, block);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::aes::Aes;
 use super::xor;
+use crate::here::{ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use aes_soft::ParBlocks;
 
@@ -46,7 +47,7 @@ impl Cbc {
                 return;
             }
             let mut chain = ParBlocks::default();
-            for (block, iv) in chain.iter_mut().zip(self.ivs(&batch)) {
+            for (block, iv) in chain.iter_mut().zip_here(self.ivs(&batch)) {
                 *block = iv.to_le_bytes().into();
             }
             for i in 0..blocks_per_sector {
@@ -75,7 +76,7 @@ impl Cbc {
                 let mut previous = iv;
                 for start in (0..blocks_per_sector).step_by(BATCH) {
                     let mut blocks = ParBlocks::default();
-                    let masks: [u128; BATCH] = core::array::from_fn(|i| {
+                    let masks: [u128; BATCH] = from_fn(|i| {
                         let mask = previous;
                         let block = batch.load(sector, start + i);
                         previous = u128::from_le_bytes(block);

@@ -2,6 +2,7 @@
 //! sector, handing out what goes in and what comes out.
 
 use super::aes::Aes;
+use crate::here::ZipHere;
 use crate::run::{BATCH, Batch};
 use aes_soft::ParBlocks;
 use core::ops::Range;
@@ -20,11 +21,11 @@ pub(super) fn counter_mode(
     let mut counters = (0_u32..).map(counter);
     for start in range.clone().step_by(BATCH) {
         let mut keystream = ParBlocks::default();
-        for (block, counter) in keystream.iter_mut().zip(&mut counters) {
+        for (block, counter) in keystream.iter_mut().zip_here(&mut counters) {
             *block = counter.to_le_bytes().into();
         }
         aes.encrypt(&mut keystream);
-        for (i, mask) in (start..range.end).zip(keystream) {
+        for (i, mask) in (start..range.end).zip_here(keystream) {
             let block = batch.load(sector, i);
             let block = u128::from_le_bytes(block) ^ u128::from_le_bytes(mask.into());
             batch.store(sector, i, block.to_le_bytes());

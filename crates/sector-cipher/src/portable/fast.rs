@@ -4,6 +4,7 @@
 use super::aes::Aes;
 use super::counter::xctr;
 use super::field::multiply;
+use crate::here::MapHere;
 use crate::run::{BLOCK, Sectors};
 
 /// The hash of FAST.
@@ -28,7 +29,7 @@ impl Fast {
     pub(super) fn new(key: &[u8], hash: Hash) -> Self {
         let aes = Aes::new(key);
         let mut power = aes.encrypt_one(0);
-        let powers = [(); LEVELS].map(|()| {
+        let powers = [(); LEVELS].map_here(|()| {
             let present = power;
             power = multiply(power, power);
             present

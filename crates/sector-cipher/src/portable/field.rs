@@ -2,6 +2,8 @@
 //! branches: integer products of words whose bits have holes between them, so
 //! that carries die in the holes (T. Pornin, `BearSSL`, "ctmul64").
 
+use crate::here::MapHere;
+
 /// The product in the layout of XTS and FAST: bit i is x^i, and x^128 is
 /// x^7 + x^2 + x + 1.
 pub(super) fn multiply(a: u128, b: u128) -> u128 {
@@ -69,8 +71,8 @@ fn low_half(a: u64, b: u64) -> u64 {
         0x4444_4444_4444_4444,
         0x8888_8888_8888_8888,
     ];
-    let a = MASKS.map(|mask| a & mask);
-    let b = MASKS.map(|mask| b & mask);
+    let a = MASKS.map_here(|mask| a & mask);
+    let b = MASKS.map_here(|mask| b & mask);
     let mut sum = 0;
     for (i, mask) in MASKS.into_iter().enumerate() {
         let mut part = 0;

@@ -2,6 +2,7 @@
 //! before the first is written.
 
 use super::aes::Aes;
+use crate::here::ZipHere;
 use crate::run::{BATCH, BLOCK, Sectors};
 use aes_soft::ParBlocks;
 use zeroize::Zeroize;
@@ -37,7 +38,7 @@ pub(super) fn for_each(mut sectors: Sectors<'_, '_>, crypt: impl Fn(u128, &mut [
 pub(super) fn each<const ENCRYPT: bool>(aes: &Aes, blocks: &mut [u128]) {
     for blocks in blocks.chunks_mut(BATCH) {
         let mut side_by_side = ParBlocks::default();
-        for (place, block) in side_by_side.iter_mut().zip(&*blocks) {
+        for (place, block) in side_by_side.iter_mut().zip_here(&*blocks) {
             *place = block.to_le_bytes().into();
         }
         if ENCRYPT {
@@ -45,7 +46,7 @@ pub(super) fn each<const ENCRYPT: bool>(aes: &Aes, blocks: &mut [u128]) {
         } else {
             aes.decrypt(&mut side_by_side);
         }
-        for (place, block) in side_by_side.into_iter().zip(blocks) {
+        for (place, block) in side_by_side.into_iter().zip_here(blocks) {
             *block = u128::from_le_bytes(place.into());
         }
     }

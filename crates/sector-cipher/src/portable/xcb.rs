@@ -3,6 +3,7 @@
 use super::aes::Aes;
 use super::counter::counter_mode;
 use super::field::{dot, double_polyval};
+use crate::here::ZipHere;
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroizing;
 
@@ -28,7 +29,7 @@ impl Xcb {
         let aes = Aes::new(key);
         let derived = |first: u128| {
             let mut bytes = Zeroizing::new([0; 32]);
-            for (block, number) in bytes.chunks_exact_mut(BLOCK).zip(first..) {
+            for (block, number) in bytes.chunks_exact_mut(BLOCK).zip_here(first..) {
                 let encrypted = aes.encrypt_one(number.swap_bytes());
                 block.copy_from_slice(&encrypted.to_le_bytes());
             }

@@ -2,6 +2,7 @@
 
 use super::aes::Aes;
 use super::{double, xor};
+use crate::here::from_fn;
 use crate::run::{BATCH, BLOCK, Sectors};
 use aes_soft::ParBlocks;
 
@@ -34,7 +35,7 @@ impl Xts {
             for (sector, &first) in tweaks.iter().enumerate().take(batch.len()) {
                 let mut tweak = first;
                 for start in (0..blocks_per_sector).step_by(BATCH) {
-                    let masks: [u128; BATCH] = core::array::from_fn(|_| {
+                    let masks: [u128; BATCH] = from_fn(|_| {
                         let mask = tweak;
                         tweak = double(tweak);
                         mask

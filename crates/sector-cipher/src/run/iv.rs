@@ -1,6 +1,7 @@
 //! IVs: what a sector's number becomes, and where it is written.
 
 use super::BATCH;
+use crate::here::from_fn;
 use crate::{IvMode, SectorCount, SectorSize};
 use core::mem::MaybeUninit;
 
@@ -43,7 +44,7 @@ impl IvRule {
         // Behind the last sector comes sector 0.
         let counted = u64::MAX >> shift;
         Self {
-            steps: core::array::from_fn(|i| step * i as u128),
+            steps: from_fn(|i| step * i as u128),
             masks: [
                 u128::from(little & counted),
                 u128::from(big & counted.swap_bytes()) << 64,

@@ -8,6 +8,7 @@ mod batch;
 mod iv;
 
 use crate::Segment;
+use crate::here::ZipHere;
 pub(crate) use batch::{Batch, Sector};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -141,7 +142,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
         sectors: &mut [MaybeUninit<Sector>],
         ivs: &mut [MaybeUninit<u128>],
     ) -> usize {
-        let mut places = sectors.iter_mut().zip(ivs);
+        let mut places = sectors.iter_mut().zip_here(ivs);
         let room = places.len();
         loop {
             let count = self.left.min(places.len());

@@ -1,6 +1,7 @@
 //! The AES key schedule's place, and AES on vectors side by side.
 
 use super::Vector;
+use crate::here::ZipHere;
 
 /// Round keys of one direction; those behind the last round are unused.
 #[repr(C, align(64))]
@@ -33,7 +34,7 @@ impl WideKeys {
 
     /// Makes the copies of what is in `narrow`.
     pub(crate) fn widen(&mut self) {
-        for (wide, key) in self.wide.iter_mut().zip(&self.narrow.0) {
+        for (wide, key) in self.wide.iter_mut().zip_here(&self.narrow.0) {
             *wide = [*key; 4];
         }
     }
@@ -72,7 +73,7 @@ pub(crate) fn expand(
     let key_words = key.len() / 4;
     let rounds = key_words + 6;
     let words = round_keys.0.as_flattened_mut();
-    for (word, bytes) in words.iter_mut().zip(key.chunks_exact(4)) {
+    for (word, bytes) in words.iter_mut().zip_here(key.chunks_exact(4)) {
         *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
     let mut constant: u32 = 1;

@@ -10,6 +10,7 @@
 
 use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
 use super::{AesKeys, Vector, aes};
+use crate::here::{MapHere, ZipHere};
 use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
 
@@ -93,7 +94,7 @@ impl Keys {
         }
         for (log, last) in self.last_masks.iter_mut().enumerate() {
             let end = 16 << log;
-            for (last, column) in last.iter_mut().zip([j, j2]) {
+            for (last, column) in last.iter_mut().zip_here([j, j2]) {
                 last.copy_from_slice(&self.masks[end - 4..end]);
                 last[3] = (i ^ column).swap_bytes();
             }
@@ -108,7 +109,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 ) {
     let log = (sectors.bytes() / 512).trailing_zeros() as usize;
     let behind = V::BLOCKS.wrapping_neg() & 3;
-    let last_masks = keys.last_masks[log].each_ref().map(|masks| {
+    let last_masks = keys.last_masks[log].each_ref().map_here(|masks| {
         let masks = &masks[behind..][..V::BLOCKS];
         // SAFETY: as many bytes as a vector has.
         unsafe { V::load(masks.as_ptr().cast()) }
@@ -181,7 +182,7 @@ impl Quartet {
     fn group<V: Vector, S>(step: &Step<S>, index: usize, bytes: usize) -> [Self; 2] {
         let log = (bytes / Self::size::<V>()).trailing_zeros();
         let last = Self::count::<V, S>(step, bytes) - 1;
-        [index, (index + 1).min(last)].map(
+        [index, (index + 1).min(last)].map_here(
             #[inline(always)]
             |index| {
                 let sector = index >> log;
@@ -199,7 +200,7 @@ impl Quartet {
     /// Where each of a group is between the passes.
     #[inline(always)]
     fn between<S>(group: [Self; 2], step: &Step<S>, bytes: usize) -> [*mut u8; 2] {
-        group.map(
+        group.map_here(
             #[inline(always)]
             |at| step.between().wrapping_add(at.sector * bytes + at.offset),
         )
@@ -242,7 +243,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
     /// Row 1 of the masks for a group; a sector's last vector from `last`.
     #[inline(always)]
     fn masks(&self, group: &[Quartet; 2], last: V) -> [V; LANES] {
-        let at = group.map(
+        let at = group.map_here(
             #[inline(always)]
             |at| {
                 let masks = &self.keys.masks[at.offset / (2 * BLOCK)..][..QUARTET * V::BLOCKS];
@@ -270,7 +271,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
     #[inline(always)]
     fn first_pass(&self, step: &mut Step<State<V>>, index: usize, bytes: usize) {
         let group = Quartet::group::<V, _>(step, index, bytes);
-        let src = group.map(
+        let src = group.map_here(
             #[inline(always)]
             |at| step.sectors()[at.sector].src().wrapping_add(at.offset),
         );
@@ -420,7 +421,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
                 right[i] = self.replace_last(right[i], z[i].xor(V::splat(self.of_sums[1])));
             }
         });
-        let dst = group.map(
+        let dst = group.map_here(
             #[inline(always)]
             |at| step.sectors()[at.sector].dst().wrapping_add(at.offset),
         );

@@ -2,8 +2,8 @@
 //! serial inside a sector, takes eight sectors side by side.
 
 use super::{AesKeys, Vector, aes};
+use crate::here::{ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
-use core::array::from_fn;
 
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
@@ -21,7 +21,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         if ENCRYPT {
             encrypt::<V::One, ROUNDS>(keys, &batch, bytes, ivs);
         } else {
-            for (sector, iv) in batch.sectors().iter().zip(ivs) {
+            for (sector, iv) in batch.sectors().iter().zip_here(ivs) {
                 decrypt::<V, ROUNDS>(keys, sector, bytes, iv);
             }
         }
@@ -58,12 +58,12 @@ fn encrypt<V: Vector, const ROUNDS: usize>(
 ) {
     let mut x = ivs;
     for offset in (0..bytes).step_by(BLOCK) {
-        for (x, sector) in x.iter_mut().zip(batch.sectors()) {
+        for (x, sector) in x.iter_mut().zip_here(batch.sectors()) {
             // SAFETY: the block is inside the sector.
             *x = x.xor(unsafe { V::load(sector.src().add(offset)) });
         }
         aes::encrypt::<V, BATCH, ROUNDS>(&mut x, &keys.encrypt);
-        for (x, sector) in x.iter().zip(batch.sectors()) {
+        for (x, sector) in x.iter().zip_here(batch.sectors()) {
             // SAFETY: as above, and the destination may be written.
             unsafe { x.store(sector.dst().add(offset)) };
         }

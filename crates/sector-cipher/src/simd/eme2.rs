@@ -9,6 +9,7 @@
 use super::field::{Factor, Products};
 use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
 use super::{AesKeys, RoundKeys, Vector, aes};
+use crate::here::MapHere;
 use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
 
@@ -396,7 +397,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         if part == 0 {
             // The standard's `MP` and `M1`.
             let sums = &step.state.sums;
-            let sums = V::fold_each([0, 1, 2, 3].map(|i| sums[sector(i)]));
+            let sums = V::fold_each([0, 1, 2, 3].map_here(|i| sums[sector(i)]));
             let before = sums.xor(step.state.hashes.load(first));
             let mask = before.xor(self.one(before));
             step.state.masks[0].store(first, mask);

@@ -17,6 +17,7 @@ mod pass;
 
 use super::brw::{HashKey, SUBTREE};
 use super::{Vector, WideKeys, aes};
+use crate::here::ZipHere;
 use crate::run::{BLOCK, Sectors};
 use pass::Pass;
 
@@ -113,7 +114,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         core::mem::swap(&mut pass, &mut ahead);
         core::mem::swap(&mut pass_most, &mut ahead_most);
     }
-    for (pass, most) in passes.iter_mut().zip(most) {
+    for (pass, most) in passes.iter_mut().zip_here(most) {
         pass.wipe::<V>(most);
     }
 }

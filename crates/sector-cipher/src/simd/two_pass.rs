@@ -7,6 +7,7 @@
 //! independent rounds while it waits for the work between.
 
 use super::Vector;
+use crate::here::MapHere;
 use crate::run::{Sector, Sectors};
 use core::mem::MaybeUninit;
 
@@ -118,7 +119,7 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
     // Left as it is: zeros would cost more than a small sector.
     let mut between = MaybeUninit::<[Between; 3]>::uninit();
     let between: *mut Between = between.as_mut_ptr().cast();
-    let mut steps = [0, 1, 2].map(
+    let mut steps = [0, 1, 2].map_here(
         #[inline(always)]
         |i| Step::new(mode.start(), between.wrapping_add(i)),
     );

@@ -1,6 +1,7 @@
 //! What a CPU's vectors can do.
 
 use super::{RoundKeys, WideKeys};
+use crate::here::{MapHere, ZipHere};
 
 /// A vector times x^(`$i` `BLOCKS`), from itself and the same with its halves
 /// swapped.
@@ -63,7 +64,7 @@ pub(crate) trait Vector: Copy {
     /// They are writable.
     #[inline(always)]
     unsafe fn scatter(self, dst: [*mut u8; 4]) {
-        for (block, dst) in self.blocks().into_iter().zip(dst).take(Self::BLOCKS) {
+        for (block, dst) in self.blocks().into_iter().zip_here(dst).take(Self::BLOCKS) {
             // SAFETY: the caller's promise.
             unsafe { dst.cast::<u128>().write_unaligned(block.to_le()) };
         }
@@ -83,7 +84,7 @@ pub(crate) trait Vector: Copy {
     /// are not used.
     #[inline(always)]
     fn fold_each(x: [Self; 4]) -> Self {
-        let sums = x.map(
+        let sums = x.map_here(
             #[inline(always)]
             |x| x.fold(),
         );
@@ -144,7 +145,7 @@ pub(crate) trait Vector: Copy {
     /// in the low halves of `halves`, those of `y[1]` in the high ones.
     #[inline(always)]
     fn add_products(sum: &mut [Self; 3], x: [Self; 2], y: [Self; 2], halves: Self) {
-        let [p, q] = x.map(
+        let [p, q] = x.map_here(
             #[inline(always)]
             |x| x.xor(x.swap_halves()),
         );
@@ -341,7 +342,7 @@ pub(crate) trait Vector: Copy {
         masks: &[*const u8; N],
     ) {
         // SAFETY: the caller's promise.
-        let masks = masks.map(
+        let masks = masks.map_here(
             #[inline(always)]
             |mask| unsafe { Self::load(mask) },
         );

@@ -6,6 +6,7 @@ use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
 use super::{AesKeys, RoundKeys, Vector};
+use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroize;
 
@@ -66,15 +67,15 @@ impl Keys {
     pub(super) fn set<V: Vector>(&mut self, key: &[u8], bytes: usize) {
         // The key itself is in the place of one that comes from it.
         self.counter.set::<V>(key, None);
-        let numbers: [u128; 7] = core::array::from_fn(|i| (i as u128).swap_bytes());
-        let mut x = numbers.map(V::splat);
+        let numbers: [u128; 7] = from_fn(|i| (i as u128).swap_bytes());
+        let mut x = numbers.map_here(V::splat);
         match self.counter.rounds() {
             10 => encrypt::<V, 7, 10>(&mut x, &self.counter.encrypt),
             _ => encrypt::<V, 7, 14>(&mut x, &self.counter.encrypt),
         }
         let mut derived = [[0_u8; 32]; 3];
         let mut keys = [&mut self.into, &mut self.out, &mut self.counter];
-        for (i, (bytes, keys)) in derived.iter_mut().zip(&mut keys).enumerate() {
+        for (i, (bytes, keys)) in derived.iter_mut().zip_here(&mut keys).enumerate() {
             for (j, block) in bytes.chunks_exact_mut(BLOCK).enumerate() {
                 block.copy_from_slice(&x[1 + 2 * i + j].blocks()[0].to_le_bytes());
             }

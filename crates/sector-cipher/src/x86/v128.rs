@@ -1,6 +1,7 @@
 //! 128-bit vectors: AES-NI, PCLMULQDQ, AVX.
 
 use super::schedule;
+use crate::here::{ZipHere, from_fn};
 use crate::simd::{RoundKeys, Vector};
 use core::arch::x86_64::*;
 
@@ -136,8 +137,8 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn from_fn(mut block: impl FnMut(usize) -> u128) -> Self {
-        let blocks: [u128; Self::BLOCKS] = core::array::from_fn(&mut block);
+    fn from_fn(block: impl FnMut(usize) -> u128) -> Self {
+        let blocks: [u128; Self::BLOCKS] = from_fn(block);
         // SAFETY: as many bytes as the vector has.
         unsafe { Self::load(blocks.as_ptr().cast()) }
     }
@@ -365,7 +366,7 @@ impl Vector for V128 {
     #[inline(always)]
     fn aes_start_with<const N: usize>(x: &mut [Self; N], keys: &RoundKeys, masks: &[Self; N]) {
         let first = key(schedule::fresh(keys), 0);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             *x = x.xor3(first, *mask);
         }
     }
@@ -397,7 +398,7 @@ impl Vector for V128 {
         masks: &[Self; N],
     ) {
         let last = key(schedule::fresh(keys), ROUNDS);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             let last = last.xor(*mask);
             *x = if ENCRYPT {
                 intrinsics!(_mm_aesenclast_si128(x.0, last.0))

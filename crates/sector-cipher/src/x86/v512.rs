@@ -4,6 +4,7 @@ use super::schedule;
 use super::v512_masks::*;
 use super::v512_rounds::*;
 use super::{V128, V256};
+use crate::here::{ZipHere, from_fn};
 use crate::simd::{RoundKeys, Vector, WideKeys};
 use core::arch::x86_64::*;
 
@@ -116,8 +117,8 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    fn from_fn(mut block: impl FnMut(usize) -> u128) -> Self {
-        let blocks: [u128; Self::BLOCKS] = core::array::from_fn(&mut block);
+    fn from_fn(block: impl FnMut(usize) -> u128) -> Self {
+        let blocks: [u128; Self::BLOCKS] = from_fn(block);
         // SAFETY: as many bytes as the vector has.
         unsafe { Self::load(blocks.as_ptr().cast()) }
     }
@@ -442,7 +443,7 @@ impl Vector for V512 {
     #[inline(always)]
     fn aes_start_with<const N: usize>(x: &mut [Self; N], keys: &RoundKeys, masks: &[Self; N]) {
         let first = key(schedule::fresh(keys), 0);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             *x = x.xor3(first, *mask);
         }
     }
@@ -479,7 +480,7 @@ impl Vector for V512 {
         masks: &[Self; N],
     ) {
         let last = key(schedule::fresh(keys), ROUNDS);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             let last = last.xor(*mask);
             *x = if ENCRYPT {
                 intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
@@ -492,7 +493,7 @@ impl Vector for V512 {
     #[inline(always)]
     fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
         let first = wide_key(keys, 0);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             *x = x.xor3(first, *mask);
         }
     }
@@ -534,7 +535,7 @@ impl Vector for V512 {
         masks: &[Self; N],
     ) {
         let last = wide_key(keys, ROUNDS);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             let last = last.xor(*mask);
             *x = if ENCRYPT {
                 intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
@@ -552,7 +553,7 @@ impl Vector for V512 {
     ) {
         // The key first, so that masks need no loads of their own.
         let last = wide_key(keys, ROUNDS);
-        for (x, mask) in x.iter_mut().zip(masks) {
+        for (x, mask) in x.iter_mut().zip_here(masks) {
             // SAFETY: the caller's promise.
             let last = last.xor(unsafe { Self::load(*mask) });
             *x = if ENCRYPT {

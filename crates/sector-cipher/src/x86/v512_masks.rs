@@ -2,6 +2,7 @@
 //! bits, which Intel's CPUs do where they do AES.
 
 use super::{V128, V512};
+use crate::here::MapHere;
 use crate::simd::Vector;
 use core::arch::x86_64::*;
 
@@ -126,7 +127,7 @@ fn last_bytes_times_polynomial<const EIGHT: bool>(block: V512) -> [V512; 2] {
         if EIGHT {
             products = products.low_halves(apart.clmul::<0x01>(polynomial));
         }
-        [first, second].map(
+        [first, second].map_here(
             #[inline(always)]
             |order| V512(_mm512_shuffle_epi8(products.0, order.0)),
         )

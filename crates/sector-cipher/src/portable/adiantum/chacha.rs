@@ -2,7 +2,7 @@
 //! from which XChaCha is made. Blocks side by side, a word of each in an array:
 //! compilers make vectors of that where the CPU has them.
 
-use core::array::from_fn;
+use crate::here::{MapHere, from_fn};
 
 /// Blocks side by side.
 pub(super) const LANES: usize = STEP as usize;
@@ -70,7 +70,7 @@ pub(super) fn subkeys(
 ) -> [[u32; 8]; LANES] {
     let mut x = state(key);
     for i in 0..4 {
-        x[12 + i] = nonces.map(|nonce| nonce[i]);
+        x[12 + i] = nonces.map_here(|nonce| nonce[i]);
     }
     permute(&mut x, rounds);
     from_fn(|lane| from_fn(|i| x[if i < 4 { i } else { i + 8 }][lane]))

@@ -9,6 +9,7 @@ pub(crate) mod poly1305;
 
 use super::aes::Aes;
 use super::xor;
+use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use aes_soft::ParBlocks;
 pub(crate) use chacha::{CHACHA_BLOCK, CONSTANTS};
@@ -41,7 +42,7 @@ impl Derived {
         let mut places = bytes.chunks_exact_mut(4);
         for first in (0..18).step_by(chacha::LANES) {
             let blocks = Zeroizing::new(chacha::keystream(&subkey, [0; 2], first, rounds));
-            for (word, place) in blocks.as_flattened().iter().zip(&mut places) {
+            for (word, place) in blocks.as_flattened().iter().zip_here(&mut places) {
                 place.copy_from_slice(&word.to_le_bytes());
             }
         }
@@ -78,7 +79,7 @@ impl Derived {
 /// A key as words.
 pub(crate) fn key_words(key: &[u8]) -> [u32; 8] {
     let (words, _) = key.as_chunks();
-    core::array::from_fn(|i| u32::from_le_bytes(words[i]))
+    from_fn(|i| u32::from_le_bytes(words[i]))
 }
 
 /// The hash of a tweak of 32 bytes beside `blocks` blocks, all of a sector but the last.
@@ -120,7 +121,7 @@ impl Adiantum {
             aes: Aes::new(derived.aes()),
             tweak: derived.tweak(),
             message: derived.message(),
-            nh: core::array::from_fn(|i| derived.nh(i)),
+            nh: from_fn(|i| derived.nh(i)),
         }
     }
 
@@ -133,7 +134,7 @@ impl Adiantum {
             if len == 0 {
                 return;
             }
-            let tweaks = batch.ivs().map(|iv| [iv, 0]);
+            let tweaks = batch.ivs().map_here(|iv| [iv, 0]);
             self.crypt_some::<ENCRYPT, _>(&mut batch, &tweaks[..len], blocks);
         }
     }
@@ -176,7 +177,7 @@ impl Adiantum {
             return;
         }
         let mut side_by_side = ParBlocks::default();
-        for (place, block) in side_by_side.iter_mut().zip(&*blocks) {
+        for (place, block) in side_by_side.iter_mut().zip_here(&*blocks) {
             *place = block.to_le_bytes().into();
         }
         if ENCRYPT {
@@ -184,7 +185,7 @@ impl Adiantum {
         } else {
             self.aes.decrypt(&mut side_by_side);
         }
-        for (place, block) in side_by_side.into_iter().zip(blocks) {
+        for (place, block) in side_by_side.into_iter().zip_here(blocks) {
             *block = u128::from_le_bytes(place.into());
         }
     }

@@ -2,6 +2,7 @@
 //! words, four times with the key shifted by sixteen bytes (UMAC's NH as
 //! Adiantum uses it).
 
+use crate::here::{ZipHere, from_fn};
 use crate::run::BLOCK;
 
 /// Blocks that are hashed to one output.
@@ -15,8 +16,8 @@ pub(crate) const KEY_WORDS: usize = 4 * (CHUNK + PASSES - 1);
 #[inline(always)]
 pub(super) fn add(sums: &mut [u64; PASSES], key: &[u32; KEY_WORDS], i: usize, block: [u8; BLOCK]) {
     let message = words(block);
-    for (sum, key) in sums.iter_mut().zip(key[4 * i..].chunks_exact(4)) {
-        let added: [u32; 4] = core::array::from_fn(|i| message[i].wrapping_add(key[i]));
+    for (sum, key) in sums.iter_mut().zip_here(key[4 * i..].chunks_exact(4)) {
+        let added: [u32; 4] = from_fn(|i| message[i].wrapping_add(key[i]));
         *sum = sum
             .wrapping_add(u64::from(added[0]) * u64::from(added[2]))
             .wrapping_add(u64::from(added[1]) * u64::from(added[3]));
@@ -34,5 +35,5 @@ pub(super) fn output(sums: [u64; PASSES]) -> [u128; 2] {
 #[inline(always)]
 pub(super) fn words(block: [u8; BLOCK]) -> [u32; 4] {
     let (words, _) = block.as_chunks();
-    core::array::from_fn(|i| u32::from_le_bytes(words[i]))
+    from_fn(|i| u32::from_le_bytes(words[i]))
 }

@@ -11,6 +11,7 @@ mod nh;
 
 use super::aes::{decrypt, encrypt};
 use super::{AesKeys, Vector};
+use crate::here::{MapHere, ZipHere, from_fn};
 use crate::portable::adiantum::poly1305::Point;
 use crate::portable::adiantum::{CHACHA_BLOCK, CONSTANTS, Derived, NONCE, hash_tweak, key_words};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
@@ -79,7 +80,7 @@ impl<'a> State<'a> {
     #[inline(always)]
     fn sources(&self) -> [*const u8; BATCH] {
         let mut sources = [core::ptr::null(); BATCH];
-        for (place, sector) in sources.iter_mut().zip(self.batch.sectors()) {
+        for (place, sector) in sources.iter_mut().zip_here(self.batch.sectors()) {
             *place = sector.src();
         }
         sources
@@ -89,7 +90,7 @@ impl<'a> State<'a> {
     #[inline(always)]
     fn dests(&self) -> [*const u8; BATCH] {
         let mut dests = [core::ptr::null(); BATCH];
-        for (place, sector) in dests.iter_mut().zip(self.batch.sectors()) {
+        for (place, sector) in dests.iter_mut().zip_here(self.batch.sectors()) {
             *place = sector.dst().cast_const();
         }
         dests
@@ -175,7 +176,7 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Se
 #[inline(always)]
 fn aes<V: Vector, const N: usize, const ENCRYPT: bool>(keys: &AesKeys, blocks: &mut [u128; BATCH]) {
     let mut x = [V::zero(); N];
-    for (x, blocks) in x.iter_mut().zip(blocks.chunks_exact(V::BLOCKS)) {
+    for (x, blocks) in x.iter_mut().zip_here(blocks.chunks_exact(V::BLOCKS)) {
         // SAFETY: as many blocks as the vector has.
         *x = unsafe { V::load(blocks.as_ptr().cast()) };
     }
@@ -184,7 +185,7 @@ fn aes<V: Vector, const N: usize, const ENCRYPT: bool>(keys: &AesKeys, blocks: &
     } else {
         decrypt::<V, N, 14>(&mut x, &keys.decrypt);
     }
-    for (x, blocks) in x.into_iter().zip(blocks.chunks_exact_mut(V::BLOCKS)) {
+    for (x, blocks) in x.into_iter().zip_here(blocks.chunks_exact_mut(V::BLOCKS)) {
         // SAFETY: as above.
         unsafe { x.store(blocks.as_mut_ptr().cast()) };
     }
@@ -212,7 +213,7 @@ fn subkeys<V: Vector>(
         for (i, vector) in vectors.iter_mut().enumerate() {
             let place = |lane: usize| &raw const nonces[(first + 4 * lane + i) % BATCH];
             // SAFETY: a nonce has as many bytes as a lane.
-            *vector = unsafe { V::gather([0, 1, 2, 3].map(|lane| place(lane).cast())) };
+            *vector = unsafe { V::gather([0, 1, 2, 3].map_here(|lane| place(lane).cast())) };
         }
         x[12..].copy_from_slice(&chacha::transpose(vectors));
         for _ in 0..keys.rounds / 2 {
@@ -263,12 +264,12 @@ fn add_stream<V: Vector>(
     for start in (0..sectors.len() << log).step_by(4 * V::BLOCKS) {
         // The sector of each lane; behind the last one it is taken once more.
         let in_lane: [usize; 4] =
-            core::array::from_fn(|lane| ((start + 4 * lane) >> log).min(sectors.len() - 1));
+            from_fn(|lane| ((start + 4 * lane) >> log).min(sectors.len() - 1));
         // SAFETY: the subkeys are readable.
         let (low, high) = unsafe {
             (
-                V::gather(in_lane.map(|i| (&raw const subkeys[i][0]).cast())),
-                V::gather(in_lane.map(|i| (&raw const subkeys[i][1]).cast())),
+                V::gather(in_lane.map_here(|i| (&raw const subkeys[i][0]).cast())),
+                V::gather(in_lane.map_here(|i| (&raw const subkeys[i][1]).cast())),
             )
         };
         let first_number = V::splat((start & mask) as u128);

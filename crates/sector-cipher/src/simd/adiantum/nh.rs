@@ -5,6 +5,7 @@
 //! is set, and the four passes over a block are then additions and products.
 
 use super::super::Vector;
+use crate::here::ZipHere;
 use crate::portable::adiantum::nh::{CHUNK, PASSES};
 use crate::run::BLOCK;
 
@@ -69,7 +70,7 @@ pub(super) unsafe fn hash<V: Vector, const N: usize>(
     // SAFETY: as above.
     unsafe { step::<V, N, true>(key, pieces, last, &mut sums) };
     let mut outputs = [[0; 2]; N];
-    for (place, sums) in outputs.iter_mut().zip(sums) {
+    for (place, sums) in outputs.iter_mut().zip_here(sums) {
         *place = output(sums);
     }
     outputs
@@ -96,7 +97,7 @@ pub(super) unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
     sums: &mut [[V; PASSES]; N],
 ) {
     let mut messages = [(V::zero(), V::zero()); N];
-    for (message, piece) in messages.iter_mut().zip(pieces) {
+    for (message, piece) in messages.iter_mut().zip_here(pieces) {
         // SAFETY: the caller's promise.
         let block = unsafe { V::load(piece.start.add(at)) };
         *message = (block.shuffle32::<0x50>(), block.shuffle32::<0xfa>());
@@ -104,7 +105,7 @@ pub(super) unsafe fn step<V: Vector, const N: usize, const LAST: bool>(
     for pass in 0..PASSES {
         // SAFETY: the caller's promise.
         let (low, high) = unsafe { key.load::<V>(pass, at) };
-        for ((message, piece), sums) in messages.iter().zip(pieces).zip(sums.iter_mut()) {
+        for ((message, piece), sums) in messages.iter().zip_here(pieces).zip_here(sums.iter_mut()) {
             let mut a = message.0.add32(low);
             if LAST {
                 // Pinned, or the compiler makes one of both kinds of steps, with a mask.

@@ -5,6 +5,7 @@ use super::super::{Vector, aes, apart, counter};
 use super::blocks::Blocks;
 use super::lanes::Lanes;
 use super::{Keys, LANES, MOST, STRIDE, SUBTREES};
+use crate::here::{MapHere, from_fn};
 use crate::run::{BLOCK, Sector, Sectors, settled};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -46,7 +47,7 @@ impl<V: Vector> SideBySide<V> {
     fn gather(places: &[*const u8; 4], offset: usize) -> V {
         // SAFETY: all of them are there, as `Pass::hash` has made it.
         unsafe {
-            V::gather(places.map(
+            V::gather(places.map_here(
                 #[inline(always)]
                 |place| place.wrapping_add(offset),
             ))
@@ -280,7 +281,7 @@ impl<'k> Pass<'k> {
                             *hashes = self.hashes.at(sector << self.log);
                         }
                         if second {
-                            subtrees.text = dst.map(<*mut u8>::cast_const);
+                            subtrees.text = dst.map_here(<*mut u8>::cast_const);
                         }
                         brw::join(&self.keys.hash, 1 << self.log, &subtrees)
                     };
@@ -324,7 +325,7 @@ impl<'k> Pass<'k> {
                 for start in (0..self.len).step_by(N * V::BLOCKS) {
                     // What is behind the last vector repeats it.
                     let last = (self.len - 1) / V::BLOCKS * V::BLOCKS;
-                    let sectors: [usize; N] = core::array::from_fn(
+                    let sectors: [usize; N] = from_fn(
                         #[inline(always)]
                         |i| (start + i * V::BLOCKS).min(last),
                     );

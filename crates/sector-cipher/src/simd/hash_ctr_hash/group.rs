@@ -1,5 +1,6 @@
 //! A group of sectors on its way through a hash-counter-hash mode.
 
+use crate::here::{ZipHere, from_fn};
 use crate::run::{BLOCK, Sector, Sectors};
 use crate::simd::Vector;
 use crate::simd::field::Products;
@@ -116,7 +117,7 @@ impl Group {
     #[inline(always)]
     pub(in crate::simd) fn load<V: Vector>(&self, lane: usize, offset: usize) -> V {
         assert!(offset <= self.bytes - BLOCK);
-        let at = core::array::from_fn(|i| {
+        let at = from_fn(|i| {
             let lane = (lane + i).min(GROUP - 1);
             self.sectors[lane].src().wrapping_add(offset)
         });
@@ -129,7 +130,7 @@ impl Group {
     pub(in crate::simd) fn store<V: Vector>(&self, lane: usize, offset: usize, blocks: V) {
         assert!(offset <= self.bytes - BLOCK);
         if lane + V::BLOCKS <= self.len {
-            let at = core::array::from_fn(|i| {
+            let at = from_fn(|i| {
                 let lane = (lane + i).min(GROUP - 1);
                 self.sectors[lane].dst().wrapping_add(offset)
             });
@@ -139,7 +140,7 @@ impl Group {
         }
         let blocks = blocks.blocks();
         let sectors = self.sectors[..self.len].iter().skip(lane);
-        for (sector, block) in sectors.zip(&blocks[..V::BLOCKS]) {
+        for (sector, block) in sectors.zip_here(&blocks[..V::BLOCKS]) {
             let dst = sector.dst().wrapping_add(offset);
             // SAFETY: a block of a sector.
             unsafe { ptr::copy_nonoverlapping(ptr::from_ref(block).cast(), dst, BLOCK) };

@@ -2,6 +2,7 @@
 //! both hashes.
 
 use super::Scheme;
+use crate::here::{MapHere, ZipHere};
 use crate::run::Sector;
 use crate::simd::field::{Pair, Products};
 use crate::simd::{Vector, counter};
@@ -26,7 +27,7 @@ unsafe fn add<S: Scheme, V: Vector>(hash: &mut Products<V>, src: *const u8, powe
     unsafe {
         if S::REVERSED {
             let blocks = [V::load(src), V::load(src.add(V::BYTES))];
-            hash.add_two(blocks.map(element::<S, V>), powers);
+            hash.add_two(blocks.map_here(element::<S, V>), powers);
         } else {
             hash.add_two_at(src, powers);
         }
@@ -144,7 +145,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
             });
             let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
             let x = V::aes_finish_between::<N, true, ROUNDS>(x, keys, src, dst);
-            for (x, block) in x.iter().zip(&mut self.blocks) {
+            for (x, block) in x.iter().zip_here(&mut self.blocks) {
                 *block = element::<S, V>(*x);
             }
             self.written = true;

@@ -5,6 +5,7 @@
 
 use super::group::Masks;
 use super::{HALF, Keys, Schedules, Tweaks, times_x64};
+use crate::here::{ZipHere, from_fn};
 use crate::run::{BATCH, Sector, Sectors};
 use crate::simd::{Vector, fresh};
 use core::mem;
@@ -17,7 +18,7 @@ type Piece<V, const GROUPS: usize> = [Masks<V, HALF>; GROUPS];
 
 #[inline(always)]
 fn unset<V: Vector, const GROUPS: usize>() -> Piece<V, GROUPS> {
-    core::array::from_fn(
+    from_fn(
         #[inline(always)]
         |_| Masks::unset(),
     )
@@ -61,7 +62,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                 at = At::start_of(batch.sector(i));
             }
             for piece in 1..pieces {
-                for (masks, next) in now.iter().zip(next.iter_mut()) {
+                for (masks, next) in now.iter().zip_here(next.iter_mut()) {
                     // SAFETY: the group is in the sector, and the masks have been set;
                     // those in `next` are the piece before's.
                     unsafe {

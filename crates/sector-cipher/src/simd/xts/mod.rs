@@ -8,6 +8,7 @@ mod group;
 mod sixteens;
 
 use super::{Vector, WideKeys, fresh};
+use crate::here::MapHere;
 use crate::run::{BATCH, Batch, Sector, Sectors};
 use core::ptr;
 
@@ -161,7 +162,7 @@ fn ivs<V: Vector>(sectors: &Sectors<'_, '_>, batch: &Batch<'_>, i: usize) -> V {
         // SAFETY: as many steps as the vector has blocks.
         let steps = unsafe { V::load(steps.as_ptr().cast()) };
         let count = V::splat(u128::from(count)).add64(steps);
-        let [little, big] = masks.map(V::splat);
+        let [little, big] = masks.map_here(V::splat);
         return count.and(little).xor(count.reverse_bytes().and(big));
     }
     let ivs = &batch.ivs()[i * V::BLOCKS..][..V::BLOCKS];

@@ -3,6 +3,7 @@
 
 use super::group::{Masks, order};
 use super::{HALF, Keys, Schedules, Tweaks, lone, times_x64};
+use crate::here::MapHere;
 use crate::run::{BATCH, Sector, Sectors};
 use crate::simd::{Vector, fresh};
 use core::mem;
@@ -161,11 +162,11 @@ impl Text {
     /// Goes `bytes` bytes on.
     #[inline(always)]
     fn advance(&mut self, bytes: usize) {
-        self.src = self.src.map(
+        self.src = self.src.map_here(
             #[inline(always)]
             |src| src.wrapping_add(bytes),
         );
-        self.dst = self.dst.map(
+        self.dst = self.dst.map_here(
             #[inline(always)]
             |dst| dst.wrapping_add(bytes),
         );
