@@ -8,6 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Version of this header: of `MAJOR` only the same is compatible, and as long as that is 0
+// only the same `MINOR`.
+#define SECTOR_CIPHER_VERSION_MAJOR 0
+
+// See `SECTOR_CIPHER_VERSION_MAJOR`.
+#define SECTOR_CIPHER_VERSION_MINOR 1
+
+// See `SECTOR_CIPHER_VERSION_MAJOR`.
+#define SECTOR_CIPHER_VERSION_PATCH 0
+
 // What a call came to: zero, or a negative number. After an error nothing has
 // been changed.
 typedef enum sector_cipher_result {
@@ -31,8 +41,10 @@ typedef enum sector_cipher_result {
   SECTOR_CIPHER_RESULT_LENGTH = -8,
   // The first sector number is not at the start of a sector.
   SECTOR_CIPHER_RESULT_FIRST_SECTOR = -9,
-  // Source and destination overlap without being the same.
+  // Source and destination overlap without being the same, or two segments do.
   SECTOR_CIPHER_RESULT_OVERLAP = -10,
+  // The run goes beyond sector 2^64 - 1.
+  SECTOR_CIPHER_RESULT_BEYOND_LAST = -11,
 } sector_cipher_result;
 
 // A keyed cipher with a sector size. Its key schedule is in pages of its own,
@@ -152,12 +164,13 @@ enum sector_cipher_result sector_cipher_decrypt_to(const struct sector_cipher *c
                                                    size_t len);
 
 // Encrypts several runs together, in place: scattered single sectors are then
-// as fast as one run of as many. All are checked before the first is changed.
+// as fast as one run of as many. All are checked before the first is changed; segments that
+// overlap are refused.
 //
 // # Safety
 // `cipher` is from `sector_cipher_new`; `segments` is readable for `count` of
 // them, and no other thread writes to it; what they name is readable and
-// writable, does not overlap, and no other thread uses it.
+// writable, and no other thread uses it.
 enum sector_cipher_result sector_cipher_encrypt_segments(const struct sector_cipher *cipher,
                                                          const struct sector_cipher_segment *segments,
                                                          size_t count);
@@ -172,6 +185,38 @@ enum sector_cipher_result sector_cipher_decrypt_segments(const struct sector_cip
 
 // What a result means, in English. Any number will do. Not to be freed.
 const char *sector_cipher_error_text(int result);
+
+// The version of the library in use, such as "0.1.0"; not to be freed.
+const char *sector_cipher_version(void);
+
+// Name number `i`, from 0, of the ciphers that there are; NULL behind the last. Not to be
+// freed.
+const char *sector_cipher_name(size_t i);
+
+// Key length number `i`, from 0, in bytes, of those that a cipher takes, ascending; 0
+// behind the last, and where no cipher has this name.
+//
+// # Safety
+// `name` is NULL or a string with a zero at the end.
+size_t sector_cipher_key_length(const char *name, size_t i);
+
+// Whether an attack on a cipher is known that nobody who makes a new volume should accept:
+// 1 or 0, or a negative `sector_cipher_result` where no cipher has this name.
+//
+// # Safety
+// `name` is NULL or a string with a zero at the end.
+int sector_cipher_is_broken(const char *name);
+
+// Name number `i`, from 0, of all back-ends, slowest first, whether or not this CPU has
+// them; NULL behind the last. Not to be freed.
+const char *sector_cipher_backend_name(size_t i);
+
+// Whether this CPU has a back-end: 1 or 0, or a negative `sector_cipher_result` where no
+// back-end has this name.
+//
+// # Safety
+// `backend` is NULL or a string with a zero at the end.
+int sector_cipher_backend_is_supported(const char *backend);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -21,7 +21,7 @@ impl Task {
     /// Every cipher whose IV is the sector number, in dm-crypt's names.
     pub(crate) fn ciphers() -> impl Iterator<Item = (CipherSpec, usize)> {
         CipherSpec::all()
-            .filter(|spec| spec.iv == sector_cipher::IvMode::Plain64)
+            .filter(|spec| spec.iv() == sector_cipher::IvMode::Plain64)
             .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
             .filter(|(spec, key_len)| aes_bits(*spec, *key_len) != Some(192))
     }
@@ -43,7 +43,7 @@ impl Task {
 
     /// The mode's common name, with the AES key length.
     pub(crate) fn title(&self) -> String {
-        let name = match self.spec.mode {
+        let name = match self.spec.mode() {
             Mode::AesXts => "XTS",
             Mode::AesCbc => "CBC",
             Mode::FastBrw => "FAST-BRW",
@@ -66,7 +66,7 @@ impl Task {
     pub(crate) fn cipher(&self, backend: Backend) -> Cipher {
         let size = u32::try_from(self.sector)
             .ok()
-            .and_then(SectorSize::new)
+            .and_then(|bytes| SectorSize::new(bytes).ok())
             .expect("one of the four sector sizes");
         let key = self.key();
         Cipher::new(self.spec, size, SectorCount::Units512, &key, Some(backend))
@@ -75,7 +75,7 @@ impl Task {
 }
 
 fn aes_bits(spec: CipherSpec, key_len: usize) -> Option<usize> {
-    match spec.mode {
+    match spec.mode() {
         Mode::AesXts => Some(key_len * 4),
         // The other 32 bytes are two keys of the mode.
         Mode::Eme2 => Some((key_len - 32) * 8),

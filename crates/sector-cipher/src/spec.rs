@@ -10,15 +10,12 @@ use core::str::FromStr;
 /// project's module `xtent_fast` is loaded.
 ///
 /// `aes-xts-` goes with `plain`, `plain64` and `plain64be`; `aes-cbc-` with
-/// these and `essiv:sha256`; the wide-block ciphers with `plain64`. Other
-/// combinations of [`Mode`] and [`IvMode`] can be written down but are refused:
-/// they take no key length at all.
+/// these and `essiv:sha256`; the wide-block ciphers with `plain64`. There is no
+/// value for other combinations of [`Mode`] and [`IvMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CipherSpec {
-    /// Block cipher and mode.
-    pub mode: Mode,
-    /// How a sector number becomes an IV or tweak.
-    pub iv: IvMode,
+    mode: Mode,
+    iv: IvMode,
 }
 
 /// Block cipher and mode. The AES of every mode has the key length that the
@@ -79,7 +76,7 @@ pub struct UnknownCipher;
 
 impl Mode {
     /// All of them.
-    const ALL: [Self; 10] = [
+    pub const ALL: [Self; 10] = [
         Self::AesXts,
         Self::AesCbc,
         Self::FastBrw,
@@ -121,18 +118,18 @@ impl Mode {
     }
 
     /// Whether it goes with this way to make IVs.
-    fn takes(self, iv: IvMode) -> bool {
+    const fn takes(self, iv: IvMode) -> bool {
         match self {
-            Self::AesXts => iv != IvMode::EssivSha256,
+            Self::AesXts => !matches!(iv, IvMode::EssivSha256),
             Self::AesCbc => true,
-            _ => iv == IvMode::Plain64,
+            _ => matches!(iv, IvMode::Plain64),
         }
     }
 }
 
 impl IvMode {
     /// All of them.
-    const ALL: [Self; 4] = [
+    pub const ALL: [Self; 4] = [
         Self::Plain,
         Self::Plain64,
         Self::Plain64Be,
@@ -171,17 +168,38 @@ impl fmt::Display for CipherSpec {
 
 impl fmt::Display for UnknownCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown cipher: known are")?;
-        for (i, spec) in CipherSpec::all().enumerate() {
-            write!(f, "{} {spec}", if i == 0 { "" } else { "," })?;
-        }
-        Ok(())
+        f.write_str(
+            "no such cipher: names are dm-crypt's, such as aes-xts-plain64, in lower case; \
+             CipherSpec::all() has all of them",
+        )
     }
 }
 
 impl core::error::Error for UnknownCipher {}
 
 impl CipherSpec {
+    /// A mode with a way to make IVs.
+    ///
+    /// # Errors
+    /// [`UnknownCipher`] for a combination that there is not, such as XTS with ESSIV.
+    pub const fn new(mode: Mode, iv: IvMode) -> Result<Self, UnknownCipher> {
+        if mode.takes(iv) {
+            Ok(Self { mode, iv })
+        } else {
+            Err(UnknownCipher)
+        }
+    }
+
+    /// Block cipher and mode.
+    pub const fn mode(self) -> Mode {
+        self.mode
+    }
+
+    /// How a sector number becomes an IV or tweak.
+    pub const fn iv(self) -> IvMode {
+        self.iv
+    }
+
     /// Every combination that there is.
     pub fn all() -> impl Iterator<Item = Self> {
         Mode::ALL.into_iter().flat_map(|mode| {
@@ -194,11 +212,8 @@ impl CipherSpec {
 
     /// The key lengths in bytes that this cipher takes, ascending. XTS keys
     /// are two AES keys of equal length, so 48 bytes (AES-192, which IEEE 1619
-    /// does not define) are not among them. Empty for a refused combination.
-    pub fn key_lengths(&self) -> &'static [usize] {
-        if !self.mode.takes(self.iv) {
-            return &[];
-        }
+    /// does not define) are not among them. Never empty.
+    pub const fn key_lengths(&self) -> &'static [usize] {
         match self.mode {
             Mode::AesXts => &[32, 64],
             Mode::AesCbc => &[16, 24, 32],
@@ -213,15 +228,40 @@ impl CipherSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SectorSize(u16);
 
+/// A number of bytes that is no sector size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongSectorSize {
+    /// Bytes given.
+    pub given: u32,
+}
+
+impl fmt::Display for WrongSectorSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sectors of {} bytes given, there are sectors of 512, 1024, 2048 and 4096 bytes",
+            self.given
+        )
+    }
+}
+
+impl core::error::Error for WrongSectorSize {}
+
 impl SectorSize {
-    /// The sector size of `bytes`, if it is one of the four.
-    pub const fn new(bytes: u32) -> Option<Self> {
+    /// All of them, ascending.
+    pub const ALL: [Self; 4] = [Self(512), Self(1024), Self(2048), Self(4096)];
+
+    /// The sector size of `bytes`.
+    ///
+    /// # Errors
+    /// [`WrongSectorSize`] if it is none of the four.
+    pub const fn new(bytes: u32) -> Result<Self, WrongSectorSize> {
         match bytes {
-            512 => Some(Self(512)),
-            1024 => Some(Self(1024)),
-            2048 => Some(Self(2048)),
-            4096 => Some(Self(4096)),
-            _ => None,
+            512 => Ok(Self(512)),
+            1024 => Ok(Self(1024)),
+            2048 => Ok(Self(2048)),
+            4096 => Ok(Self(4096)),
+            given => Err(WrongSectorSize { given }),
         }
     }
     /// Bytes.
@@ -251,10 +291,8 @@ pub struct WrongKeyLength {
 
 impl fmt::Display for WrongKeyLength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((last, others)) = self.takes.split_last() else {
-            return f.write_str("this combination of mode and IV is refused whatever the key");
-        };
         write!(f, "a key of {} bytes given, the cipher takes ", self.given)?;
+        let (last, others) = self.takes.split_last().unwrap_or((&0, &[]));
         for (i, bytes) in others.iter().enumerate() {
             let separator = if i + 1 == others.len() { " or " } else { ", " };
             write!(f, "{bytes}{separator}")?;
@@ -295,10 +333,28 @@ mod tests {
             let spec: CipherSpec = name.parse().unwrap();
             assert_eq!(spec.to_string(), name);
             assert!(!spec.key_lengths().is_empty());
-            assert!(UnknownCipher.to_string().contains(name));
+            assert_eq!(CipherSpec::new(spec.mode(), spec.iv()), Ok(spec));
         }
         let all: std::vec::Vec<_> = CipherSpec::all().map(|spec| spec.to_string()).collect();
         assert_eq!(all, NAMES);
+    }
+
+    #[test]
+    fn there_is_nothing_but_what_has_a_name() {
+        let mut count = 0;
+        for mode in Mode::ALL {
+            for iv in IvMode::ALL {
+                match CipherSpec::new(mode, iv) {
+                    Ok(spec) => {
+                        assert_eq!(spec.to_string().parse(), Ok(spec));
+                        assert!(!spec.key_lengths().is_empty());
+                        count += 1;
+                    }
+                    Err(UnknownCipher) => assert!(!mode.takes(iv)),
+                }
+            }
+        }
+        assert_eq!(count, NAMES.len());
     }
 
     #[test]
@@ -352,9 +408,10 @@ mod tests {
     fn only_four_sector_sizes() {
         for bytes in 0..=70_000 {
             let size = SectorSize::new(bytes);
-            assert_eq!(size.is_some(), matches!(bytes, 512 | 1024 | 2048 | 4096));
-            if let Some(size) = size {
-                assert_eq!(size.bytes(), bytes as usize);
+            assert_eq!(size.is_ok(), matches!(bytes, 512 | 1024 | 2048 | 4096));
+            match size {
+                Ok(size) => assert_eq!(size.bytes(), bytes as usize),
+                Err(error) => assert_eq!(error.given, bytes),
             }
         }
     }

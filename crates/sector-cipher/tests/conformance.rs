@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Random, SIZES, cipher, for_all, lengths, quick, size, spec};
-use sector_cipher::{Backend, Cipher, SectorCount, Segment, WrongKeyLength};
+use sector_cipher::{
+    Backend, Cipher, First, NewError, RunError, SectorCount, Segment, WrongKeyLength,
+};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
@@ -150,19 +152,19 @@ fn a_run_is_its_sectors_one_by_one() {
         for &backend in Backend::available() {
             let cipher = cipher(name, bytes, key, backend);
             let units = (bytes / 512) as u64;
-            // Across 2^32, 2^63 and around 2^64, where sector 0 comes next.
+            // Across 2^32 and 2^63, and up to the last number.
             for first in [
                 0,
                 (1 << 32) - 8 * units,
                 (1 << 63) - 8 * units,
-                0_u64.wrapping_sub(8 * units),
+                0_u64.wrapping_sub(20 * units),
             ] {
                 let mut run = random.bytes(20 * bytes);
                 let plain = run.clone();
                 let mut single = run.clone();
                 cipher.encrypt(first, &mut run);
                 for (i, sector) in single.chunks_exact_mut(bytes).enumerate() {
-                    cipher.encrypt(first.wrapping_add(i as u64 * units), sector);
+                    cipher.encrypt(first + i as u64 * units, sector);
                 }
                 assert!(run == single, "{name} {bytes} {backend} {first:#x}");
                 cipher.decrypt(first, &mut run);
@@ -270,16 +272,32 @@ fn key_lengths_are_checked() {
                 }
                 Err(error) => {
                     assert!(!takes.contains(&given));
-                    assert_eq!(error, WrongKeyLength { given, takes });
+                    assert_eq!(error, NewError::KeyLength(WrongKeyLength { given, takes }));
                 }
             }
         }
     }
-    let refused = sector_cipher::CipherSpec {
-        mode: sector_cipher::Mode::AesXts,
-        iv: sector_cipher::IvMode::EssivSha256,
-    };
-    assert!(Cipher::new(refused, size(512), SectorCount::Units512, &[1; 32], None).is_err());
+}
+
+/// The back-end of another architecture.
+#[test]
+fn a_backend_that_the_cpu_lacks_is_refused() {
+    let lacking = Backend::ALL
+        .iter()
+        .filter(|backend| !backend.is_supported());
+    let mut count = 0;
+    for &backend in lacking {
+        count += 1;
+        let made = Cipher::new(
+            spec("aes-xts-plain64"),
+            size(512),
+            SectorCount::Units512,
+            &[3; 32],
+            Some(backend),
+        );
+        assert_eq!(made.err(), Some(NewError::Backend(backend)));
+    }
+    assert_ne!(count, 0);
 }
 
 #[test]
@@ -298,58 +316,118 @@ fn debug_output_has_no_key() {
     }
 }
 
-/// Whether the call panics; it must leave the data as they were.
-fn refuses(call: impl FnOnce(&Cipher, &mut [u8])) -> bool {
+/// What the checked call refuses, and the shortcut panics on; the data stay as they were.
+fn refuses(
+    call: impl FnOnce(&Cipher, &mut [u8]) -> Result<(), RunError>,
+    shortcut: impl FnOnce(&Cipher, &mut [u8]),
+) -> RunError {
     let cipher = cipher("aes-xts-plain64", 4096, &[1; 32], Backend::best());
     let mut data = vec![5; 3 * 4096];
-    let call = AssertUnwindSafe(|| call(&cipher, &mut data));
-    let outcome = std::panic::catch_unwind(call);
-    assert!(
-        data.iter().all(|&byte| byte == 5),
-        "changed before the panic"
-    );
-    outcome.is_err()
+    let error = call(&cipher, &mut data).unwrap_err();
+    let shortcut = AssertUnwindSafe(|| shortcut(&cipher, &mut data));
+    let panic = std::panic::catch_unwind(shortcut).unwrap_err();
+    assert_eq!(*panic.downcast::<String>().unwrap(), error.to_string());
+    assert!(data.iter().all(|&byte| byte == 5), "changed before");
+    error
 }
 
 #[test]
-fn what_is_not_whole_sectors_is_refused_before_a_byte_changes() {
-    assert!(refuses(|cipher, data| cipher.encrypt(0, &mut data[..4095])));
-    assert!(refuses(|cipher, data| cipher.decrypt(0, &mut data[..512])));
-    assert!(refuses(|cipher, data| cipher.encrypt(1, &mut data[..4096])));
-    assert!(refuses(|cipher, data| cipher.encrypt_to(
-        0,
-        &[0; 8192],
-        &mut data[..4096]
-    )));
-    assert!(refuses(|cipher, data| cipher.decrypt_to(
-        0,
-        &[0; 100],
-        &mut data[..100]
-    )));
-    assert!(refuses(|cipher, data| {
-        let (good, bad) = data.split_at_mut(8192);
-        cipher.encrypt_segments(&mut [
+fn what_is_no_run_is_refused_before_a_byte_changes() {
+    let sector_size = 4096;
+    let length = |len| RunError::Length { len, sector_size };
+    let first_sector = |first| RunError::FirstSector { first, sector_size };
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_encrypt(First::Index(0), &mut data[..4095]),
+            |cipher, data| cipher.encrypt(0, &mut data[..4095]),
+        ),
+        length(4095)
+    );
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_decrypt(First::Index(0), &mut data[..512]),
+            |cipher, data| cipher.decrypt(0, &mut data[..512]),
+        ),
+        length(512)
+    );
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_encrypt(First::Units512(1), &mut data[..4096]),
+            |cipher, data| cipher.encrypt(1, &mut data[..4096]),
+        ),
+        first_sector(1)
+    );
+    let first = 0_u64.wrapping_sub(8);
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_encrypt(First::Units512(first), &mut data[..8192]),
+            |cipher, data| cipher.encrypt(first, &mut data[..8192]),
+        ),
+        RunError::BeyondLast { first }
+    );
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_encrypt_to(First::Index(0), &[0; 8192], &mut data[..4096]),
+            |cipher, data| cipher.encrypt_to(0, &[0; 8192], &mut data[..4096]),
+        ),
+        RunError::Unequal {
+            source: 8192,
+            dest: 4096
+        }
+    );
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_decrypt_to(First::Index(0), &[0; 100], &mut data[..100]),
+            |cipher, data| cipher.decrypt_to(0, &[0; 100], &mut data[..100]),
+        ),
+        length(100)
+    );
+    fn segments<'a>(data: &'a mut [u8], at: usize, first: u64, len: usize) -> [Segment<'a>; 2] {
+        let (good, bad) = data.split_at_mut(at);
+        let data = &mut bad[..len];
+        [
             Segment {
                 first: 8,
                 data: good,
             },
-            Segment {
-                first: 7,
-                data: bad,
-            },
-        ]);
-    }));
-    assert!(refuses(|cipher, data| {
-        let (good, bad) = data.split_at_mut(4096);
-        cipher.decrypt_segments(&mut [
-            Segment {
-                first: 8,
-                data: good,
-            },
-            Segment {
-                first: 16,
-                data: &mut bad[..513],
-            },
-        ]);
-    }));
+            Segment { first, data },
+        ]
+    }
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_encrypt_segments(&mut segments(data, 8192, 7, 4096)),
+            |cipher, data| cipher.encrypt_segments(&mut segments(data, 8192, 7, 4096)),
+        ),
+        first_sector(7)
+    );
+    assert_eq!(
+        refuses(
+            |cipher, data| cipher.try_decrypt_segments(&mut segments(data, 4096, 16, 513)),
+            |cipher, data| cipher.decrypt_segments(&mut segments(data, 4096, 16, 513)),
+        ),
+        length(513)
+    );
+}
+
+/// Both ways to count come to the same, and to what the shortcut does.
+#[test]
+fn an_index_is_its_number_divided() {
+    for bytes in SIZES {
+        let units = (bytes / 512) as u64;
+        let cipher = cipher("aes-xts-plain64", bytes, &[1; 64], Backend::best());
+        let mut expected = vec![5; 3 * bytes];
+        cipher.encrypt(1000 * units, &mut expected);
+        for first in [First::Index(1000), First::Units512(1000 * units)] {
+            let mut data = vec![5; 3 * bytes];
+            cipher.try_encrypt(first, &mut data).unwrap();
+            assert!(data == expected);
+            cipher.try_decrypt(first, &mut data).unwrap();
+            assert!(data == vec![5; 3 * bytes]);
+            let mut dest = vec![0; 3 * bytes];
+            cipher.try_encrypt_to(first, &data, &mut dest).unwrap();
+            assert!(dest == expected);
+            cipher.try_decrypt_to(first, &dest, &mut data).unwrap();
+            assert!(data == vec![5; 3 * bytes]);
+        }
+    }
 }

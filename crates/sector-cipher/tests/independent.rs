@@ -129,7 +129,7 @@ fn as_other_implementations() {
             (1 << 32) - 5 * units,
             (1 << 35) - 5 * units,
             (1 << 63) - 5 * units,
-            0_u64.wrapping_sub(5 * units),
+            0_u64.wrapping_sub(24 * units),
             random.next() / 8 * 8,
         ] {
             for sectors in [1, 2, 9, 17, 24] {

@@ -1,6 +1,5 @@
-//! Known answers. The committed ones always; and vectors published by others
-//! (IEEE 1619-2007 annex B and more) from `../shared/vectors/published.json`
-//! beside the workspace, where that file is present.
+//! Known answers: the committed vectors of runs of sectors. Those with other tweaks and
+//! lengths are in `src/hazmat`.
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
 mod common;
@@ -8,7 +7,6 @@ mod common;
 use common::{cipher, unhex};
 use sector_cipher::Backend;
 use serde_json::Value;
-use std::path::Path;
 
 fn text<'a>(vector: &'a Value, field: &str) -> &'a str {
     vector[field].as_str().unwrap()
@@ -99,66 +97,4 @@ fn ieee_1619_first_vector() {
         cipher("aes-xts-plain64", 512, &[0; 32], backend).encrypt(0, &mut data);
         assert_eq!(data[..32], expected, "{backend}");
     }
-}
-
-/// Data units that are not sectors: whole blocks, as far as no ciphertext is
-/// stolen, are the same at the start of a sector.
-#[test]
-fn published_vectors() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors/published.json");
-    let Ok(file) = std::fs::read_to_string(&path) else {
-        println!(
-            "{} is not there: only the committed vectors were run",
-            path.display()
-        );
-        return;
-    };
-    let all: Value = serde_json::from_str(&file).unwrap();
-    let (mut run, mut other) = (0, 0);
-    for vector in all["vectors"].as_array().unwrap() {
-        if text(vector, "cipher") != "XTS" {
-            continue;
-        }
-        let plain = unhex(text(vector, "pt"));
-        let encrypted = unhex(text(vector, "ct"));
-        let tweak = unhex(text(vector, "tweak"));
-        let blocks = plain.len() / 16;
-        let comparable = if plain.len().is_multiple_of(16) {
-            blocks
-        } else {
-            blocks - 1
-        };
-        if comparable == 0 || tweak[8..] != [0; 8] || plain.len() > 512 {
-            other += 1;
-            continue;
-        }
-        run += 1;
-        let sector = u64::from_le_bytes(tweak[..8].try_into().unwrap());
-        let len = comparable * 16;
-        for &backend in Backend::available() {
-            let cipher = cipher("aes-xts-plain64", 512, &unhex(text(vector, "key")), backend);
-            let mut data = [0; 512];
-            data[..len].copy_from_slice(&plain[..len]);
-            cipher.encrypt(sector, &mut data);
-            assert_eq!(
-                data[..len],
-                encrypted[..len],
-                "{backend} {}",
-                vector["provenance"]
-            );
-            data[..len].copy_from_slice(&encrypted[..len]);
-            cipher.decrypt(sector, &mut data);
-            assert_eq!(
-                data[..len],
-                plain[..len],
-                "{backend} {}",
-                vector["provenance"]
-            );
-        }
-    }
-    println!(
-        "{run} vectors from {}; {other} are stolen ciphertext only",
-        path.display()
-    );
-    assert!(run >= 14, "published.json has lost its IEEE 1619 vectors");
 }

@@ -54,12 +54,7 @@ impl Volume {
         config.check(&*store, key.len())?;
         // The cipher gets its key where keys may live, and nowhere else.
         let no_key = vec![0; key.len()];
-        let wrong_key = |e: sector_cipher::WrongKeyLength| {
-            Error::config(format!(
-                "the key has {} bytes, but the cipher takes one of {:?}",
-                e.given, e.takes
-            ))
-        };
+        let refused = |e: sector_cipher::NewError| Error::config(format!("{e}"));
         let cipher = Cipher::new(
             config.cipher,
             config.sector_size,
@@ -67,10 +62,10 @@ impl Volume {
             &no_key,
             config.backend,
         )
-        .map_err(wrong_key)?;
+        .map_err(refused)?;
         let mut cipher =
             SecretBox::new(cipher).map_err(|_| Error::no_memory("the key schedule"))?;
-        cipher.rekey(key).map_err(wrong_key)?;
+        cipher.rekey(key).map_err(|e| refused(e.into()))?;
         tracing::debug!(
             cipher = %config.cipher,
             backend = ?cipher.backend(),

@@ -143,7 +143,7 @@ impl PlainArgs {
         }
         let (cipher, key_length) = self.cipher()?;
         let hash = self.hash(&unlock.key.source(), output)?;
-        let sector_size = SectorSize::new(self.sector_size.unwrap_or(512)).ok_or_else(|| {
+        let sector_size = SectorSize::new(self.sector_size.unwrap_or(512)).map_err(|_| {
             Failure::parameters("--sector-size: possible are 512, 1024, 2048 and 4096")
         })?;
         let data = Arc::new(open_device(device, access)?);

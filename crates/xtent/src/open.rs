@@ -183,7 +183,7 @@ impl Container {
         let path = self.data.path();
         Ok(Config {
             cipher: cipher_of(&segment, path)?,
-            sector_size: SectorSize::new(segment.sector_size).ok_or_else(|| {
+            sector_size: SectorSize::new(segment.sector_size).map_err(|_| {
                 Failure::new(
                     Exit::Device,
                     format!(
@@ -249,7 +249,7 @@ impl Container {
         config: &Config,
         output: &Output,
     ) -> Result<(Volume, Option<u32>)> {
-        if config.cipher.mode.is_broken() {
+        if config.cipher.mode().is_broken() {
             output.warn(format!(
                 "{}: {} is broken: an attacker who has two chosen sectors encrypted or \
                  decrypted reads all but 16 bytes of another (ePrint 2024/1554). \

@@ -82,7 +82,7 @@ struct Sectors<E: Evp> {
 
 impl<E: Evp> Sectors<E> {
     fn new(library: Rc<E>, task: &Task) -> Option<Self> {
-        let name = match (task.spec.mode, task.aes_bits()?) {
+        let name = match (task.spec.mode(), task.aes_bits()?) {
             (Mode::AesXts, 128) => "EVP_aes_128_xts",
             (Mode::AesXts, 256) => "EVP_aes_256_xts",
             (Mode::AesCbc, 128) => "EVP_aes_128_cbc",

@@ -84,7 +84,7 @@ impl Sectors {
             256 => CIPHER_AES256,
             _ => return None,
         };
-        let mode = match task.spec.mode {
+        let mode = match task.spec.mode() {
             Mode::AesXts => MODE_XTS,
             Mode::AesCbc => MODE_CBC,
             _ => return None,

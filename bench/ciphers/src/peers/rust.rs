@@ -90,7 +90,7 @@ fn xts(task: &Task) -> Option<Box<dyn Contestant>> {
             move |sector, number| other.decrypt_sector(sector, Array(tweak(number))),
         )
     }
-    match (task.spec.mode, task.aes_bits()?) {
+    match (task.spec.mode(), task.aes_bits()?) {
         (Mode::AesXts, 128) => make::<Aes128>(task),
         (Mode::AesXts, 256) => make::<Aes256>(task),
         _ => None,
@@ -119,7 +119,7 @@ fn cbc(task: &Task) -> Option<Box<dyn Contestant>> {
             },
         )
     }
-    match (task.spec.mode, task.aes_bits()?) {
+    match (task.spec.mode(), task.aes_bits()?) {
         (Mode::AesCbc, 128) => make::<Aes128>(task),
         (Mode::AesCbc, 256) => make::<Aes256>(task),
         _ => None,
@@ -142,7 +142,7 @@ fn adiantum(task: &Task) -> Option<Box<dyn Contestant>> {
             move |sector, number| other.decrypt(sector, &tweak::<32>(number)),
         )
     }
-    match task.spec.mode {
+    match task.spec.mode() {
         Mode::Adiantum12 => make::<XChaCha12>(task),
         Mode::Adiantum20 => make::<XChaCha20>(task),
         _ => None,
@@ -150,7 +150,7 @@ fn adiantum(task: &Task) -> Option<Box<dyn Contestant>> {
 }
 
 fn aez(task: &Task) -> Option<Box<dyn Contestant>> {
-    if (task.spec.mode, task.aes_bits()?) != (Mode::Aez10, 128) {
+    if (task.spec.mode(), task.aes_bits()?) != (Mode::Aez10, 128) {
         return None;
     }
     let (one, other) = (Aez::new(&task.key()), Aez::new(&task.key()));
@@ -208,7 +208,7 @@ fn hctr2(task: &Task) -> Option<Box<dyn Contestant>> {
             }))
         };
     }
-    match (task.spec.mode, task.aes_bits()?) {
+    match (task.spec.mode(), task.aes_bits()?) {
         (Mode::Hctr2, 128) => make!(Hctr2_128),
         (Mode::Hctr2, 256) => make!(Hctr2_256),
         _ => None,

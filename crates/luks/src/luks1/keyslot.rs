@@ -208,7 +208,7 @@ pub(super) fn digest_iterations(choice: &KdfChoice, keyslot: &Kdf) -> u32 {
 /// The cipher by name, if LUKS1 can have it with keys of this length.
 pub(crate) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, Error> {
     let known = encryption.parse::<CipherSpec>().ok();
-    if known.is_some_and(|spec| spec.mode.is_wide_block()) {
+    if known.is_some_and(|spec| spec.mode().is_wide_block()) {
         return Err(Error::unsupported(format!(
             "{encryption} needs LUKS2: LUKS1 encrypts its keyslots with the data's cipher, \
              which has to be XTS or CBC"
@@ -217,7 +217,7 @@ pub(crate) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, 
     let spec = known
         // A LUKS1 keyslot is encrypted as the data is, in sectors of 512
         // bytes: only the ciphers that were always used so.
-        .filter(|spec| matches!(spec.mode, Mode::AesXts | Mode::AesCbc))
+        .filter(|spec| matches!(spec.mode(), Mode::AesXts | Mode::AesCbc))
         .ok_or_else(|| {
             Error::unsupported(format!(
                 "cipher '{}' is not supported on LUKS1; \
@@ -242,17 +242,16 @@ pub(crate) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, 
 
 /// A cipher in secret memory: made with a zero key, keyed once it is in place.
 fn keyed(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Error> {
-    let wrong = |error: sector_cipher::WrongKeyLength| {
-        Error::unsupported(format!("{spec} takes no key of {} bytes", error.given))
-    };
+    let wrong =
+        |error: sector_cipher::NewError| Error::unsupported(format!("cipher {spec}: {error}"));
     const SECTOR: SectorSize = match SectorSize::new(512) {
-        Some(size) => size,
-        None => unreachable!(),
+        Ok(size) => size,
+        Err(_) => unreachable!(),
     };
     let zero = vec![0; key.len()];
     let cipher =
         Cipher::new(spec, SECTOR, SectorCount::Units512, &zero, crate::backend()).map_err(wrong)?;
     let mut cipher = SecretBox::new(cipher)?;
-    cipher.rekey(key).map_err(wrong)?;
+    cipher.rekey(key).map_err(|error| wrong(error.into()))?;
     Ok(cipher)
 }

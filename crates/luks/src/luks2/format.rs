@@ -150,7 +150,7 @@ struct Layout {
 impl Layout {
     fn of(options: &FormatOptions, store: &dyn Store) -> Result<Self, Error> {
         let sector_size = u64::from(options.sector_size);
-        if sector_cipher::SectorSize::new(options.sector_size).is_none() {
+        if sector_cipher::SectorSize::new(options.sector_size).is_err() {
             return Err(Error::options(format!(
                 "sectors of {sector_size} bytes are not possible: 512, 1024, 2048 or 4096"
             )));

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sector_cipher::{Cipher, CipherSpec, SectorCount, SectorSize};
+use sector_cipher::{Cipher, CipherSpec, NewError, SectorCount, SectorSize};
 use serde::Serialize;
 use xtent_secret::{SecretBox, SecretBytes};
 
@@ -248,9 +248,12 @@ fn wrong_key_length(spec: CipherSpec, given: usize) -> Error {
 
 /// A keyed cipher over 512-byte sectors, in secret memory from the start.
 fn cipher(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Error> {
-    let wrong_length = |error: sector_cipher::WrongKeyLength| wrong_key_length(spec, error.given);
-    let sector_size = SectorSize::new(512)
-        .ok_or_else(|| Error::unsupported("sectors of 512 bytes are not supported"))?;
+    let refused = |error: NewError| match error {
+        NewError::KeyLength(error) => wrong_key_length(spec, error.given),
+        error => Error::unsupported(format!("cipher {spec}: {error}")),
+    };
+    let sector_size =
+        SectorSize::new(512).map_err(|error| Error::unsupported(error.to_string()))?;
     let blank = vec![0; key.len()];
     let cipher = Cipher::new(
         spec,
@@ -259,8 +262,8 @@ fn cipher(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Erro
         &blank,
         crate::backend(),
     )
-    .map_err(wrong_length)?;
+    .map_err(refused)?;
     let mut cipher = SecretBox::new(cipher)?;
-    cipher.rekey(key).map_err(wrong_length)?;
+    cipher.rekey(key).map_err(|error| refused(error.into()))?;
     Ok(cipher)
 }

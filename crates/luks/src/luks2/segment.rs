@@ -87,7 +87,7 @@ impl Header {
     /// See [`crate::Header::segment`].
     pub(crate) fn segment(&self, data_size: u64) -> Result<Segment, Error> {
         let (segment, crypt) = self.crypt()?;
-        if sector_cipher::SectorSize::new(crypt.sector_size).is_none() {
+        if sector_cipher::SectorSize::new(crypt.sector_size).is_err() {
             return Err(Error::unsupported(format!(
                 "sectors of {} bytes are not supported",
                 crypt.sector_size

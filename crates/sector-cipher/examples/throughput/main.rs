@@ -107,7 +107,7 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
     let size = SectorSize::new(u32::try_from(sector_size).unwrap()).unwrap();
     let key: Vec<u8> = (0x5a..).take(key_len).collect();
     let cipher = Cipher::new(spec, size, SectorCount::Units512, &key, Some(backend)).unwrap();
-    let aes_key = match spec.mode {
+    let aes_key = match spec.mode() {
         sector_cipher::Mode::AesXts => key_len / 2,
         sector_cipher::Mode::Eme2 => key_len - 32,
         _ => key_len,

@@ -41,7 +41,7 @@ impl Keys {
     /// The schedule for a key whose length has been checked; `essiv` is the
     /// key for the IVs.
     pub(crate) fn new(spec: CipherSpec, key: &[u8], essiv: Option<&[u8; 32]>) -> Self {
-        match spec.mode {
+        match spec.mode() {
             Mode::AesXts => Self::Xts(xts::Xts::new(key)),
             Mode::AesCbc => Self::Cbc(cbc::Cbc::new(key, essiv)),
             Mode::FastBrw => Self::Fast(fast::Fast::new(key, fast::Hash::Brw)),

@@ -5,6 +5,11 @@ use crate::here::from_fn;
 use crate::{IvMode, SectorCount, SectorSize};
 use core::mem::MaybeUninit;
 
+/// The sector for [`IvRule::of_tweak`]: every bit of its number is set, in whichever order
+/// the bytes are.
+#[cfg(any(test, feature = "hazmat"))]
+pub(crate) const ALL_ONES: u64 = u64::MAX;
+
 /// How the number of a sector becomes its IV.
 #[derive(Clone, Copy)]
 pub(crate) struct IvRule {
@@ -23,9 +28,6 @@ pub(crate) struct IvRule {
     /// The bits of the count in the IV, and of the count with all sixteen bytes
     /// reversed.
     pub(super) masks: [u128; 2],
-    /// Any IV, for vectors whose IV is no sector number.
-    #[cfg(test)]
-    pub(crate) forced: Option<u128>,
 }
 
 impl IvRule {
@@ -55,8 +57,19 @@ impl IvRule {
             shift,
             little,
             big,
-            #[cfg(test)]
-            forced: None,
+        }
+    }
+
+    /// The rule that gives sector [`ALL_ONES`] any IV at all.
+    #[cfg(any(test, feature = "hazmat"))]
+    #[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
+    pub(crate) fn of_tweak(tweak: u128, size: SectorSize) -> Self {
+        let (little, big) = (tweak as u64, (tweak >> 64) as u64);
+        Self {
+            little,
+            big,
+            masks: [u128::from(little), u128::from(big) << 64],
+            ..Self::new(IvMode::Plain64, size, SectorCount::Units512)
         }
     }
 
@@ -64,10 +77,6 @@ impl IvRule {
     /// 512 bytes have number `sector`.
     #[inline(always)]
     pub(super) fn iv(&self, sector: u64) -> u128 {
-        #[cfg(test)]
-        if let Some(iv) = self.forced {
-            return iv;
-        }
         let number = sector >> self.shift;
         u128::from(number & self.little) | u128::from(number.swap_bytes() & self.big) << 64
     }

@@ -7,12 +7,14 @@
 mod batch;
 mod iv;
 
-use crate::Segment;
 use crate::here::ZipHere;
+use crate::{RunError, Segment};
 pub(crate) use batch::{Batch, Sector};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
+#[cfg(any(test, feature = "hazmat"))]
+use iv::ALL_ONES;
 pub(crate) use iv::IvRule;
 use iv::put;
 
@@ -37,9 +39,22 @@ pub(crate) struct Sectors<'a, 'b> {
 
 impl<'a, 'b> Sectors<'a, 'b> {
     /// A run in place.
-    pub(crate) fn in_place(rule: &'a IvRule, first: u64, data: &'a mut [u8]) -> Self {
+    pub(crate) fn in_place(
+        rule: &'a IvRule,
+        first: u64,
+        data: &'a mut [u8],
+    ) -> Result<Self, RunError> {
+        check(rule, first, data.len())?;
         let dst = data.as_mut_ptr();
-        Self::run(rule, first, dst, dst, data.len())
+        Ok(Self::run(rule, first, dst, dst, data.len()))
+    }
+
+    /// One sector in place, with the IV of [`IvRule::of_tweak`]. `data` has its length.
+    #[cfg(any(test, feature = "hazmat"))]
+    pub(crate) fn of_tweak(rule: &'a IvRule, data: &'a mut [u8]) -> Self {
+        assert_eq!(data.len(), rule.size.bytes());
+        let dst = data.as_mut_ptr();
+        Self::run(rule, ALL_ONES, dst, dst, data.len())
     }
 
     /// A run from `source` to `dest`.
@@ -48,34 +63,34 @@ impl<'a, 'b> Sectors<'a, 'b> {
         first: u64,
         source: &'a [u8],
         dest: &'a mut [u8],
-    ) -> Self {
-        assert_eq!(
-            source.len(),
-            dest.len(),
-            "source and destination of a run must have the same length"
-        );
-        Self::run(
-            rule,
-            first,
-            source.as_ptr(),
-            dest.as_mut_ptr(),
-            source.len(),
-        )
+    ) -> Result<Self, RunError> {
+        if source.len() != dest.len() {
+            return Err(RunError::Unequal {
+                source: source.len(),
+                dest: dest.len(),
+            });
+        }
+        check(rule, first, source.len())?;
+        let (src, dst) = (source.as_ptr(), dest.as_mut_ptr());
+        Ok(Self::run(rule, first, src, dst, source.len()))
     }
 
     /// Several runs in place.
-    pub(crate) fn segments(rule: &'a IvRule, segments: &'a mut [Segment<'b>]) -> Self {
+    pub(crate) fn segments(
+        rule: &'a IvRule,
+        segments: &'a mut [Segment<'b>],
+    ) -> Result<Self, RunError> {
         // All are checked before the first byte is changed.
         for segment in segments.iter() {
-            check(rule, segment.first, segment.data.len());
+            check(rule, segment.first, segment.data.len())?;
         }
         let mut sectors = Self::run(rule, 0, ptr::null(), ptr::null_mut(), 0);
         sectors.rest = segments.iter_mut();
-        sectors
+        Ok(sectors)
     }
 
+    /// A run that has been checked.
     fn run(rule: &'a IvRule, first: u64, src: *const u8, dst: *mut u8, len: usize) -> Self {
-        check(rule, first, len);
         let bytes = rule.size.bytes();
         let left = len >> rule.log_bytes;
         Self {
@@ -196,10 +211,6 @@ impl<'a, 'b> Sectors<'a, 'b> {
     ))]
     pub(crate) fn fill_places(&mut self, batch: &mut Batch<'a>) {
         let count = self.left.min(BATCH);
-        #[cfg(test)]
-        if self.rule.forced.is_some() {
-            return self.fill(batch);
-        }
         if count < BATCH && self.rest.len() != 0 {
             return self.fill(batch);
         }
@@ -242,18 +253,21 @@ pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
     pointer
 }
 
-/// The boundary check: after it `len` is whole sectors.
-fn check(rule: &IvRule, first: u64, len: usize) {
-    let bytes = rule.size.bytes();
-    assert!(
-        // A power of two: no division, which takes as long as some blocks do.
-        len & (bytes - 1) == 0,
-        "a run of {len} bytes is not whole sectors of {bytes} bytes"
-    );
-    assert!(
-        first & (rule.units - 1) == 0,
-        "sector {first} (512-byte units) is not at the start of a sector of {bytes} bytes"
-    );
+/// The boundary check: after it `len` is whole sectors, and all of them have a number.
+fn check(rule: &IvRule, first: u64, len: usize) -> Result<(), RunError> {
+    let sector_size = rule.size.bytes();
+    // Powers of two: no division, which takes as long as some blocks do.
+    if len & (sector_size - 1) != 0 {
+        return Err(RunError::Length { len, sector_size });
+    }
+    if first & (rule.units - 1) != 0 {
+        return Err(RunError::FirstSector { first, sector_size });
+    }
+    // The number of units, less one, goes up to the last number.
+    if (len as u64 / 512).saturating_sub(1) > u64::MAX - first {
+        return Err(RunError::BeyondLast { first });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -267,15 +281,22 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wrap_at_two_to_the_64() {
+    fn the_last_number_is_the_last() {
         let mut data = [0; 4 * 512];
         let rule = plain64();
-        let mut sectors = Sectors::in_place(&rule, u64::MAX - 1, &mut data);
+        let mut sectors = Sectors::in_place(&rule, u64::MAX - 3, &mut data).unwrap();
         let mut batch = sectors.empty_batch();
         sectors.fill(&mut batch);
         assert_eq!(batch.len(), 4);
         let max = u128::from(u64::MAX);
-        assert_eq!(batch.ivs()[..4], [max - 1, max, 0, 1]);
+        assert_eq!(batch.ivs()[..4], [max - 3, max - 2, max - 1, max]);
+        let first = u64::MAX - 2;
+        assert_eq!(
+            Sectors::in_place(&rule, first, &mut data).err(),
+            Some(RunError::BeyondLast { first })
+        );
+        // Nothing may stand anywhere.
+        assert!(Sectors::in_place(&rule, u64::MAX, &mut []).is_ok());
     }
 
     #[test]
@@ -296,7 +317,7 @@ mod tests {
                 data: &mut c,
             },
         ];
-        let mut sectors = Sectors::segments(&rule, &mut segments);
+        let mut sectors = Sectors::segments(&rule, &mut segments).unwrap();
         let mut batch = sectors.empty_batch();
         sectors.fill(&mut batch);
         assert_eq!(batch.len(), 8);

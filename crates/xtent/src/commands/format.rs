@@ -175,7 +175,7 @@ pub(crate) struct Args {
 fn parse_sector_size(text: &str) -> std::result::Result<SectorSize, String> {
     text.parse()
         .ok()
-        .and_then(SectorSize::new)
+        .and_then(|bytes| SectorSize::new(bytes).ok())
         .ok_or_else(|| "possible are 512, 1024, 2048 and 4096".to_owned())
 }
 
@@ -409,7 +409,7 @@ fn options(args: &Args) -> Result<FormatOptions> {
     if version == Version::Luks1 {
         refuse_in_luks1(args, &cipher)?;
     }
-    if cipher.mode.is_broken() && !args.insecure_broken_cipher {
+    if cipher.mode().is_broken() && !args.insecure_broken_cipher {
         return Err(Failure::parameters(format!(
             "{cipher} is broken: with two chosen queries an attacker reads all but 16 bytes \
              of a sector (ePrint 2024/1554)"
@@ -446,7 +446,7 @@ fn options(args: &Args) -> Result<FormatOptions> {
 }
 
 fn refuse_in_luks1(args: &Args, cipher: &CipherSpec) -> Result<()> {
-    if cipher.mode.is_wide_block() {
+    if cipher.mode().is_wide_block() {
         return Err(Failure::parameters(format!(
             "{cipher} needs LUKS2: LUKS1 encrypts its keyslots with the data's cipher, \
              which has to be XTS or CBC"
@@ -648,10 +648,10 @@ mod tests {
                 .map(|bytes| (bytes * 8).to_string())
                 .collect();
             assert!(line.contains(&bits.join(", ")), "{line}");
-            assert_eq!(line.contains("BROKEN"), spec.mode.is_broken(), "{line}");
+            assert_eq!(line.contains("BROKEN"), spec.mode().is_broken(), "{line}");
             assert_eq!(
                 line.contains("wide-block"),
-                spec.mode.is_wide_block(),
+                spec.mode().is_wide_block(),
                 "{line}"
             );
         }

