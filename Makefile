@@ -11,7 +11,7 @@ CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test test-all soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot install-lib package-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,7 @@ check: ## format, lints, documentation
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check
 	$(CARGO) clippy $(CIPHER_BENCH) --no-default-features --all-targets -- -D warnings
+	@scripts/package-check.sh --quick
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 
 static: ## a statically linked xtent, for any Linux of this machine's kind
@@ -133,6 +134,14 @@ tour: ## type docs/tour.md, a first session, in a fresh Debian 12 with the packa
 test-boot: ## boot a root file system that the packages open, with a software TPM too; needs root
 	@scripts/setup.sh boot
 	@scripts/test-boot.sh
+
+install-lib: ## the ciphers' C library, header and pkg-config file below PREFIX
+	@scripts/setup.sh build
+	$(CARGO) build --release --package sector-cipher-c
+	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' crates/sector-cipher-c/install.sh $(TARGET)/release
+
+package-check: ## the crates that may be published: packed, and built from their packages
+	@scripts/package-check.sh
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -35,6 +35,11 @@ pub use luks2::{
     DigestDump, Dump as Luks2Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump,
 };
 
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 static BACKEND: OnceLock<Backend> = OnceLock::new();
 
 /// Has this process encrypt keyslots with one implementation of the ciphers; the

@@ -18,6 +18,11 @@ mod pages;
 
 use pages::Pages;
 
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Why secret memory could not be had.
 #[derive(Debug)]
 pub struct Error {

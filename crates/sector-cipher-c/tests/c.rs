@@ -1,8 +1,8 @@
-//! The C example, compiled against the static and the shared library, and run; and
-//! the header, as C++.
+//! The C example, compiled against the static and the shared library, and run; the header,
+//! as C++; and the README's programs, compiled against an installed library and run.
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn run(command: &mut Command) -> String {
@@ -16,11 +16,9 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-fn the_c_example() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The libraries are made beside this test's own directory `deps`; Cargo
-    // makes them only when asked, since no Rust program can be linked to them.
+/// Builds the libraries, and tells where they are: beside this test's own directory `deps`.
+/// Cargo makes them only when asked, since no Rust program can be linked to them.
+fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
@@ -31,11 +29,118 @@ fn the_c_example() {
         .args(["--package", "xtent-luks"])
         .arg("--target-dir")
         .arg(profile.parent().unwrap())
-        .current_dir(here);
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile.ends_with("release") {
         build.arg("--release");
     }
     run(&mut build);
+    profile.to_path_buf()
+}
+
+/// Installs the library below `root`, for `/usr`.
+fn install(root: &Path) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    run(Command::new(here.join("install.sh"))
+        .arg(built())
+        .env("DESTDIR", root)
+        .env("PREFIX", "/usr")
+        .env_remove("LIBDIR"));
+    root.join("usr/lib")
+}
+
+/// What pkg-config says of the library below `root`.
+fn pkg_config(root: &Path, arguments: &[&str]) -> Vec<String> {
+    let said = run(Command::new("pkg-config")
+        .args(arguments)
+        .arg("sector_cipher")
+        .env("PKG_CONFIG_LIBDIR", root.join("usr/lib/pkgconfig"))
+        .env("PKG_CONFIG_SYSROOT_DIR", root)
+        .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
+        .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1"));
+    said.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_programs_of_the_readme_work_with_an_installed_library() {
+    let root = tempfile::tempdir().unwrap();
+    let lib = install(root.path());
+    assert_eq!(
+        pkg_config(root.path(), &["--modversion"]),
+        [env!("CARGO_PKG_VERSION")]
+    );
+    let cflags = pkg_config(root.path(), &["--cflags"]);
+    let shared = pkg_config(root.path(), &["--libs"]);
+    // The static library, which takes the shared one's place where that is not.
+    let mut alone = pkg_config(root.path(), &["--libs", "--static"]);
+    for argument in &mut alone {
+        if argument == "-lsector_cipher" {
+            *argument = "-l:libsector_cipher.a".to_owned();
+        }
+    }
+
+    let readme = include_str!("../README.md");
+    let programs: Vec<&str> = readme
+        .split("```c\n")
+        .skip(1)
+        .map(|rest| rest.split_once("```").unwrap().0)
+        .collect();
+    assert_eq!(programs.len(), 2);
+    for (i, text) in programs.into_iter().enumerate() {
+        let source = root.path().join(format!("readme{i}.c"));
+        std::fs::write(&source, text).unwrap();
+        for (kind, libs) in [("shared", &shared), ("static", &alone)] {
+            let program = root.path().join(format!("readme{i}-{kind}"));
+            run(Command::new("cc")
+                .args(["-Wall", "-Wextra", "-Werror"])
+                .args(&cflags)
+                .arg(&source)
+                .arg("-o")
+                .arg(&program)
+                .args(libs));
+            let mut command = Command::new(&program);
+            if kind == "shared" {
+                command.env("LD_LIBRARY_PATH", &lib);
+            } else {
+                command.env_remove("LD_LIBRARY_PATH");
+            }
+            let said = run(&mut command);
+            assert!(said.starts_with("encrypted "), "{said}");
+        }
+    }
+
+    // Programs ask for the library by the name that goes with its interface.
+    let header = run(Command::new("readelf")
+        .arg("-d")
+        .arg(root.path().join("readme0-shared")));
+    assert!(header.contains("[libsector_cipher.so.0]"), "{header}");
+    let library = run(Command::new("readelf")
+        .arg("-d")
+        .arg(lib.join("libsector_cipher.so")));
+    assert!(
+        library.contains("Library soname: [libsector_cipher.so.0]"),
+        "{library}"
+    );
+    let mut found: Vec<_> = lib
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    let full = concat!("libsector_cipher.so.", env!("CARGO_PKG_VERSION"));
+    let names = [
+        "libsector_cipher.a",
+        "libsector_cipher.so",
+        "libsector_cipher.so.0",
+        full,
+    ];
+    assert_eq!(found, [&names[..], &["pkgconfig"]].concat());
+}
+
+#[test]
+fn the_c_example() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = tempfile::tempdir().unwrap();
+    let profile = &install(root.path());
 
     let dir = tempfile::tempdir().unwrap();
     for shared in [false, true] {

@@ -13,6 +13,11 @@ pub use buffer::AlignedBuffer;
 pub use error::{Error, ErrorKind};
 pub use file::{Access, FileStore};
 
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Sizes that matter for alignment and atomicity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
