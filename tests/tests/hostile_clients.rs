@@ -18,8 +18,8 @@ use xtent_tests::xtent::Server;
 const SIZE: u64 = 16 << 20;
 const HALF: u64 = SIZE / 2;
 /// More than the server is ever allowed to have, in KiB: its 128 MiB for
-/// payload, and as much again for itself and what the allocator keeps.
-const MEMORY: u64 = 256 << 10;
+/// payload, and a quarter of that for itself.
+const MEMORY: u64 = 160 << 10;
 
 /// One attack. Writes and reads may fail: the server hangs up on most.
 type Attack = fn(&Path, &mut Random) -> std::io::Result<()>;

@@ -1,51 +1,75 @@
 //! Buffers for request payload: page-aligned, reused, and bounded over all
 //! connections.
+#![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Alignment of every buffer, so that stores can bypass the page cache.
 pub(super) const PAGE: usize = 4096;
 /// Smallest buffer that is worth sharing.
 const SMALLEST: usize = 16 << 10;
 
-/// Page-aligned bytes.
+/// Page-aligned bytes, in a mapping of their own: what is given up goes back to
+/// the system. An allocator that has a heap for every few threads keeps several
+/// times what is in use where connections come and go.
 pub(super) struct Aligned {
-    storage: Vec<u8>,
-    start: usize,
+    start: NonNull<u8>,
     len: usize,
 }
+
+// SAFETY: it owns the mapping, and gives access to it as a slice would.
+unsafe impl Send for Aligned {}
+// SAFETY: as above.
+unsafe impl Sync for Aligned {}
 
 impl Aligned {
     /// `len` zero bytes, if the system has the memory.
     pub(super) fn new(len: usize) -> Option<Self> {
-        let mut storage = Vec::new();
-        storage.try_reserve_exact(Self::footprint(len)).ok()?;
-        storage.resize(Self::footprint(len), 0);
-        let start = storage.as_ptr().align_offset(PAGE);
-        Some(Self {
-            storage,
-            start,
-            len,
-        })
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping, wherever the system puts it, is nobody
+        // else's memory. Its length is not zero.
+        let mapping = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len.max(1),
+                protection,
+                MapFlags::PRIVATE,
+            )
+        };
+        let start = NonNull::new(mapping.ok()?.cast())?;
+        Some(Self { start, len })
     }
 
     /// Bytes of memory behind `len` aligned ones.
     pub(super) const fn footprint(len: usize) -> usize {
-        len + PAGE
+        len.next_multiple_of(PAGE)
     }
 }
 
 impl Deref for Aligned {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.storage[self.start..self.start + self.len]
+        // SAFETY: the mapping has `len` bytes, all initialized by the system, and
+        // lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Aligned {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.start..self.start + self.len]
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `new` made, which nobody refers to any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len.max(1)) };
     }
 }
 
