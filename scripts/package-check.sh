@@ -21,7 +21,8 @@ expected=$(printf '%s\n' "${crates[@]}" | sort | tr '\n' ' ')
     echo "package-check: Cargo.toml files publish $published, not $expected" >&2
     exit 1
 }
-for manifest in $(grep -l '^publish = true$' crates/*/Cargo.toml); do
+mapfile -t manifests < <(grep -l '^publish = true$' crates/*/Cargo.toml)
+for manifest in "${manifests[@]}"; do
     for field in description readme keywords categories rust-version.workspace license.workspace; do
         grep -q "^$field = " "$manifest" || {
             echo "package-check: $manifest has no $field" >&2

@@ -26,7 +26,10 @@ fuzz_target!(|data: &[u8]| {
     let count = [SectorCount::Units512, SectorCount::Large][usize::from(setting >> 4) % 2];
     let available = Backend::available();
     let backend = available[usize::from(setting >> 5) % available.len()];
-    let key: Vec<u8> = (0..).map(|i: u8| i.wrapping_mul(*seed)).take(key_len).collect();
+    let key: Vec<u8> = (0..)
+        .map(|i: u8| i.wrapping_mul(*seed))
+        .take(key_len)
+        .collect();
     let make = |backend| {
         Cipher::new(spec, size, count, &key, Some(backend)).expect("a key length of the cipher")
     };
@@ -53,7 +56,10 @@ fuzz_target!(|data: &[u8]| {
         let mut segments = Vec::new();
         for piece in &pieces {
             let (now, later) = data.split_at_mut(piece.len);
-            segments.push(Segment { first: piece.first, data: now });
+            segments.push(Segment {
+                first: piece.first,
+                data: now,
+            });
             data = later;
         }
         call(&mut segments)
@@ -100,6 +106,8 @@ fuzz_target!(|data: &[u8]| {
         start += piece.len;
     }
     assert!(between == expected, "{spec} {backend}");
-    assert!(segments(&mut data, &|s| cipher.try_decrypt_segments(s).is_ok()));
+    assert!(segments(&mut data, &|s| cipher
+        .try_decrypt_segments(s)
+        .is_ok()));
     assert!(data == plain, "{spec} {backend}");
 });
