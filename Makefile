@@ -3,6 +3,7 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 SYSTEMDDIR ?= $(PREFIX)/lib/systemd
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # `dev` builds in a third of the time what is a third as fast.
 PROFILE ?= release
 FUZZ_SECONDS ?= 60
@@ -111,9 +112,9 @@ install: build man ## command, manual pages and completions below PREFIX (/usr/l
 	install -m644 $(TARGET)/man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	install -m644 $(TARGET)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
-	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	    $(DESTDIR)$(ZSHDIR) $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(BUILT)/xtent completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/xtent
-	$(BUILT)/xtent completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_xtent
+	$(BUILT)/xtent completions zsh >$(DESTDIR)$(ZSHDIR)/_xtent
 	$(BUILT)/xtent completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/xtent.fish
 
 install-system: install ## and systemd units, crypttab, initramfs; with PREFIX=/usr

@@ -62,7 +62,7 @@ for path in usr/bin/xtent usr/libexec/xtent/ask-systemd usr/libexec/xtent/ask-co
     usr/libexec/xtent/xtent-token-plugin lib/systemd/system-generators/xtent-generator \
     usr/share/initramfs-tools/hooks/xtent usr/share/initramfs-tools/scripts/local-top/xtent \
     usr/lib/dracut/modules.d/90xtent/module-setup.sh usr/share/man/man8/xtent-open.8.gz; do
-    [ -x "$root/$path" ] || [ -s "$root/$path" ] || die "/$path is not there"
+    chroot "$root" test -s "/$path" || die "/$path is not there"
 done
 if grep -rl '@[a-z]*dir@' "$root"/usr/libexec/xtent/ask-* "$root"/lib/systemd/system/xtent* \
     "$root"/usr/share/initramfs-tools "$root"/usr/lib/dracut; then
