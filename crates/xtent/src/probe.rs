@@ -276,7 +276,8 @@ pub(crate) fn opener(store: &dyn Store) -> Option<&'static str> {
         );
     }
     is_noise(store).then_some(
-        "It starts with noise, as plain dm-crypt (--type plain) and VeraCrypt volumes do; the \
+        "It starts with noise, as the data of a volume whose header is kept elsewhere does \
+         (--header FILE), and as plain dm-crypt (--type plain) and VeraCrypt volumes do; the \
          latter are opened by `cryptsetup tcryptOpen --veracrypt DEVICE NAME` and veracrypt.",
     )
 }
