@@ -206,8 +206,9 @@ impl Layout {
                 ),
             ));
         }
-        // A file's odd end is on no loop device either.
-        let whole = (store.size() - data_offset) / 512 * 512;
+        // A file's odd end is on no loop device either. A detached header's data
+        // lies on another device, however far.
+        let whole = store.size().saturating_sub(data_offset) / 512 * 512;
         if !options.detached && !whole.is_multiple_of(sector_size) {
             return Err(Error::options(format!(
                 "the device has {} bytes, which leaves no whole number of sectors of {sector_size} bytes: \
