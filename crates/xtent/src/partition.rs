@@ -103,6 +103,9 @@ fn is_luks(disk: &FileStore, partition: &Partition) -> bool {
 
 fn from_gpt(disk: &FileStore, size: LogicalBlockSize) -> Vec<Partition> {
     let sector = size.as_u64();
+    if !gpt_is_ordinary(disk, sector) {
+        return Vec::new();
+    }
     let read = || {
         // Either copy will do: a cut off image has lost the second.
         let config = GptConfig::new().writable(false).logical_block_size(size);
@@ -127,6 +130,26 @@ fn from_gpt(disk: &FileStore, size: LogicalBlockSize) -> Vec<Partition> {
             })
         })
         .collect()
+}
+
+/// Entries of 128 bytes that a GPT may have; all programs make tables of 128.
+const MOST_ENTRIES: u32 = 1024;
+
+/// Whether both copies of a GPT's header, where there are any, are of the one shape that
+/// the library reads: it panics on other sizes of entries, and takes memory for as many as
+/// the header claims (UEFI specification, table 5-5: bytes 80 and 84).
+fn gpt_is_ordinary(disk: &FileStore, sector: u64) -> bool {
+    let last = (disk.size() / sector).saturating_sub(1);
+    [1, last].into_iter().all(|at| {
+        let mut header = [0; 92];
+        if disk.read_at(&mut header, at * sector).is_err() || !header.starts_with(b"EFI PART") {
+            return true;
+        }
+        let word = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        word(80) <= MOST_ENTRIES && word(84) == 128
+    })
 }
 
 /// An entry of a DOS table: type, first sector, count of sectors.
@@ -201,4 +224,56 @@ fn from_dos(disk: &FileStore, sector: u64) -> Vec<Partition> {
         link = first + next.first;
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// CRC-32 as in Ethernet, which the UEFI specification wants.
+    fn crc32(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(!0, |crc, &byte| {
+            (0..8).fold(crc ^ u32::from(byte), |crc: u32, _| {
+                crc >> 1 ^ (0xedb8_8320 * (crc & 1))
+            })
+        })
+    }
+
+    /// An image of 1 MiB whose one header of a GPT, in sector `at`, is valid and
+    /// claims entries that are all zeros.
+    fn image(at: usize, entries: u32, entry_size: u32) -> tempfile::NamedTempFile {
+        let mut image = vec![0; 1 << 20];
+        let mut header = [0; 92];
+        header[..8].copy_from_slice(b"EFI PART");
+        header[8..16].copy_from_slice(&[0, 0, 1, 0, 92, 0, 0, 0]);
+        header[72] = 2;
+        header[80..84].copy_from_slice(&entries.to_le_bytes());
+        header[84..88].copy_from_slice(&entry_size.to_le_bytes());
+        header[88..].copy_from_slice(&crc32(&[0; 128 * 128]).to_le_bytes());
+        let sum = crc32(&header);
+        header[16..20].copy_from_slice(&sum.to_le_bytes());
+        image[at * 512..][..92].copy_from_slice(&header);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&image).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_hostile_table_is_no_table() {
+        for at in [1, 2047] {
+            // This shape the library reads.
+            let file = image(at, 128, 128);
+            let config = GptConfig::new().only_valid_headers(false);
+            let disk = config.open_from_device(file.reopen().unwrap()).unwrap();
+            assert_eq!(disk.partitions().len(), 0);
+            // These would be a panic, or more memory than there is.
+            for (entries, size) in [(128, 4096), (128, 0), (u32::MAX, 128)] {
+                let file = image(at, entries, size);
+                let disk = FileStore::open(file.path(), Access::ReadOnly).unwrap();
+                assert_eq!(find(&disk), [], "{entries} of {size}");
+            }
+        }
+    }
 }
