@@ -70,7 +70,7 @@ if grep -rl '@[a-z]*dir@' "$root"/usr/libexec/xtent/ask-* "$root"/lib/systemd/sy
 fi
 
 try "manual page" sh -ec 'man -P cat xtent-open | grep -q device-mapper\\\|dm-crypt'
-try "completions" sh -ec '
+try "completions" env HOME=/tmp sh -ec '
     bash -ec ". /usr/share/bash-completion/bash_completion; . /usr/share/bash-completion/completions/xtent; complete -p xtent"
     fish -c "complete -C \"xtent ser\"" | grep -q ^serve
     zsh -fc "autoload -Uz compinit; compinit -u -d /tmp/zcompdump; [[ -n \$_comps[xtent] ]]"'
