@@ -24,6 +24,25 @@ const CIPHERS: [(&str, usize); 5] = [
     ("aes-cbc-plain", 128),
 ];
 const HASHES: [&str; 5] = ["sha1", "sha256", "sha512", "ripemd160", "whirlpool"];
+/// With one cipher: all others that this cryptsetup's library has.
+const OTHER_HASHES: [&str; 7] = [
+    "sha3-224",
+    "sha3-256",
+    "sha3-384",
+    "sha3-512",
+    "blake2b-512",
+    "blake2s-256",
+    "sm3",
+];
+
+/// Cipher, bits of key, hash.
+fn shapes() -> impl Iterator<Item = (&'static str, usize, &'static str)> {
+    let all = CIPHERS
+        .into_iter()
+        .flat_map(|(cipher, bits)| HASHES.map(|hash| (cipher, bits, hash)));
+    let (cipher, bits) = CIPHERS[0];
+    all.chain(OTHER_HASHES.map(|hash| (cipher, bits, hash)))
+}
 
 struct Image {
     directory: tempfile::TempDir,
@@ -164,66 +183,62 @@ fn luks_add_key(image: &Image, existing: &str, new: &str) {
 
 #[test]
 fn what_cryptsetup_makes_opens_here_and_takes_our_keys() {
-    for (cipher, bits) in CIPHERS {
-        for hash in HASHES {
-            let image = Image::new();
-            luks_format(&image, cipher, bits, hash);
-            let unlocked = image.opens("theirs").expect(cipher);
-            assert_eq!(unlocked.key.len() * 8, bits);
-            assert!(image.opens("wrong").is_none());
+    for (cipher, bits, hash) in shapes() {
+        let image = Image::new();
+        luks_format(&image, cipher, bits, hash);
+        let unlocked = image.opens("theirs").expect(cipher);
+        assert_eq!(unlocked.key.len() * 8, bits);
+        assert!(image.opens("wrong").is_none());
 
-            let device = image.device();
-            let added = device
-                .add_key(&unlocked, &pass("ours"), None, &cheap())
-                .unwrap();
-            assert_eq!(added, 1);
-            assert!(image.cryptsetup_opens("ours"), "{cipher} {bits} {hash}");
-            luks_add_key(&image, "ours", "third");
-            assert_eq!(image.opens("third").unwrap().key, unlocked.key);
+        let device = image.device();
+        let added = device
+            .add_key(&unlocked, &pass("ours"), None, &cheap())
+            .unwrap();
+        assert_eq!(added, 1);
+        assert!(image.cryptsetup_opens("ours"), "{cipher} {bits} {hash}");
+        luks_add_key(&image, "ours", "third");
+        assert_eq!(image.opens("third").unwrap().key, unlocked.key);
 
-            let changed = device
-                .change_key(
-                    &pass("third"),
-                    None,
-                    &pass("fourth"),
-                    &cheap(),
-                    ChangeOptions::default(),
-                    &NO_LIMIT,
-                )
-                .unwrap();
-            assert_eq!(changed, 3);
-            assert!(!image.cryptsetup_opens("third"));
-            assert!(image.cryptsetup_opens("fourth"));
-            device.kill_slot(0, false).unwrap();
-            assert!(!image.cryptsetup_opens("theirs"));
-        }
+        let changed = device
+            .change_key(
+                &pass("third"),
+                None,
+                &pass("fourth"),
+                &cheap(),
+                ChangeOptions::default(),
+                &NO_LIMIT,
+            )
+            .unwrap();
+        assert_eq!(changed, 3);
+        assert!(!image.cryptsetup_opens("third"));
+        assert!(image.cryptsetup_opens("fourth"));
+        device.kill_slot(0, false).unwrap();
+        assert!(!image.cryptsetup_opens("theirs"));
     }
 }
 
 #[test]
 fn what_we_make_opens_in_cryptsetup_and_takes_its_keys() {
-    for (cipher, bits) in CIPHERS {
-        for hash in HASHES {
-            let image = Image::new();
-            image
-                .device()
-                .format(&options(cipher, bits, hash), &pass("ours"))
-                .unwrap();
-            assert!(image.cryptsetup_opens("ours"), "{cipher} {bits} {hash}");
-            assert!(!image.cryptsetup_opens("wrong"));
-            luks_add_key(&image, "ours", "theirs");
-            assert_eq!(
-                image.opens("theirs").unwrap().key,
-                image.opens("ours").unwrap().key
-            );
-            succeed(
-                cryptsetup(&["luksRemoveKey", "--key-file"])
-                    .arg(image.key_file("ours"))
-                    .arg(&image.path),
-            );
-            assert!(image.opens("ours").is_none());
-            assert!(image.opens("theirs").is_some());
-        }
+    for (cipher, bits, hash) in shapes() {
+        let image = Image::new();
+        image
+            .device()
+            .format(&options(cipher, bits, hash), &pass("ours"))
+            .unwrap();
+        assert!(image.cryptsetup_opens("ours"), "{cipher} {bits} {hash}");
+        assert!(!image.cryptsetup_opens("wrong"));
+        luks_add_key(&image, "ours", "theirs");
+        assert_eq!(
+            image.opens("theirs").unwrap().key,
+            image.opens("ours").unwrap().key
+        );
+        succeed(
+            cryptsetup(&["luksRemoveKey", "--key-file"])
+                .arg(image.key_file("ours"))
+                .arg(&image.path),
+        );
+        assert!(image.opens("ours").is_none());
+        assert!(image.opens("theirs").is_some());
     }
 }
 

@@ -15,10 +15,17 @@ pub(crate) enum Hash {
     Sha512,
     Ripemd160,
     Whirlpool,
+    Sha3_224,
+    Sha3_256,
+    Sha3_384,
+    Sha3_512,
+    Blake2b,
+    Blake2s,
+    Sm3,
 }
 
 /// Every hash function with its name.
-pub(crate) const ALL: [(Hash, &str); 7] = [
+pub(crate) const ALL: [(Hash, &str); 14] = [
     (Hash::Sha1, "sha1"),
     (Hash::Sha224, "sha224"),
     (Hash::Sha256, "sha256"),
@@ -26,11 +33,22 @@ pub(crate) const ALL: [(Hash, &str); 7] = [
     (Hash::Sha512, "sha512"),
     (Hash::Ripemd160, "ripemd160"),
     (Hash::Whirlpool, "whirlpool"),
+    (Hash::Sha3_224, "sha3-224"),
+    (Hash::Sha3_256, "sha3-256"),
+    (Hash::Sha3_384, "sha3-384"),
+    (Hash::Sha3_512, "sha3-512"),
+    (Hash::Blake2b, "blake2b-512"),
+    (Hash::Blake2s, "blake2s-256"),
+    (Hash::Sm3, "sm3"),
 ];
 
-/// Runs an expression with `$D` as the hash's type.
+/// Runs an expression with `$D` as the hash's type; `$other` instead for
+/// those that their crates do not let HMAC keep after the key's block.
 macro_rules! with_type {
     ($hash:expr, $D:ident => $body:expr) => {
+        with_type!($hash, $D => $body, else $body)
+    };
+    ($hash:expr, $D:ident => $body:expr, else $other:expr) => {
         match $hash {
             Hash::Sha1 => {
                 type $D = sha1::Sha1;
@@ -59,6 +77,34 @@ macro_rules! with_type {
             Hash::Whirlpool => {
                 type $D = whirlpool::Whirlpool;
                 $body
+            }
+            Hash::Sm3 => {
+                type $D = sm3::Sm3;
+                $body
+            }
+            Hash::Sha3_224 => {
+                type $D = sha3::Sha3_224;
+                $other
+            }
+            Hash::Sha3_256 => {
+                type $D = sha3::Sha3_256;
+                $other
+            }
+            Hash::Sha3_384 => {
+                type $D = sha3::Sha3_384;
+                $other
+            }
+            Hash::Sha3_512 => {
+                type $D = sha3::Sha3_512;
+                $other
+            }
+            Hash::Blake2b => {
+                type $D = blake2::Blake2b512;
+                $other
+            }
+            Hash::Blake2s => {
+                type $D = blake2::Blake2s256;
+                $other
             }
         }
     };
@@ -108,7 +154,10 @@ impl Hash {
 
     /// PBKDF2-HMAC (RFC 8018, section 5.2).
     pub(crate) fn pbkdf2(self, passphrase: &[u8], salt: &[u8], iterations: u32, out: &mut [u8]) {
-        with_type!(self, D => pbkdf2::pbkdf2_hmac::<D>(passphrase, salt, iterations, out));
+        with_type!(self, D => pbkdf2::pbkdf2_hmac::<D>(passphrase, salt, iterations, out), else {
+            let made = pbkdf2::pbkdf2::<hmac::SimpleHmac<D>>(passphrase, salt, iterations, out);
+            assert!(made.is_ok(), "HMAC takes keys of every length");
+        });
     }
 }
 
@@ -122,7 +171,7 @@ mod tests {
             assert_eq!(Hash::from_name(name).unwrap(), hash);
             assert_eq!(Hash::from_name(&name.to_uppercase()).unwrap(), hash);
         }
-        for name in ["", "md5", "sha3-256", "sha256 ", "sha\n1"] {
+        for name in ["", "md5", "stribog512", "sha256 ", "sha\n1"] {
             let error = Hash::from_name(name).unwrap_err();
             assert_eq!(error.kind, crate::ErrorKind::Unsupported);
             assert!(!error.message.contains('\n'));

@@ -88,7 +88,8 @@ fn pbkdf2_sha256_rfc_7914() {
     );
 }
 
-/// Made with OpenSSL 3 (legacy provider for RIPEMD-160 and Whirlpool).
+/// Made with OpenSSL 3 (legacy provider for RIPEMD-160 and Whirlpool; from `sha3-224` on through
+/// Python's hashlib).
 #[test]
 fn pbkdf2_of_the_other_hashes() {
     for (hash, expected) in [
@@ -111,6 +112,34 @@ fn pbkdf2_of_the_other_hashes() {
         (
             "whirlpool",
             "d8b51fe5f9d4f42ffe1ba8a297e79cf16629c6d310bebb24ec360794c709122e",
+        ),
+        (
+            "sha3-224",
+            "3eaff7318e6dbc3e74139d75e9f3e2288ff91512e1941e18617018b0f7cb1fef",
+        ),
+        (
+            "sha3-256",
+            "d44fc178f72531a81bd60e237a1c3be8621f225a1b13b5456f1e7701f14286e4",
+        ),
+        (
+            "sha3-384",
+            "5362ff8e9365b81316de3ed58e19f3bdd5209f29b2b7056b4505665401f2a652",
+        ),
+        (
+            "sha3-512",
+            "f52e2ff35cf56145f1bd4d00f23e692f8950539dc97f74b4a9feea23d7cd1980",
+        ),
+        (
+            "blake2b-512",
+            "a588f742a3d7be1a027b5dc22b8a3b7999520494142631e153e25438e53e717c",
+        ),
+        (
+            "blake2s-256",
+            "09466e4cd401661d62c9db0b2ee8c7672b797f1448e4aa5e1b82279f70aaf15f",
+        ),
+        (
+            "sm3",
+            "fd0b9b657010ca46e491a37bb53352ed4f93465c63b2a5d1c8de5b75706d5977",
         ),
     ] {
         assert_eq!(
