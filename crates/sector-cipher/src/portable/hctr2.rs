@@ -84,14 +84,14 @@ impl Hctr2 {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::vectors::{unhex, vectors};
+    use crate::vectors::{published, unhex, vectors};
+    use serde_json::Value;
     use std::vec::Vec;
 
-    /// Vectors of whole blocks, with tweaks that no sector number gives.
-    #[test]
-    fn whole_tweaks() {
+    /// Checks those of whole blocks, and returns how many they are.
+    fn check(vectors: &[Value]) -> usize {
         let mut run = 0;
-        for vector in &vectors("aes-hctr2-plain64") {
+        for vector in vectors {
             let plain = unhex(&vector["pt"]);
             if !plain.len().is_multiple_of(BLOCK) {
                 continue;
@@ -102,11 +102,24 @@ mod tests {
             let mut data = plain.clone();
             let blocks = data.len() / BLOCK;
             keys.crypt_message::<true>(hash, &mut Batch::of_one(&mut data), 0, blocks);
-            assert_eq!(data, unhex(&vector["ct"]));
+            assert_eq!(data, unhex(&vector["ct"]), "key {}", vector["key"]);
             keys.crypt_message::<false>(hash, &mut Batch::of_one(&mut data), 0, blocks);
-            assert_eq!(data, plain);
+            assert_eq!(data, plain, "key {}", vector["key"]);
         }
-        assert_eq!(run, 8);
+        run
+    }
+
+    /// Tweaks that no sector number gives.
+    #[test]
+    fn whole_tweaks() {
+        assert_eq!(check(&vectors("aes-hctr2-plain64")), 8);
+    }
+
+    /// The designers' vectors.
+    #[test]
+    #[ignore = "published vectors: XTENT_PUBLISHED_VECTORS=FILE, --ignored published"]
+    fn published_vectors() {
+        assert_eq!(check(&published("HCTR2")), 120);
     }
 
     /// Tweaks of any length, as the crate `hctr2-rs` has them.
