@@ -37,6 +37,8 @@ pub struct Volume {
     iv_offset: u64,
     pub(crate) read_only: bool,
     pub(crate) discard: DiscardPolicy,
+    /// The store has the plaintext, and reads give the ciphertext.
+    turned: bool,
     /// The store has been found unable to discard, and the log says so.
     pub(crate) cannot_discard: AtomicBool,
 }
@@ -84,6 +86,7 @@ impl Volume {
             iv_offset: config.iv_offset,
             read_only: config.read_only,
             discard: config.discard,
+            turned: false,
             cannot_discard: AtomicBool::new(false),
         })
     }
@@ -98,6 +101,14 @@ impl Volume {
             }
             None => tracing::debug!("no run is worth cutting over threads"),
         }
+        self
+    }
+
+    /// Turns the volume round: the store has the plaintext, and reads give what it is
+    /// encrypted, the same bytes each time. Writes are refused.
+    pub fn turned(mut self) -> Self {
+        self.turned = true;
+        self.read_only = true;
         self
     }
 
@@ -219,8 +230,11 @@ impl Volume {
             if !is_read {
                 return Ok(false);
             }
-            self.engine
-                .decrypt(self.first(position), piece, self.locks.in_use());
+            let (first, requests) = (self.first(position), self.locks.in_use());
+            match self.turned {
+                false => self.engine.decrypt(first, piece, requests),
+                true => self.engine.encrypt(first, piece, requests),
+            }
             position += piece.len() as u64;
         }
         Ok(true)

@@ -149,3 +149,31 @@ fn a_volume_grows_with_its_store_and_never_shrinks() {
     assert!(!volume.grow(16384).unwrap() && !volume.grow(8192).unwrap());
     assert_eq!(volume.size(), 16384);
 }
+
+#[test]
+fn a_volume_turned_round_encrypts_and_takes_no_writes() {
+    for cipher in [XTS, crate::support::CBC] {
+        let config = config(cipher, 4096, 1 << 20);
+        let plain = pattern(1 << 20, 5);
+        let mut stored = vec![0; usize::try_from(OFFSET).unwrap()];
+        stored.extend_from_slice(&plain);
+        let wanted = crate::support::image(&plain, &config);
+        let wanted = &wanted[usize::try_from(OFFSET).unwrap()..];
+        let volume = open(Arc::new(MemStore::from(stored)), &config).turned();
+        for (offset, len) in [
+            (0, 1 << 20),
+            (4096, 8192),
+            (1, 3),
+            (4095, 4098),
+            (70_000, 300_000),
+        ] {
+            let mut read = vec![0; len];
+            volume.read_at(&mut read, offset as u64).unwrap();
+            assert!(read == wanted[offset..offset + len], "{cipher} {offset}");
+            assert!(volume.try_read_at(&mut read, offset as u64).unwrap());
+            assert!(read == wanted[offset..offset + len], "{cipher} {offset}");
+        }
+        let refused = volume.write_at(&[0; 4096], 0, false).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::ReadOnly);
+    }
+}

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use nix::unistd::User;
 use xtent_export::nbd::{self, Export, Shutdown};
-use xtent_store::Access;
-use xtent_volume::{DiscardPolicy, Volume};
+use xtent_store::{Access, Store};
+use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::pid_file::PidFile;
 use crate::registry::{self, Entry, Kind, Registration};
 use crate::size::show_size;
-use crate::{sandbox, signals};
+use crate::{probe, sandbox, signals};
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -47,6 +47,11 @@ EXAMPLES:
     ExecStart=/usr/local/bin/xtent serve /var/lib/disk.img
 
     systemd-creds encrypt --name=xtent.passphrase key /etc/xtent/disk.cred
+  Back up a plain image encrypted, without an encrypted copy here: make a header
+  for it, which changes nothing in the image, and serve what it would be encrypted:
+    xtent format --header disk.header --batch-mode disk.raw
+    xtent serve --encrypt --header disk.header --run 'nbdcopy \"$uri\" /backup/disk.luks' disk.raw
+    cp disk.header /backup && xtent decrypt --header /backup/disk.header /backup/disk.luks disk.raw
   For one command, which finds the URI in $uri and the socket in $unixsocket:
     xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 
@@ -80,6 +85,10 @@ NOTES:
   the kernel had to offer.
 
   Keys can be changed with `xtent key` or cryptsetup while it serves.
+
+  With --encrypt the same image and header give the same bytes each time, so that
+  a backup can be incremental; who compares two backups sees which sectors changed,
+  as on any encrypted disk. Without the header nobody can open the backup.
 
   With --discard allow, holes in the image show which sectors are in use, and
   discarded sectors read back as noise. LUKS2's persistent flag allow-discards
@@ -131,6 +140,9 @@ pub(crate) struct Args {
     /// Refuse writes, and open the device read-only
     #[arg(short = 'r', long)]
     read_only: bool,
+    /// Serve a plain image encrypted, under a detached header made for it; read-only
+    #[arg(long, requires = "header", conflicts_with_all = ["discard", "partition"])]
+    encrypt: bool,
     /// What a client's discards (trim) do [default: never, or as the header says]
     #[arg(long, value_name = "POLICY")]
     discard: Option<Discard>,
@@ -284,7 +296,8 @@ struct Opened {
 
 /// The open volume; this process's alone unless read-only.
 fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
-    let access = if args.read_only {
+    let read_only = args.read_only || args.encrypt;
+    let access = if read_only {
         Access::ReadOnly
     } else {
         Access::ReadWrite
@@ -296,17 +309,50 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         Some(Discard::Allow) => DiscardPolicy::Allow,
         Some(Discard::Zero) => DiscardPolicy::Zero,
     };
-    let config = container.plan(args.read_only, discard, global.cpu)?;
+    let config = container.plan(read_only, discard, global.cpu)?;
+    if args.encrypt {
+        refuse_part(&container, &config)?;
+    }
     let uuid = Some(container.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let (data, header) = (container.data(), container.header().cloned());
     let volume = container.volume(&args.unlock, &config, output)?;
-    let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
+    let volume = volume.with_cipher_threads(args.threads.cipher_threads);
+    let volume = Arc::new(if args.encrypt {
+        volume.turned()
+    } else {
+        volume
+    });
     Ok(Opened {
         uuid,
         growth: Growth::new(&data, header, &volume),
         volume,
         cipher: config.cipher.to_string(),
     })
+}
+
+/// Refuses to encrypt less than the whole image, and what is a volume already.
+fn refuse_part(container: &Closed, config: &Config) -> Result<()> {
+    let data = container.data();
+    let (image, size) = (data.path().display(), data.size());
+    if config.offset != 0 || config.length != size {
+        return Err(Failure::parameters(format!(
+            "--encrypt needs a header for all of {image}: it has {size} bytes, the header is for {} \
+             from byte {} on, in sectors of {}",
+            config.length,
+            config.offset,
+            config.sector_size.bytes()
+        ))
+        .advise(
+            "Make one with `xtent format --header FILE`, with --sector-size 512 where the image's \
+             size is no multiple of 4096.",
+        ));
+    }
+    match probe::describe(&*data) {
+        Some(what) if what.contains("LUKS") => Err(Failure::parameters(format!(
+            "{image} holds {what}: it is encrypted already"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn look_up(name: &str) -> Result<User> {
