@@ -263,4 +263,29 @@ fn bash_completes_commands_and_names() {
     let image = image.to_str().unwrap();
     assert_eq!(complete(&format!("xtent status {image}")), [image]);
     assert_eq!(complete("xtent umount --l"), ["--lazy"]);
+    // Other users choose these names: no shell may take them for more than text.
+    let ran = bed.path("ran");
+    for name in [
+        format!("/$(touch {})", ran.display()),
+        format!("/`touch {}`", ran.display()),
+        "/a * b".to_owned(),
+    ] {
+        let entry = serde_json::json!({
+            "kind": "mount", "device": name, "uuid": null, "uris": [], "mount_point": name,
+            "loop_device": null, "size": 512, "sector_size": 512, "cipher": "x",
+            "read_only": false, "since": 1, "pid": 1, "uid": 0,
+        });
+        let status = bed.dir().join("xtent/status");
+        let status = if status.is_dir() {
+            status
+        } else {
+            "/run/xtent/status".into()
+        };
+        let file = status.join(format!("completion-{}.json", std::process::id()));
+        std::fs::write(&file, entry.to_string()).unwrap();
+        let found = complete("xtent umount ''");
+        std::fs::remove_file(&file).unwrap();
+        assert!(found.contains(&name), "{found:?}");
+        assert!(!ran.exists(), "{name} was run");
+    }
 }

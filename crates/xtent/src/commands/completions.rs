@@ -126,7 +126,12 @@ _xtent_or_name() {{
         break
     done
     if [[ -n \"$which\" && \"$cur\" != -* ]]; then
-        COMPREPLY=( $(compgen -W \"$(xtent completions --names \"$which\" 2>/dev/null)\" -- \"$cur\") )
+        # Not compgen -W, which expands its words as the shell would: other users can
+        # choose these names.
+        COMPREPLY=()
+        while read -r word; do
+            [[ \"$word\" == \"$cur\"* ]] && COMPREPLY+=( \"$word\" )
+        done < <(xtent completions --names \"$which\" 2>/dev/null)
         if (( ${{#COMPREPLY[@]}} )); then
             compopt -o filenames 2>/dev/null
             return 0
