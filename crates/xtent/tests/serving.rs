@@ -170,6 +170,39 @@ fn a_closed_terminal_takes_no_disk_away() {
     assert!(!bed.path("s").exists());
 }
 
+/// Who becomes somebody else is in the same sandbox as who stays.
+#[test]
+fn another_user_is_confined_as_well() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("NOT RUN: another_user_is_confined_as_well needs root");
+        return;
+    }
+    let bed = Bed::with_luks2();
+    let confined = |options: &[&str]| {
+        let mut server = bed
+            .command(["serve", "--json", "--key-file", "key", "--nbd", "unix:s"])
+            .args(options)
+            .arg("disk.img")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(server.stdout.take().unwrap());
+        let object: Vec<String> = BufRead::lines(out)
+            .map(Result::unwrap)
+            .take_while(|line| line != "}")
+            .collect();
+        let pid = Pid::from_child(&server);
+        kill_process(pid, Signal::TERM).unwrap();
+        server.wait().unwrap();
+        let _ = std::fs::remove_file(bed.path("s"));
+        let object = format!("{}}}", object.join("\n"));
+        let object: serde_json::Value = serde_json::from_str(&object).unwrap();
+        object["sandbox"].clone()
+    };
+    assert_eq!(confined(&["--user", "nobody"]), confined(&[]));
+}
+
 #[test]
 fn serves_one_command() {
     let bed = Bed::with_luks2();
@@ -197,6 +230,29 @@ fn serves_one_command() {
     );
     assert_eq!(serve("true"), (Some(0), String::new()));
     assert_eq!(serve("kill -KILL $$"), (Some(137), String::new()));
+    // A server that is asked to end asks it to.
+    let mut server = bed
+        .command(["serve", "--key-file", "key", "--nbd", "unix:s", "--run"])
+        .args([
+            "trap 'echo asked >told; kill $!; exit' TERM; sleep 100 & echo up; wait",
+            "disk.img",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(server.stdout.take().unwrap());
+    let mut line = String::new();
+    BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "up\n");
+    // It runs a little earlier than the server is ready to be told.
+    connect(&bed);
+    let pid = Pid::from_child(&server);
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    while !bed.path("told").exists() {
+        std::thread::yield_now();
+    }
     // Signals are not held back from it.
     assert_eq!(serve("kill -TERM $$"), (Some(143), String::new()));
 }

@@ -158,9 +158,9 @@ pub(crate) struct Args {
     ///
     /// It finds the URI in $uri, the export's name in $exportname and the path of
     /// a Unix socket in $unixsocket. Nothing is printed on standard output. It runs
-    /// outside of the sandbox, as the user who started the server. It is asked to
+    /// outside of the sandbox. It is asked to
     /// end (SIGTERM) when the server ends first.
-    #[arg(long, value_name = "COMMAND", conflicts_with = "json")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last"])]
     run: Option<String>,
     /// End when the last client has gone that had chosen the export
     #[arg(long)]
@@ -235,6 +235,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 .map(Into::into)
                 .chain(registration.folder())
                 .collect(),
+            signals_child: client.is_some(),
             user,
         })?
     };

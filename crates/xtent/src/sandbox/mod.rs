@@ -21,6 +21,8 @@ use crate::failure::{Failure, Result};
 pub(crate) struct Needs {
     /// Folders with files that it removes at the end.
     pub(crate) remove_in: Vec<PathBuf>,
+    /// Whether its end is a signal to a child, which the kernel sends in its name.
+    pub(crate) signals_child: bool,
     /// The user it becomes; as it is if absent.
     pub(crate) user: Option<User>,
 }
@@ -36,9 +38,11 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|e| Failure::system("cannot give up new privileges", e))?;
     in_force.push("no-new-privileges");
+    // Before the user changes, who may not look into these folders.
+    let rules = files::rules(needs);
     privileges::drop_all(needs.user.as_ref())?;
-    in_force.push("no capabilities");
-    match files::close(&needs.remove_in) {
+    in_force.push("no-capabilities");
+    match rules.and_then(files::close) {
         Ok(how) => in_force.push(how),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,
