@@ -4,6 +4,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::output::text_of;
+use crate::probe::shell_word;
 use crate::registry::{self, Entry, Kind};
 
 /// How many are named.
@@ -15,8 +16,12 @@ pub(crate) fn of(path: &Path) -> Option<(String, String)> {
     let path = path.canonicalize().ok()?;
     let pids = processes_with(&path);
     let device = text_of(&path);
+    // Root sees every process, and what other users say of theirs; others see only what
+    // they have said themselves, and of their own servers not the descriptors.
+    let is_root = rustix::process::geteuid().is_root();
     let known = registry::list().into_iter().find(|listed| {
-        listed.is_alive && (listed.entry.device == device || pids.contains(&listed.entry.pid))
+        let has_it = pids.contains(&listed.entry.pid);
+        listed.is_alive && (has_it || !is_root && listed.entry.device == device)
     });
     if let Some(listed) = known {
         return Some(of_ours(&listed.entry));
@@ -45,7 +50,7 @@ fn of_ours(entry: &Entry) -> (String, String) {
     let (who, end) = match (entry.kind, &entry.mount_point, entry.uris.first()) {
         (Kind::Mount, Some(dir), _) => (
             format!("`xtent mount` on {dir} (process {pid})"),
-            format!("`xtent umount {dir}` ends that"),
+            format!("`xtent umount {}` ends that", shell_word(Path::new(dir))),
         ),
         (_, _, Some(uri)) => (
             format!("`xtent serve` at {uri} (process {pid})"),

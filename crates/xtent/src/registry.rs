@@ -22,6 +22,8 @@ use crate::runtime;
 
 /// Longest file that is read: nobody writes a longer one.
 const LONGEST: u64 = 64 << 10;
+/// Most processes of one user that are looked at.
+const MOST: usize = 1024;
 
 /// How a volume is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,25 +215,43 @@ pub(crate) fn list() -> Vec<Listed> {
 fn list_in(runtimes: &[PathBuf]) -> Vec<Listed> {
     let mut found: Vec<Listed> = runtimes
         .iter()
-        .flat_map(|runtime| files(&runtime.join("status")))
-        .filter_map(|path| read(&path))
+        .flat_map(|runtime| {
+            let dir = runtime.join("status");
+            // A folder has the files of the user that it belongs to.
+            let owner = dir.symlink_metadata().ok().map(|found| found.uid());
+            let files = files(&dir).into_iter().take(MOST);
+            files.filter_map(move |path| read(&path, owner?))
+        })
         .collect();
     found.sort_by_key(|listed| (listed.entry.since, listed.entry.pid));
     found
 }
 
-/// Nothing if it is none of ours, or that of a process that has ended.
-fn read(path: &Path) -> Option<Listed> {
+/// Nothing if it is none of ours, that of a process that has ended, or not
+/// `owner`'s; nor if it holds what would be more than one line when it is shown.
+fn read(path: &Path, owner: u32) -> Option<Listed> {
     let file = open(path).ok()?;
     let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > LONGEST {
+    if !metadata.is_file() || metadata.len() > LONGEST || metadata.uid() != owner {
         return None;
     }
     let mut text = Vec::new();
     (&file).take(LONGEST).read_to_end(&mut text).ok()?;
     let mut entry: Entry = serde_json::from_slice(&text).ok()?;
     // Whatever it says itself.
-    entry.uid = metadata.uid();
+    entry.uid = owner;
+    let texts = [&entry.device, &entry.cipher]
+        .into_iter()
+        .chain(&entry.uuid)
+        .chain(&entry.uris)
+        .chain(&entry.mount_point)
+        .chain(&entry.loop_device);
+    if texts
+        .into_iter()
+        .any(|text| text.contains(char::is_control))
+    {
+        return None;
+    }
     Some(Listed {
         entry,
         is_alive: is_locked(&file),

@@ -62,7 +62,7 @@ pub(crate) fn folders() -> Vec<PathBuf> {
     if !rustix::process::geteuid().is_root() {
         return folder().into_iter().collect();
     }
-    let below = |parent: &Path, wanted: fn(&Path) -> Option<PathBuf>| -> Vec<PathBuf> {
+    let below = |parent: &Path, wanted: &dyn Fn(&Path) -> Option<PathBuf>| -> Vec<PathBuf> {
         std::fs::read_dir(parent)
             .into_iter()
             .flatten()
@@ -70,14 +70,20 @@ pub(crate) fn folders() -> Vec<PathBuf> {
             .collect()
     };
     let mut found = vec![PathBuf::from(OF_ROOT)];
-    found.extend(below(Path::new(OF_USERS), |dir| Some(dir.join("xtent"))));
-    found.extend(below(Path::new(TEMPORARY), |dir| {
-        let name = dir.file_name()?.to_str()?;
-        let uid = name.strip_prefix("xtent-")?;
-        uid.parse::<u32>().ok()?;
+    // Each by the user whose name it has: anybody can make a folder below /tmp.
+    let is_of = |dir: &Path, uid: &str| {
+        let found = dir.symlink_metadata().ok()?;
+        (found.is_dir() && Some(found.uid()) == uid.parse().ok()).then_some(())
+    };
+    found.extend(below(Path::new(OF_USERS), &|dir| {
+        let own = dir.join("xtent");
+        is_of(&own, dir.file_name()?.to_str()?)?;
+        Some(own)
+    }));
+    found.extend(below(Path::new(TEMPORARY), &|dir| {
+        is_of(dir, dir.file_name()?.to_str()?.strip_prefix("xtent-")?)?;
         Some(dir.to_owned())
     }));
-    found.retain(|dir| dir.symlink_metadata().is_ok_and(|found| found.is_dir()));
     found
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn names(which: Names) -> Vec<String> {
         })
         .flatten()
         // A line each.
-        .filter(|name| !name.contains('\n'))
+        .filter(|name| !name.contains(char::is_control))
         .collect();
     names.sort();
     names.dedup();
