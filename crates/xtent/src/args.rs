@@ -97,23 +97,6 @@ impl KeyArgs {
         }
         source
     }
-
-    /// Leaves standard input to the data: the passphrase comes from elsewhere,
-    /// by default from the terminal all the same.
-    pub(crate) fn leave_stdin(&mut self) -> Result<()> {
-        let takes_it = self
-            .key_file
-            .as_deref()
-            .is_some_and(|path| crate::plain::descriptor(path, 0) == Some(0));
-        if takes_it {
-            return Err(Failure::parameters(
-                "standard input cannot be both the data and the passphrase",
-            )
-            .advise("Give --key-file with a file, or --key-fd N."));
-        }
-        self.stdin_is_data = true;
-        Ok(())
-    }
 }
 
 impl KeyArgs {
@@ -143,6 +126,27 @@ pub(crate) struct UnlockArgs {
     /// header's digest, and opens the volume even if no keyslot is left.
     #[arg(long, value_name = "FILE", help_heading = "Passphrase", conflicts_with_all = ["key_file", "key_fd", "credential", "key_slot", "token_id", "token_type", "token_only", "token_pin_file"])]
     pub(crate) volume_key_file: Option<PathBuf>,
+}
+
+impl UnlockArgs {
+    /// Leaves standard input to the data: what unlocks comes from elsewhere, a
+    /// passphrase by default from the terminal all the same.
+    pub(crate) fn leave_stdin(&mut self) -> Result<()> {
+        let files = [
+            &self.passphrase.key.key_file,
+            &self.volume_key_file,
+            &self.tokens.token_pin_file,
+        ];
+        let is_stdin = |path: &PathBuf| crate::plain::descriptor(path, 0) == Some(0);
+        if files.into_iter().flatten().any(is_stdin) {
+            return Err(Failure::parameters(
+                "standard input cannot be both the data and what unlocks the volume",
+            )
+            .advise("Give a file instead of `-`, or --key-fd N."));
+        }
+        self.passphrase.key.stdin_is_data = true;
+        Ok(())
+    }
 }
 
 /// What holds for a passphrase holds for whoever may use a token instead.

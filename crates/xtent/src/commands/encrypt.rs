@@ -81,9 +81,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     let mut unlock = args.unlock.clone();
     if args.source.is_stdin() {
-        unlock.passphrase.key.leave_stdin()?;
+        unlock.leave_stdin()?;
     }
-    if !unlock.tokens.token_only {
+    if !unlock.tokens.token_only && unlock.volume_key_file.is_none() {
         unlock.key.source().check()?;
     }
     let name = args.source.path();
