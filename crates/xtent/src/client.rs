@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_de
 use xtent_export::nbd::Shutdown;
 
 use crate::failure::{Failure, Result};
+use crate::fds;
 
 /// A running command.
 pub(crate) struct Client {
@@ -31,6 +32,7 @@ impl Client {
         socket: Option<&Path>,
     ) -> Result<Self> {
         let failed = |e| Failure::system("cannot start the command of --run", e);
+        fds::keep_from_children().map_err(failed)?;
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]);
         shell.env("uri", uri).env("exportname", export);

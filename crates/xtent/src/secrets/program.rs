@@ -10,6 +10,7 @@ use xtent_secret::SecretBytes;
 
 use super::read::read_whole;
 use crate::failure::{Exit, Failure, Result};
+use crate::fds;
 
 /// How often this process has asked: a program may answer the first time from memory.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -24,6 +25,7 @@ pub(super) fn check(program: &Path) -> Result<()> {
 /// line end after it.
 pub(super) fn ask(program: &Path, question: &str) -> Result<SecretBytes> {
     let failed = |e| Failure::system(format!("cannot run {}", program.display()), e);
+    fds::keep_from_children().map_err(failed)?;
     let nth = ASKED.fetch_add(1, Ordering::Relaxed) + 1;
     let mut child = Command::new(program)
         .arg(question.trim_end())

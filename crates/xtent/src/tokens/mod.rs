@@ -228,7 +228,8 @@ impl Session<'_> {
                 Ok(unlocked) => {
                     self.output.note(format!(
                         "Unlocked by token {} ({}), keyslot {keyslot}.",
-                        opener.id, opener.kind
+                        opener.id,
+                        opener.kind.escape_debug()
                     ));
                     return Attempt::Opened(Found {
                         unlocked,
@@ -249,7 +250,11 @@ impl Session<'_> {
 
     /// Says why a token does not open the volume.
     fn give_up(&mut self, opener: &Token, why: &str) {
-        let text = format!("token {} ({}): {why}", opener.id, opener.kind);
+        let text = format!(
+            "token {} ({}): {why}",
+            opener.id,
+            opener.kind.escape_debug()
+        );
         // With --token-only it is the error that says so.
         if !self.args.tokens.token_only {
             self.output.warn(&text);
