@@ -44,11 +44,14 @@ install() {
     mkdir -p "${initdir:?}/etc/xtent"
 
     while read -r name; do
-        read -r _ _ key header _ < <(@bindir@/xtent --quiet crypttab list | grep "^$name ")
+        read -r _ _ key header _ < <(@bindir@/xtent --quiet crypttab list | awk -v name="$name" '$1 == name')
         [[ $key == - ]] || dwarn "xtent: $name: the key file $key is not put into the initramfs, which is not encrypted; the passphrase will be asked for"
         [[ $header == - || $header == /dev/* ]] || inst_simple "$header"
         # The crypt module may have been here before.
-        [[ ! -e $initdir$table ]] || sed -i "/^${name}[[:space:]]/d" "$initdir$table"
+        if [[ -e $initdir$table ]]; then
+            awk -v name="$name" '$1 != name' "$initdir$table" > "$initdir$table.new"
+            mv "$initdir$table.new" "$initdir$table"
+        fi
         awk -v name="$name" '$1 == name && $4 ~ /(^|,)x-xtent(,|$)/ { $3 = "none"; print; exit }' \
             "${dracutsysrootdir-}/etc/crypttab" >> "$initdir$table"
     done < <(xtent_wanted)
