@@ -214,7 +214,8 @@ fn a_volume_without_a_file_system_is_not_mounted() {
     let error = Mount::new(volume.clone(), &options(&fixture))
         .err()
         .unwrap();
-    assert!(error.message.contains("mkfs"), "{error}");
+    assert_eq!(error.kind, ErrorKind::NotMountable);
+    assert!(error.message.contains("wrong fs type"), "{error}");
     fixture.assert_clean();
 
     let mut hostile = options(&fixture);
