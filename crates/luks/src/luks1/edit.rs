@@ -63,7 +63,7 @@ pub(crate) fn change_key(
                 ErrorKind::Full,
                 "all eight keyslots are in use, so the new key can only overwrite the old one: \
                  if that is interrupted, neither opens. Kill a keyslot first, or make a header \
-                 backup and insist with --unsafe-in-place (ChangeOptions::allow_unsafe_in_place)",
+                 backup and insist with --unsafe-in-place",
             ));
         }
         Ok(())

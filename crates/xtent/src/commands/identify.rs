@@ -16,7 +16,8 @@ EXAMPLES:
 
 EXIT STATUS:
   0  it is a LUKS volume, of that type
-  1  it is none; -v says why
+  1  it is none, -v says why; or the arguments are wrong, which is said
+  2  no permission
   4  it cannot be read";
 
 const UUID_MANUAL: &str = "\
