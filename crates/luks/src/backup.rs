@@ -16,10 +16,6 @@ const PAGE: usize = 4096;
 /// The largest backup: two LUKS2 copies of 4 MiB and 128 MiB of keyslots.
 const LARGEST: u64 = (8 + 128) << 20;
 
-/// What a restore must say where the backup replaces no header.
-pub(crate) const DETACHED: &str = "the backup is that of a detached header, the data of its volume \
-     begins at byte 0 of another device: on that device itself, restoring it would destroy the data";
-
 /// A validated backup and what stands against restoring it. Refusals
 /// (different data offset, key size or sector size on a device that has a LUKS header of the
 /// same version) are errors of `plan_restore`; what only needs the user's yes
@@ -28,6 +24,10 @@ pub(crate) const DETACHED: &str = "the backup is that of a detached header, the 
 pub struct RestorePlan {
     /// What the user must agree to ("device has no LUKS header", "UUIDs differ", …).
     pub warnings: Vec<String>,
+    /// Whether the backup is that of a detached header, and what it would replace is no such
+    /// header: the data of its volume begins inside the area that a restore writes. On the device
+    /// with the data, as opposed to the file or device that held the header, that destroys them.
+    pub is_detached: bool,
     backup: Backup,
     /// Which header the warnings are about.
     seen: Option<Seen>,
@@ -77,29 +77,37 @@ impl Device {
         let backup = read_backup(from)?;
         let _lock = self.lock.shared()?;
         let size = self.store.size();
-        let (backup, seen, warnings) = match version_of(&backup).map_err(in_the_backup)? {
-            Version::Luks1 => {
-                let bytes = backup.0;
-                let header = luks1::Header::parse_backup(&bytes).map_err(in_the_backup)?;
-                let (present, mut warnings) = self.present_luks1()?;
-                compare_luks1(&header, present.as_ref(), size, &mut warnings)?;
-                let seen = present.as_ref().map(Seen::luks1);
-                (
-                    Backup::Luks1(bytes, header.uuid().to_owned()),
-                    seen,
-                    warnings,
-                )
-            }
-            Version::Luks2 => {
-                let (present, mut warnings) = self.present_luks2()?;
-                let (plan, more) = luks2::plan_restore(&backup, present.as_ref(), size)?;
-                warnings.extend(more);
-                let seen = present.as_ref().map(Seen::luks2);
-                (Backup::Luks2(Box::new(plan)), seen, warnings)
-            }
-        };
+        let (backup, seen, warnings, is_detached) =
+            match version_of(&backup).map_err(in_the_backup)? {
+                Version::Luks1 => {
+                    let bytes = backup.0;
+                    let header = luks1::Header::parse_backup(&bytes).map_err(in_the_backup)?;
+                    let (present, mut warnings) = self.present_luks1()?;
+                    compare_luks1(&header, present.as_ref(), size, &mut warnings)?;
+                    let seen = present.as_ref().map(Seen::luks1);
+                    let is_detached = |h: &luks1::Header| h.payload_offset() < h.header_size();
+                    let is_detached =
+                        is_detached(&header) && !present.as_ref().is_some_and(is_detached);
+                    (
+                        Backup::Luks1(bytes, header.uuid().to_owned()),
+                        seen,
+                        warnings,
+                        is_detached,
+                    )
+                }
+                Version::Luks2 => {
+                    let (present, mut warnings) = self.present_luks2()?;
+                    let (plan, more) = luks2::plan_restore(&backup, present.as_ref(), size)?;
+                    warnings.extend(more);
+                    let seen = present.as_ref().map(Seen::luks2);
+                    let is_detached =
+                        plan.is_detached() && !present.as_ref().is_some_and(luks2::is_detached);
+                    (Backup::Luks2(Box::new(plan)), seen, warnings, is_detached)
+                }
+            };
         Ok(RestorePlan {
             warnings,
+            is_detached,
             backup,
             seen,
         })
@@ -206,9 +214,6 @@ fn compare_luks1(
         ));
     }
     let Some(present) = present else {
-        if backup.payload_offset() == 0 {
-            warnings.push(DETACHED.into());
-        }
         return Ok(());
     };
     for (what, there, here) in [
@@ -275,6 +280,12 @@ impl Seen {
 }
 
 impl RestorePlan {
+    /// Whether it replaces a usable header of the backup's version. Anything else that is
+    /// there is overwritten.
+    pub fn replaces_header(&self) -> bool {
+        self.seen.is_some()
+    }
+
     /// The UUID in the backup.
     pub fn uuid(&self) -> String {
         match &self.backup {

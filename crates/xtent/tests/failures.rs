@@ -543,7 +543,7 @@ fn a_name_that_leads_nowhere_exists_all_the_same() {
 }
 
 #[test]
-fn a_detached_header_restored_onto_the_data_is_warned_of() {
+fn a_detached_header_is_not_restored_onto_the_data() {
     for kind in ["luks1", "luks2"] {
         let bed = Bed::new();
         bed.run(&format!(
@@ -551,16 +551,111 @@ fn a_detached_header_restored_onto_the_data_is_warned_of() {
              --pbkdf-force-iterations 1000 disk.img"
         ))
         .ok();
+        std::fs::write(bed.path("plain"), vec![7; 32 << 20]).unwrap();
+        bed.run("encrypt --header d.hdr --key-file key plain disk.img")
+            .ok();
         bed.run("header backup d.hdr saved").ok();
         let before = std::fs::read(bed.path("disk.img")).unwrap();
-        bed.run("header restore disk.img saved")
-            .failed(1, &["detached header", "destroy the data", "--batch-mode"]);
-        assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
-        let said = bed
-            .run("header restore -q --header d.hdr disk.img saved")
+        for options in ["", "-q ", "-q --header disk.img "] {
+            bed.run(&format!("header restore {options}disk.img saved"))
+                .failed(
+                    1,
+                    &[
+                        "detached header",
+                        "destroy the data",
+                        "`xtent header restore --header FILE disk.img saved`",
+                    ],
+                );
+        }
+        // Nor over a volume with its header inside, of either version.
+        for other in ["luks1", "luks2"] {
+            let name = format!("{other}.img");
+            bed.run(&format!(
+                "format --type {other} --size 32M --key-file key --pbkdf pbkdf2 \
+                 --pbkdf-force-iterations 1000 {name}"
+            ))
             .ok();
-        assert!(!said.err.contains("detached"), "{said:?}");
+            let volume = std::fs::read(bed.path(&name)).unwrap();
+            let said = bed.run(&format!("header restore -q {name} saved"));
+            assert_ne!(said.code, Some(0), "{said:?}");
+            assert!(std::fs::read(bed.path(&name)).unwrap() == volume);
+        }
+        // Where the header was, where nothing is, and where there is no file.
+        std::fs::write(bed.path("empty"), vec![0; 20 << 20]).unwrap();
+        for header in ["d.hdr", "empty", "new"] {
+            bed.run(&format!(
+                "header restore -q --header {header} disk.img saved"
+            ))
+            .ok();
+            bed.run(&format!("key test --key-file key {header}")).ok();
+        }
+        bed.run("header restore -q --header newer disk.img key")
+            .failed(4, &[]);
+        assert!(!bed.path("newer").exists());
+        assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
     }
+}
+
+#[test]
+fn a_restore_names_what_it_overwrites() {
+    let bed = Bed::with_luks2();
+    bed.run("header backup disk.img saved").ok();
+    std::fs::write(bed.path("ext4"), vec![0; 20 << 20]).unwrap();
+    bed.damage("ext4", 0x438, b"\x53\xef");
+    let before = std::fs::read(bed.path("ext4")).unwrap();
+    bed.run("header restore ext4 saved")
+        .failed(1, &["It holds an ext2, ext3 or ext4 file system now", "-q"]);
+    assert!(std::fs::read(bed.path("ext4")).unwrap() == before);
+
+    // A disk whose second partition is the volume: its DOS table's entry.
+    let volume = std::fs::read(bed.path("disk.img")).unwrap();
+    let mut disk = vec![0; 1 << 20];
+    let sectors = u32::try_from(volume.len() / 512).unwrap();
+    disk[462 + 4] = 0x83;
+    disk[462 + 8..][..4].copy_from_slice(&2048_u32.to_le_bytes());
+    disk[462 + 12..][..4].copy_from_slice(&sectors.to_le_bytes());
+    disk[510..512].copy_from_slice(b"\x55\xaa");
+    disk.extend(volume);
+    std::fs::write(bed.path("disk"), &disk).unwrap();
+    bed.run("header restore -q disk saved")
+        .failed(1, &["holds a DOS partition table", "--partition 2"]);
+    assert!(std::fs::read(bed.path("disk")).unwrap() == disk);
+    bed.run("header restore -q --partition 2 disk saved").ok();
+    bed.run("key test --partition 2 --key-file key disk").ok();
+    assert!(std::fs::read(bed.path("disk")).unwrap()[..1 << 20] == disk[..1 << 20]);
+}
+
+#[test]
+fn keys_and_volumes_are_not_overwritten() {
+    let bed = Bed::with_luks2();
+    bed.run("header dump -q --volume-key-file vk --key-file key disk.img")
+        .ok();
+    std::fs::write(bed.path("pin"), "1234").unwrap();
+    std::fs::hard_link(bed.path("key"), bed.path("hard")).unwrap();
+    let names = ["key", "vk", "pin", "disk.img"];
+    let all = || names.map(|name| std::fs::read(bed.path(name)).unwrap());
+    let before = all();
+    for line in [
+        "decrypt --force --key-file key disk.img key",
+        "decrypt --force --key-file key disk.img hard",
+        "decrypt --force --volume-key-file vk disk.img vk",
+        "decrypt --force --key-file key --token-pin-file pin disk.img pin",
+        "format -q --key-file key key",
+        "format -q --key-file hard --header key disk.img",
+        "format -q --key-file key --volume-key-file vk --header vk disk.img",
+    ] {
+        bed.run(line)
+            .failed(1, &["the same", "nothing was changed"]);
+    }
+    bed.run(
+        "format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 other.img",
+    )
+    .ok();
+    let other = std::fs::read(bed.path("other.img")).unwrap();
+    bed.run("decrypt --force --key-file key disk.img other.img")
+        .failed(5, &["other.img holds a LUKS2 volume", "remove it"]);
+    assert!(std::fs::read(bed.path("other.img")).unwrap() == other);
+    assert!(all() == before);
 }
 
 #[test]

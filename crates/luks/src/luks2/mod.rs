@@ -44,4 +44,4 @@ pub(crate) use edit::{
 };
 pub(crate) use format::{format, wipe_copies};
 pub(crate) use read::{Header, read_present};
-pub(crate) use restore::{Plan, backup_bytes, plan_restore};
+pub(crate) use restore::{Plan, backup_bytes, is_detached, plan_restore};

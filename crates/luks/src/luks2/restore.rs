@@ -88,12 +88,8 @@ pub(crate) fn plan_restore(
             ),
         ));
     }
-    match present {
-        Some(present) => header.compare(present, &mut warnings)?,
-        None if header.metadata.data_offset() == Some(0) => {
-            warnings.push(crate::backup::DETACHED.into());
-        }
-        None => {}
+    if let Some(present) = present {
+        header.compare(present, &mut warnings)?;
     }
     Ok((Plan { header, bytes }, warnings))
 }
@@ -156,7 +152,18 @@ impl Header {
     }
 }
 
+/// Whether the data begins where the header and its keyslots are: on another device, then.
+pub(crate) fn is_detached(header: &Header) -> bool {
+    let start = header.metadata.data_offset();
+    start.is_some_and(|start| start < header.size())
+}
+
 impl Plan {
+    /// The same of the backup's header.
+    pub(crate) fn is_detached(&self) -> bool {
+        is_detached(&self.header)
+    }
+
     /// UUID of the backup.
     pub(crate) fn uuid(&self) -> String {
         self.header.binary.uuid_text()

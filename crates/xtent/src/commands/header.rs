@@ -12,6 +12,9 @@ use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, open_device, read_header};
 use crate::output::{Output, text_of};
+use crate::partition;
+use crate::probe::{self, shell_word};
+use crate::same::share_storage;
 
 mod volume_key;
 
@@ -60,7 +63,12 @@ EXAMPLES:
 NOTES:
   DEVICE comes first, as with cryptsetup's luksHeaderRestore. A DEVICE that is
   itself a header without data, as a backup is, is refused. To replace a detached
-  header, name it with --header, and the device with the data as DEVICE.
+  header, name it with --header, and the device with the data as DEVICE; if the file
+  is lost, --header makes it anew. Without --header, the backup of a detached header
+  is refused: it would overwrite the data.
+
+  Where there is no LUKS header, the question names what is there instead. A disk
+  with LUKS volumes in its partitions is refused without --partition.
 
   All keyslots are replaced: the passphrases of the time of the backup count
   again. Refused if the backup and the device's present header differ in data
@@ -230,27 +238,107 @@ fn metadata_alone(args: &DeviceArgs) -> Result<(Arc<FileStore>, Arc<FileStore>, 
 }
 
 fn restore(args: &Restore, output: &Output) -> Result<()> {
-    let (_locked, file, device) = metadata_alone(&args.device)?;
+    let new = match &args.device.detached.header {
+        Some(path) => NewHeader::make(path, &args.file)?,
+        None => None,
+    };
+    let (data, file, device) = metadata_alone(&args.device)?;
     if args.device.detached.header.is_none() {
         refuse_backup_as_device(&file, &device, &args.file)?;
     }
     let plan = device.plan_restore(&args.file)?;
-    for warning in &plan.warnings {
-        output.warn(warning);
+    if plan.is_detached && share_storage(data.path(), file.path()) {
+        return Err(onto_the_data(data.path(), &args.file));
     }
-    confirm(
-        args.confirm,
-        &format!(
-            "This will replace the header and all keyslots of {} by those of {}.",
-            file.path().display(),
-            args.file.display()
-        ),
-    )?;
+    if new.is_none() {
+        if !plan.replaces_header() && args.device.partition.is_none() {
+            refuse_partitions(&file)?;
+        }
+        for warning in &plan.warnings {
+            output.warn(warning);
+        }
+        let found = probe::describe(&*file).filter(|_| !plan.replaces_header());
+        confirm(
+            args.confirm,
+            &format!(
+                "This will replace the header and all keyslots of {} by those of {}.{}",
+                file.path().display(),
+                args.file.display(),
+                found.map_or(String::new(), |found| format!(" It holds {found} now."))
+            ),
+        )?;
+    }
     device.restore(plan)?;
+    if let Some(new) = new {
+        new.keep();
+    }
     output.done(
         &serde_json::json!({ "restored": text_of(file.path()) }),
         format!("Header of {} restored.", file.path().display()),
     )
+}
+
+/// Bytes of header and keyslots, at most: two LUKS2 copies of 4 MiB and 128 MiB of keyslots.
+const LARGEST_BACKUP: u64 = (8 + 128) << 20;
+
+/// A file that is made for a detached header, and removed again unless it gets one.
+struct NewHeader<'a>(Option<&'a Path>);
+
+impl<'a> NewHeader<'a> {
+    /// Makes the file as long as the backup; nothing if there is one.
+    fn make(path: &'a Path, backup: &Path) -> Result<Option<Self>> {
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let size = FileStore::open(backup, Access::ReadOnly)?.size();
+        FileStore::create(path, size.min(LARGEST_BACKUP))?;
+        Ok(Some(Self(Some(path))))
+    }
+
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewHeader<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            // What went wrong before is the error to tell.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The refusal of a detached header's backup where the data would be overwritten.
+fn onto_the_data(device: &Path, backup: &Path) -> Failure {
+    let (device_word, backup_word) = (shell_word(device), shell_word(backup));
+    Failure::parameters(format!(
+        "{} is the backup of a detached header: restoring it onto {} would destroy the data there; \
+         nothing was changed",
+        backup.display(),
+        device.display()
+    ))
+    .advise(format!(
+        "Name the file that is to hold the header: `xtent header restore --header FILE \
+         {device_word} {backup_word}`."
+    ))
+}
+
+/// Refuses a disk without a LUKS header of its own that has LUKS volumes in its partitions:
+/// one of those is meant.
+fn refuse_partitions(disk: &FileStore) -> Result<()> {
+    if probe::describe(disk).is_some_and(|what| what.contains("LUKS")) {
+        return Ok(());
+    }
+    let Some(partitions) = partition::advice(disk) else {
+        return Ok(());
+    };
+    let what = probe::describe(disk).unwrap_or("a partition table");
+    Err(Failure::parameters(format!(
+        "{} holds {what}, which the header would overwrite; nothing was changed",
+        disk.path().display()
+    ))
+    .advise(partitions))
 }
 
 /// Refuses to overwrite what looks like a header backup: arguments in the wrong
