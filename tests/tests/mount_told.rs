@@ -97,6 +97,84 @@ fn a_volume_with_data_is_never_taken_for_a_new_one() {
 }
 
 #[test]
+fn noise_is_not_taken_for_a_new_volume() {
+    let test = "noise_is_not_taken_for_a_new_volume";
+    if !bed::has_fuse(test) || !bed::has_loop(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let _cleaner = Cleaner::new(scratch.path());
+    let container = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, 16 << 20);
+    let folder = scratch.folder("mnt");
+    mkfs(&container, &scratch, &["-b", "4096"]);
+    mount(&container, &folder, &[]).ok();
+    umount(&folder).ok();
+
+    // The header of another volume, opened by the same key.
+    let elsewhere = Scratch::new();
+    let other = Shape::LUKS2_4096.image(Maker::Xtent, &elsewhere, 16 << 20);
+    let detached = scratch.join("detached");
+    let saved = |container: &Container, to: &Path| {
+        let backup = xtent().args(["header", "backup"]);
+        backup.arg(&container.image).arg(to).ok();
+    };
+    saved(&other, &detached);
+    let header = detached.to_str().unwrap();
+    let said = refusal(&container, &folder, &["--header", header]);
+    assert!(!said.contains("mkfs"), "{said}");
+    assert!(
+        said.contains("holds noise") && said.contains("--header"),
+        "{said}"
+    );
+
+    // That header restored.
+    let restore = xtent().args(["header", "restore", "-q"]);
+    restore.args([&container.image, &detached]).ok();
+    let said = refusal(&container, &folder, &[]);
+    assert!(!said.contains("mkfs"), "{said}");
+    assert!(
+        said.contains("holds noise") && said.contains("restored"),
+        "{said}"
+    );
+
+    // Plain dm-crypt by another cipher; and new, where the command is not spelled out.
+    let plain = [
+        "--type",
+        "plain",
+        "--cipher",
+        "aes-cbc-plain64",
+        "--key-size",
+        "128",
+    ];
+    let whole = [&plain[..], &["--ignore-signature"]].concat();
+    let said = refusal(&container, &folder, &whole);
+    assert!(!said.contains("mkfs"), "{said}");
+    let new = Container {
+        image: scratch.image("new", 16 << 20),
+        key: container.key.clone(),
+    };
+    let said = refusal(&new, &folder, &plain);
+    assert!(said.contains("mkfs.ext4 -b 4096"), "{said}");
+    assert!(said.contains("same command with --file-only"), "{said}");
+    assert!(!said.contains("xtent mount"), "{said}");
+
+    // A new volume behind a detached header keeps that in what it is told to run.
+    let data = scratch.image("data", 16 << 20);
+    let head = scratch.join("head");
+    let format = xtent().args(["format", "-q", "--pbkdf", "pbkdf2"]);
+    let format = format.args(["--pbkdf-force-iterations", "1000", "--header"]);
+    let format = format.arg(&head).arg("--key-file");
+    format.args([&container.key, &data]).ok();
+    let new = Container {
+        image: data,
+        key: container.key.clone(),
+    };
+    let said = refusal(&new, &folder, &["--header", head.to_str().unwrap()]);
+    let command = format!("mount --file-only --header {}", head.display());
+    assert!(said.contains(&command), "{said}");
+}
+
+#[test]
 fn without_root_no_file_system_is_an_error() {
     let test = "without_root_no_file_system_is_an_error";
     if !bed::has_fuse(test) || !bed::is_root(test) {

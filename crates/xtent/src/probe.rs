@@ -221,40 +221,78 @@ fn find(size: u64, read: impl Fn(&mut [u8], u64) -> bool) -> Option<&'static str
 pub(crate) enum Content {
     /// This, by its signature.
     Known(&'static str),
-    /// As far as was looked, nothing that anybody wrote: zeros, or the noise that a
-    /// volume is before it is written to.
+    /// As far as was looked, nothing was ever written: zeros, in plaintext or on the device.
     Blank,
+    /// As far as was looked, noise (and zeros): what a device with old contents shows through a
+    /// new header, and what every volume shows through a wrong key, cipher or offset.
+    Noise,
     /// Something, but nothing known here.
     Unknown,
 }
 
-/// How much of a volume is looked at before it is called blank.
-const LOOKED_AT: usize = 1 << 20;
+/// How much of a volume's start is looked at before it is called blank.
+const LOOKED_AT: u64 = 1 << 20;
 
-/// Looks into an open volume.
-pub(crate) fn look_into(volume: &Volume) -> Result<Content, xtent_volume::Error> {
+/// Places all over the volume that are looked at besides, and the bytes of each.
+const SAMPLES: u64 = 64;
+const SAMPLE: u64 = 4096;
+
+/// Looks into an open volume, whose ciphertext is on `device` from `offset` on.
+pub(crate) fn look_into(
+    volume: &Volume,
+    device: &dyn Store,
+    offset: u64,
+) -> Result<Content, xtent_volume::Error> {
+    let size = volume.size();
     let read = |buf: &mut [u8], at| volume.read_at(buf, at).is_ok();
-    if let Some(what) = find(volume.size(), read) {
+    if let Some(what) = find(size, read) {
         return Ok(Content::Known(what));
     }
-    let len = usize::try_from(volume.size()).map_or(LOOKED_AT, |size| size.min(LOOKED_AT));
-    let mut start = vec![0; len];
-    volume.read_at(&mut start, 0)?;
-    Ok(if is_blank(&start) {
-        Content::Blank
+    let mut noise = false;
+    let step = (size.saturating_sub(SAMPLE) / (SAMPLES - 1)).next_multiple_of(SAMPLE);
+    let samples = (1..SAMPLES).map(|n| (n * step).min(size.saturating_sub(SAMPLE)));
+    for (at, len) in [(0, LOOKED_AT)]
+        .into_iter()
+        .chain(samples.map(|at| (at, SAMPLE)))
+    {
+        let len = usize::try_from(len.min(size - at)).unwrap_or_default();
+        let mut plain = vec![0; len];
+        volume.read_at(&mut plain, at)?;
+        let mut stored = vec![0; len];
+        // What cannot be read was not left out by anybody.
+        if device.read_at(&mut stored, offset + at).is_err() {
+            stored.fill(0xff);
+        }
+        match look_at(&plain, &stored) {
+            Content::Noise => noise = true,
+            Content::Blank => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(if noise {
+        Content::Noise
     } else {
-        Content::Unknown
+        Content::Blank
     })
 }
 
-/// Whether every sector is either one byte repeated or noise. Noise has no eight equal bytes in
-/// a row (in a MiB of it with a chance of one in 10^10); what programs write, and is
-/// not compressed or encrypted through and through, has.
-fn is_blank(start: &[u8]) -> bool {
-    start.chunks(512).all(|sector| {
-        let is_noise = || !sector.windows(8).any(|w| w.iter().all(|b| *b == w[0]));
-        sector.iter().all(|b| *b == sector[0]) || is_noise()
-    })
+/// What a piece of plaintext is, by its sectors and what is stored in their places. Noise has no
+/// eight equal bytes in a row (in a MiB of it with a chance of one in 10^10); what programs
+/// write, and is not compressed or encrypted through and through, has.
+fn look_at(plain: &[u8], stored: &[u8]) -> Content {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|b| *b == 0);
+    let is_noise = |bytes: &[u8]| !bytes.windows(8).any(|w| w.iter().all(|b| *b == w[0]));
+    let mut content = Content::Blank;
+    for (plain, stored) in plain.chunks(512).zip(stored.chunks(512)) {
+        if is_zero(plain) || is_zero(stored) {
+            continue;
+        }
+        if !is_noise(plain) {
+            return Content::Unknown;
+        }
+        content = Content::Noise;
+    }
+    content
 }
 
 /// Bytes in a block of the ext2, ext3 or ext4 file system on a volume, if it is one.
@@ -321,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_and_zeros_are_blank_and_nothing_else() {
+    fn zeros_are_blank_and_noise_is_not() {
         // xorshift64.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut noise = Vec::new();
@@ -331,13 +369,18 @@ mod tests {
             state ^= state << 17;
             noise.extend_from_slice(&state.to_le_bytes());
         }
-        assert!(is_blank(&noise));
-        assert!(is_blank(&[0; 4096]));
-        assert!(is_blank(b""));
-        noise[512..1536].fill(0);
-        assert!(is_blank(&noise));
-        noise[700..730].copy_from_slice(b"a text, as a program writes it");
-        assert!(!is_blank(&noise));
+        let zeros = vec![0; noise.len()];
+        // Never written: in the plaintext's zeros, or the device's.
+        assert_eq!(look_at(&zeros, &noise), Content::Blank);
+        assert_eq!(look_at(&noise, &zeros), Content::Blank);
+        assert_eq!(look_at(b"", b""), Content::Blank);
+        let mut plain = noise.clone();
+        assert_eq!(look_at(&plain, &noise), Content::Noise);
+        plain[512..1536].fill(0);
+        assert_eq!(look_at(&plain, &noise), Content::Noise);
+        plain[700..730].copy_from_slice(b"a text, as a program writes it");
+        assert_eq!(look_at(&plain, &noise), Content::Unknown);
+        assert_eq!(look_at(&[0xff; 4096], &noise), Content::Unknown);
     }
 
     #[test]

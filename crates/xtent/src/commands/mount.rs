@@ -133,11 +133,19 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let (data, header) = (container.data(), container.header().cloned());
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
+    let is_plain = header.is_none();
     let growth = Growth::new(&data, header, &volume);
-    drop(data);
     signals::hold()?;
-    let mount = Mount::new(volume.clone(), &options)
-        .map_err(|error| told::not_mounted(error, args, &volume))?;
+    let mount = Mount::new(volume.clone(), &options).map_err(|error| {
+        let found = told::Found {
+            volume: &volume,
+            device: &*data,
+            offset: config.offset,
+            is_plain,
+        };
+        told::not_mounted(error, args, &found)
+    })?;
+    drop(data);
     for warning in mount.warnings() {
         output.warn(warning);
     }

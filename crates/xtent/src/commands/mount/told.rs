@@ -4,19 +4,25 @@ use std::path::Path;
 
 use xtent_export::ErrorKind;
 use xtent_export::fuse::{FILE_NAME, refused_option};
+use xtent_store::Store;
 use xtent_volume::Volume;
 
 use super::Args;
 use crate::failure::{Exit, Failure};
-use crate::probe::{Content, ext_block_size, look_into};
+use crate::probe::{Content, ext_block_size, look_into, shell_word};
 
 /// Of a user who may not mount file systems.
 pub(super) fn takes_root(args: &Args) -> Failure {
-    let (device, dir) = (args.device.device.display(), args.dir.display());
+    let file = args.dir.join(FILE_NAME);
+    // No whole command: it would lack options without which it opens something else.
     Failure::new(Exit::Permission, "mounting a file system takes root").advise(format!(
-        "Run it as root, or give --file-only for the plaintext as the file {dir}/{FILE_NAME}. An \
-         ext2, ext3 or ext4 file system in it needs no root with fuse2fs (Debian package fuse2fs):\n\
-         xtent mount --file-only {device} {dir} && fuse2fs -o fakeroot {dir}/{FILE_NAME} FOLDER"
+        "Run it as root, or the same command with --file-only{} for the plaintext as the file {}. \
+         An ext2, ext3 or ext4 file system in it then needs no root with fuse2fs (Debian package \
+         fuse2fs):\n\
+         fuse2fs -o fakeroot {} FOLDER",
+        instead(args),
+        file.display(),
+        shell_word(&file)
     ))
 }
 
@@ -31,14 +37,35 @@ pub(super) fn use_of_file(dir: &Path, volume: &Volume) -> Option<String> {
     ))
 }
 
+/// What --file-only does not go with, of the options that were given.
+fn instead(args: &Args) -> &'static str {
+    match (&args.fstype, &args.options) {
+        (None, None) => "",
+        (Some(_), None) => " instead of -t",
+        (None, Some(_)) => " instead of -o",
+        (Some(_), Some(_)) => " instead of -t and -o",
+    }
+}
+
+/// A volume that was opened, and how it was found.
+pub(super) struct Found<'a> {
+    pub(super) volume: &'a Volume,
+    /// Where its ciphertext is.
+    pub(super) device: &'a dyn Store,
+    /// First byte of that.
+    pub(super) offset: u64,
+    /// Whether options took the place of a header.
+    pub(super) is_plain: bool,
+}
+
 /// Adds to what mount(8) said what the volume holds, and what follows from that.
-pub(super) fn not_mounted(error: xtent_export::Error, args: &Args, volume: &Volume) -> Failure {
+pub(super) fn not_mounted(error: xtent_export::Error, args: &Args, found: &Found<'_>) -> Failure {
     if error.kind != ErrorKind::NotMountable {
         return error.into();
     }
     let failure = Failure::from(error);
-    match look_into(volume) {
-        Ok(content) => failure.advise(advice(args, volume, content)),
+    match look_into(found.volume, found.device, found.offset) {
+        Ok(content) => failure.advise(advice(args, found, content)),
         Err(error) => failure.because(error),
     }
 }
@@ -62,11 +89,59 @@ fn kernel_says(args: &Args, what: &str) -> Option<String> {
     refused_option(fstype, args.options.as_deref()?)
 }
 
-fn advice(args: &Args, volume: &Volume, content: Content) -> String {
-    let device = args.device.device.display();
+/// The command for the plaintext as a file in DIR: whole, or in words where it takes many options.
+fn file_only(args: &Args, is_plain: bool) -> String {
+    if is_plain {
+        return format!(
+            "the same command with --file-only{} and the folder DIR",
+            instead(args)
+        );
+    }
+    let mut command = "`xtent mount --file-only".to_owned();
+    if let Some(number) = args.device.partition {
+        command += &format!(" --partition {number}");
+    }
+    if let Some(header) = &args.device.detached.header {
+        command += &format!(" --header {}", shell_word(header));
+    }
+    command + &format!(" {} DIR`", shell_word(&args.device.device))
+}
+
+/// The text as the start of a sentence.
+fn capital(text: &str) -> String {
+    match text.strip_prefix("the") {
+        Some(rest) => format!("The{rest}"),
+        None => text.to_owned(),
+    }
+}
+
+/// What noise may come from.
+fn about_noise(args: &Args, is_plain: bool) -> String {
+    let wrong = if is_plain {
+        "the passphrase or key file, or an option such as --cipher, --hash, --offset or --skip, is \
+         not that of this volume: nothing on it tells"
+    } else if args.device.detached.header.is_some() {
+        "--header names the header of another volume, or one that another volume's backup was \
+         restored to"
+    } else {
+        "its header was restored from the backup of another volume"
+    };
+    format!(
+        "The volume holds noise. Either nothing was ever written to it, on a device that had been \
+         in use before, or {wrong}. Do not write to it, and make no file system on it, before that \
+         is clear: that would destroy data which the right way in still reads. If it is new, \
+         `xtent mount --help` shows how it gets a file system."
+    )
+}
+
+fn advice(args: &Args, found: &Found<'_>, content: Content) -> String {
+    let volume = found.volume;
     let sector_size = volume.sector_size().bytes() as u64;
-    let as_file =
-        format!("`xtent mount --file-only {device} DIR` offers it as the file DIR/{FILE_NAME}");
+    let command = file_only(args, found.is_plain);
+    let as_file = format!(
+        "{} offers it as the file DIR/{FILE_NAME}",
+        capital(&command)
+    );
     match content {
         Content::Known(what) if what.contains("partition table") => format!(
             "The volume holds {what}, whose partitions mount cannot see. {as_file}; `losetup \
@@ -112,13 +187,15 @@ fn advice(args: &Args, volume: &Volume, content: Content) -> String {
         }
         Content::Blank => format!(
             "Nothing is on the volume yet, as far as can be seen. A new one gets its file system \
-             so:\n\
-             xtent mount --file-only {device} DIR && mkfs.ext4 -b {} DIR/{FILE_NAME} && xtent \
-             umount DIR\n\
+             in three steps:\n\
+             1. {command}\n\
+             2. `mkfs.ext4 -b {} DIR/{FILE_NAME}`\n\
+             3. `xtent umount DIR`\n\
              The blocks of a file system must not be smaller than the volume's sectors of \
              {sector_size} bytes (mkfs.xfs: -s size={sector_size}).",
             sector_size.max(4096)
         ),
+        Content::Noise => about_noise(args, found.is_plain),
         Content::Unknown => format!(
             "There is data on the volume, but no file system that is known here. {as_file}; \
              `blkid --probe` and `file` may tell what it is."
