@@ -68,6 +68,20 @@ fn a_smaller_image_leaves_the_rest_alone() {
 }
 
 #[test]
+fn a_forced_target_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::with_luks2();
+    std::fs::write(bed.path("out"), "old").unwrap();
+    for (before, after) in [(0o644, 0o600), (0o666, 0o600), (0o700, 0o700)] {
+        let mode = std::fs::Permissions::from_mode(before);
+        std::fs::set_permissions(bed.path("out"), mode).unwrap();
+        bed.run("decrypt --force --key-file key disk.img out").ok();
+        let mode = bed.path("out").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, after);
+    }
+}
+
+#[test]
 fn a_detached_header() {
     let bed = Bed::new();
     let cheap = "--key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";

@@ -1,5 +1,7 @@
 //! `xtent decrypt`: copies a volume's plaintext out.
 
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use clap::ValueHint;
@@ -36,7 +38,7 @@ NOTES:
   of a shell; it must not be a terminal. Standard output then gets the plaintext
   and nothing else: the summary, or with --json the result, goes to standard error.
 
-  The target is as secret as the volume; a new file is readable for its owner
+  The target is as secret as the volume; the file is readable for its owner
   only. If it stops half way the target is incomplete, and is left there.
   The volume must not be served or mounted for writing meanwhile.";
 
@@ -60,6 +62,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", default_value = "auto", num_args = 0..=1, default_missing_value = "always", require_equals = true)]
     sparse: Sparse,
     /// Overwrite an existing regular file
+    ///
+    /// Its group and all others lose their permissions on it first; whoever has it open
+    /// keeps that. A file that holds a LUKS volume is refused: remove it first.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -98,6 +103,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     refuse_shared(&args.target, &args.device.device)?;
     if let Some(header) = &args.device.detached.header {
         refuse_shared(&args.target, header)?;
+    }
+    for key in key_files(&args.unlock) {
+        refuse_shared(&args.target, key)?;
     }
     if args.target.is_stream() {
         let stream = args.target.open_target()?;
@@ -145,6 +153,30 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         || Ok(target.flush()?),
     )?;
     output.done(&result(args, &moved), summary(&moved))
+}
+
+/// The files, as opposed to streams, that something secret is read from to unlock a volume.
+fn key_files(unlock: &UnlockArgs) -> impl Iterator<Item = &Path> {
+    let UnlockArgs {
+        passphrase,
+        tokens,
+        volume_key_file,
+    } = unlock;
+    let named = [
+        &passphrase.key.key_file,
+        volume_key_file,
+        &tokens.token_pin_file,
+    ];
+    named
+        .into_iter()
+        .filter_map(Option::as_deref)
+        .filter(|path| is_stored(path))
+}
+
+/// Whether a file that is named as the source of a key is one that could be overwritten.
+pub(super) fn is_stored(path: &Path) -> bool {
+    let is_stored = |m: Metadata| m.is_file() || m.file_type().is_block_device();
+    path != Path::new("-") && path.metadata().is_ok_and(is_stored)
 }
 
 fn start(args: &Args, size: u64, output: &Output) -> Progress {
@@ -208,6 +240,13 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
     }
     let store = FileStore::open(path, Access::ReadWrite)?;
     store.lock_for_serving()?;
+    if is_file && let Some(found) = probe::describe(&store).filter(|what| what.contains("LUKS")) {
+        return Err(Failure::new(
+            Exit::Busy,
+            format!("{} holds {found}; it is not overwritten", path.display()),
+        )
+        .advise("Give another name; or remove it first, if nobody needs it any more."));
+    }
     if !is_file {
         if store.size() < size {
             return Err(Failure::new(
@@ -232,12 +271,19 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
     Ok(Some(store))
 }
 
-/// Brings an existing regular file to `size`; a block device stays as it is.
+/// Brings an existing regular file to `size`, and makes it readable for its owner only; a block device stays as it is.
 fn overwritten(store: FileStore, path: &Path, size: u64) -> Result<FileStore> {
     if store.is_block_device() {
         return Ok(store);
     }
     let file = store.file();
+    keep_to_owner(file).map_err(|e| {
+        Failure::system(
+            format!("cannot take others' permissions on {} away", path.display()),
+            e,
+        )
+        .advise("Give the name of a new file, which is readable for its owner only.")
+    })?;
     file.set_len(0)
         .and_then(|()| file.set_len(size))
         .map_err(|e| Failure::system(format!("cannot resize {}", path.display()), e))?;
@@ -245,6 +291,17 @@ fn overwritten(store: FileStore, path: &Path, size: u64) -> Result<FileStore> {
     drop(store);
     resized.lock_for_serving()?;
     Ok(resized)
+}
+
+/// Takes away the permissions that group and others have on a file.
+fn keep_to_owner(file: &File) -> std::io::Result<()> {
+    let mut permissions = file.metadata()?.permissions();
+    let mode = permissions.mode();
+    if mode & 0o077 != 0 {
+        permissions.set_mode(mode & 0o7700);
+        file.set_permissions(permissions)?;
+    }
+    Ok(())
 }
 
 /// Makes sure that there is room for everything before anything is copied.

@@ -13,6 +13,7 @@ use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::DiscardPolicy;
 
+use super::decrypt::is_stored;
 use super::encrypt::refuse_same;
 use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
 use crate::cipher;
@@ -190,6 +191,19 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 
     if let Some(header) = &args.detached.header {
         refuse_same(header, &args.device)?;
+    }
+    for target in [Some(&args.device), args.detached.header.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        for key in [&args.key.key_file, &args.volume_key_file]
+            .into_iter()
+            .flatten()
+        {
+            if is_stored(key) {
+                refuse_same(target, key)?;
+            }
+        }
     }
     let data = Target::look(&args.device, args.size.is_some())?;
     let header = args
