@@ -64,7 +64,7 @@ fn one_writer_or_many_readers() {
     for options in [&[][..], &["--read-only"]] {
         Server::command(&container, &socket, options)
             .fails(5)
-            .says(&["server"]);
+            .says(&["in use by `xtent serve`", "process"]);
     }
     let source = scratch.file("source", &[7; 512]);
     let target = scratch.join("target");
