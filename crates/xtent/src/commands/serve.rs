@@ -403,16 +403,17 @@ fn on_signals(
         },
         move || {
             if let Some(Grown { before, now }) = growth.look() {
+                // First, so that who was told finds what is true.
+                registration.update(&Entry {
+                    size: now,
+                    ..entry.clone()
+                });
                 output.note(format!(
                     "The volume has grown from {} to {}. Clients that connect from now on see that; \
                      NBD has no way to tell the others.",
                     show_size(before),
                     show_size(now)
                 ));
-                registration.update(&Entry {
-                    size: now,
-                    ..entry.clone()
-                });
             }
         },
     )
