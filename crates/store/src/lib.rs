@@ -9,7 +9,7 @@ pub mod loopdev;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use buffer::AlignedBuffer;
+pub use buffer::{AlignedBuffer, PAGE};
 pub use error::{Error, ErrorKind};
 pub use file::{Access, FileStore};
 

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use xtent_store::PAGE;
+
 use crate::piece::{PIECE, with_buffer};
 use crate::range_lock::Mode;
 use crate::volume::{MAX_SECTOR, Parts, Volume, Wait};
@@ -40,9 +42,6 @@ impl<'a> Source<'a> {
         }
     }
 }
-
-/// Bytes in a page of the kernel's cache, at least.
-const PAGE: u64 = 4096;
 
 /// A whole sector of plaintext made of what was there and a part of a request.
 type Edge = [u8; MAX_SECTOR];
@@ -168,7 +167,7 @@ impl Volume {
         let end = start + len as u64;
         // A byte of each page that may be written in part.
         for (edge, byte) in [(start, start), (end, end - 1)] {
-            if edge.is_multiple_of(PAGE) {
+            if edge.is_multiple_of(PAGE as u64) {
                 continue;
             }
             let is_there = self

@@ -10,7 +10,7 @@
 //! a write that returned has reached the volume or failed, and a killed
 //! daemon loses nothing that it acknowledged.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
@@ -25,6 +25,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags};
+use xtent_store::AlignedBuffer;
 use xtent_volume::{DiscardPolicy, Error, Volume};
 
 use super::FILE_NAME;
@@ -164,19 +165,15 @@ impl VolumeFile {
 
 thread_local! {
     /// For the reads of one thread: grows to the largest request it has seen.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: Cell<Option<AlignedBuffer>> = const { Cell::new(None) };
 }
 
-/// Gives `f` this thread's buffer: `len` bytes from a page boundary on.
-fn with_buffer<T>(len: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
-    const PAGE: usize = 4096;
-    BUFFER.with_borrow_mut(|buffer| {
-        if buffer.len() < len + PAGE {
-            *buffer = vec![0; len.next_power_of_two() + PAGE];
-        }
-        let start = buffer.as_ptr().align_offset(PAGE);
-        f(&mut buffer[start..start + len])
-    })
+/// This thread's buffer, of `len` bytes or more with any contents.
+fn take_buffer(len: usize) -> io::Result<AlignedBuffer> {
+    match BUFFER.take() {
+        Some(buffer) if buffer.len() >= len => Ok(buffer),
+        _ => AlignedBuffer::zeroed(len.next_power_of_two()),
+    }
 }
 
 fn failed(what: &str, range: &Range<u64>, error: &Error) -> Errno {
@@ -295,12 +292,15 @@ impl Filesystem for VolumeFile {
         let range = self.clip(offset, u64::from(size));
         // No longer than `size`, which is a u32.
         let len = usize::try_from(range.end - range.start).unwrap_or(0);
-        with_buffer(len, |buffer| {
-            match self.volume.read_at(buffer, range.start) {
-                Ok(()) => reply.data(buffer),
-                Err(e) => reply.error(failed("read", &range, &e)),
-            }
-        });
+        let Ok(mut buffer) = take_buffer(len) else {
+            tracing::error!(length = len, "no memory for a read");
+            return reply.error(Errno::ENOMEM);
+        };
+        match self.volume.read_at(&mut buffer[..len], range.start) {
+            Ok(()) => reply.data(&buffer[..len]),
+            Err(e) => reply.error(failed("read", &range, &e)),
+        }
+        BUFFER.set(Some(buffer));
     }
 
     fn write(

@@ -1,7 +1,8 @@
 //! The receive buffer of a connection. Requests are parsed, and payloads
 //! encrypted and written, where they were received.
 
-use super::memory::{Aligned, PAGE};
+use xtent_store::{AlignedBuffer, PAGE};
+
 use super::proto::constants::REQUEST_LEN;
 
 /// Where the buffer is filled from when empty: the payload of a write whose
@@ -10,7 +11,7 @@ const HEADER_START: usize = PAGE - REQUEST_LEN;
 
 /// Received bytes that are not used yet.
 pub(super) struct Input {
-    bytes: Aligned,
+    bytes: AlignedBuffer,
     start: usize,
     end: usize,
 }
@@ -19,7 +20,7 @@ impl Input {
     /// A buffer that takes a header with `payload` bytes, if there is memory.
     pub(super) fn new(payload: usize) -> Option<Self> {
         Some(Self {
-            bytes: Aligned::new(PAGE + payload)?,
+            bytes: AlignedBuffer::zeroed(PAGE + payload).ok()?,
             start: HEADER_START,
             end: HEADER_START,
         })
@@ -27,7 +28,7 @@ impl Input {
 
     /// Bytes of memory behind such a buffer.
     pub(super) const fn footprint(payload: usize) -> usize {
-        Aligned::footprint(PAGE + payload)
+        AlignedBuffer::footprint(PAGE + payload)
     }
 
     /// The unused bytes.

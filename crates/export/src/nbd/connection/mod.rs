@@ -10,11 +10,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use xtent_store::AlignedBuffer;
 use xtent_volume::Volume;
 
 use crate::nbd::input::Input;
 use crate::nbd::link::{Link, MAX_GATHER};
-use crate::nbd::memory::{Aligned, Pool};
+use crate::nbd::memory::Pool;
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
@@ -64,7 +65,7 @@ impl Shared {
 
 /// Bytes that every connection has for itself.
 pub(super) const fn footprint(piece: usize) -> usize {
-    Input::footprint(INPUT_PAYLOAD) + Aligned::footprint(piece)
+    Input::footprint(INPUT_PAYLOAD) + AlignedBuffer::footprint(piece)
 }
 
 /// What a client has asked for.
@@ -161,7 +162,7 @@ fn handshake(shared: &Shared, port: &mut Port, input: &mut Input) -> Result<Sess
 
 /// Replies that go out together.
 struct Batch {
-    data: Aligned,
+    data: AlignedBuffer,
     used: usize,
     replies: Vec<(Head, Range<usize>)>,
 }
@@ -169,7 +170,7 @@ struct Batch {
 impl Batch {
     fn new(len: usize) -> Option<Self> {
         Some(Self {
-            data: Aligned::new(len)?,
+            data: AlignedBuffer::zeroed(len).ok()?,
             used: 0,
             replies: Vec::new(),
         })

@@ -5,12 +5,12 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
+use xtent_store::PAGE;
 use xtent_volume::Error as VolumeError;
 
 use super::{BATCH_ALIGN, Connection};
 use crate::nbd::errno;
 use crate::nbd::link::{MAX_GATHER, Message, PiecesLeft};
-use crate::nbd::memory::PAGE;
 use crate::nbd::port::Closed;
 use crate::nbd::proto::{self, Head};
 use crate::nbd::worker::{Reply, Task, error_offset, payload_len};

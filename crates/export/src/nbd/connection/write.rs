@@ -1,8 +1,9 @@
 //! Writes: from the receive buffer as the payload comes, or by workers where
 //! something has to be waited for.
 
+use xtent_store::PAGE;
+
 use super::{Connection, IN_PAYLOAD, WORTH_WRITING};
-use crate::nbd::memory::PAGE;
 use crate::nbd::port::Closed;
 use crate::nbd::worker::{Reply, Task};
 
