@@ -71,13 +71,14 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	@scripts/kernel.sh uml-6.12
 	$(CARGO) test --workspace --test kernel612 -- --ignored
 
-check: ## format, lints, documentation
+check: ## format, lints, licences, documentation
 	@scripts/setup.sh build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check
 	$(CARGO) clippy $(CIPHER_BENCH) --no-default-features --all-targets -- -D warnings
 	@scripts/package-check.sh --quick
+	@scripts/licences.py
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 
 static: ## a statically linked xtent, for any Linux of this machine's kind

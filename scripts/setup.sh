@@ -10,7 +10,7 @@ export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 # recommend, so a C library's headers are named beside the compiler.
 # For cargo: libclang writes the bindings to the headers of the device mapper.
 build="cc:gcc /usr/include/stdlib.h:libc6-dev pkg-config:pkgconf /usr/include/libdevmapper.h:libdevmapper-dev
-    libclang:libclang1-14 libclang:libclang-common-14-dev"
+    libclang:libclang1-14 libclang:libclang-common-14-dev /usr/bin/python3:python3"
 demo="$build linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup cpio:cpio
     busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin depmod:kmod readelf:binutils"
 bench="$build cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
