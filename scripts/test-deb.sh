@@ -24,8 +24,10 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 root=$target/debian/deb
 log=$target/debian/deb.log
 mkdir -p "$target/debian"
-debs=("$target"/deb/xtent_*.deb "$target"/deb/xtent-dkms_*.deb)
-[ -e "${debs[0]}" ] || die "there are no packages in target/deb: run make deb"
+debs=("$target"/deb/{xtent,xtent-dkms,libsector-cipher0,libsector-cipher-dev}_*.deb)
+for deb in "${debs[@]}"; do
+    [ -e "$deb" ] || die "there is no $deb: run make deb"
+done
 trap 'rm -rf "$root"' EXIT
 
 step "lintian"
@@ -110,6 +112,34 @@ rm -rf "$root"/tmp/*
 files >"$root.after"
 diff "$root.before" "$root.after" >"$log" || { cat "$log" && die "purging left a difference"; }
 [ "$(wc -l <"$root.with")" -gt "$(wc -l <"$root.before")" ] || die "the list of files shows nothing"
+
+try "a C compiler" apt-get install -y --no-install-recommends gcc libc6-dev pkgconf dpkg-dev
+files >"$root.before"
+try "installing the ciphers' C library" sh -ec 'apt-get install -y --no-install-recommends /debs/libsector-cipher*.deb'
+# The example, with each library: it uses every function.
+try "programs in C" sh -ec '
+    cd /tmp
+    example=/usr/share/doc/libsector-cipher-dev/examples/encrypt.c
+    [ -e "$example" ] || { gunzip -c "$example.gz" >encrypt.c && example=encrypt.c; }
+    cc -Wall -Wextra -Werror $(pkg-config --cflags sector_cipher) "$example" -o shared $(pkg-config --libs sector_cipher)
+    cc -Wall -Wextra -Werror $(pkg-config --cflags sector_cipher) "$example" -o static \
+        $(pkg-config --libs --static sector_cipher | sed s/-lsector_cipher/-l:libsector_cipher.a/)
+    ldd shared | grep "libsector_cipher.so.0 => /"
+    ! ldd static | grep sector_cipher
+    for kind in shared static; do
+        "./$kind" >said
+        cat said
+        [ -s said ]
+    done'
+step "a package that uses it depends on it"
+quietly in_root sh -ec '
+    mkdir -p /tmp/user/debian && cd /tmp/user
+    printf "Source: user\n\nPackage: user\nArchitecture: any\n" >debian/control
+    dpkg-shlibdeps -O ../shared | tee /dev/stderr | grep "libsector-cipher0 (>= 0.1.0)"'
+try "removing it" apt-get purge -y libsector-cipher0
+rm -rf "$root"/tmp/*
+files >"$root.after"
+diff "$root.before" "$root.after" >"$log" || { cat "$log" && die "purging left a difference"; }
 
 if [ "${XTENT_TEST_DKMS:-1}" = 1 ]; then
     try "kernel headers and DKMS" apt-get install -y --no-install-recommends dkms linux-headers-amd64
