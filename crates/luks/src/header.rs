@@ -244,10 +244,7 @@ fn luks1_keyslots(header: &luks1::Header) -> Vec<KeyslotInfo> {
             keyslot: slot.number,
             kind: "luks1".to_owned(),
             priority: Priority::Normal,
-            kdf: Some(Kdf::Pbkdf2 {
-                hash: dump.hash.clone(),
-                iterations: slot.iterations,
-            }),
+            kdf: Some(slot.kdf.clone()),
             key_length: dump.key_bits / 8,
             opens_volume: true,
         })

@@ -32,7 +32,7 @@ pub use header::{Dump, Header, KeyslotInfo, Priority};
 pub use kdf::{Kdf, KdfChoice, KdfLimits};
 pub use luks1::{Dump as Luks1Dump, Keyslot as Luks1KeyslotDump};
 pub use luks2::{
-    DigestDump, Dump as Luks2Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump,
+    DigestDump, Dump as Luks2Dump, KdfDump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump,
 };
 
 /// The example of the README, as a test.

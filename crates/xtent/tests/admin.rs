@@ -154,6 +154,39 @@ fn a_header_can_be_named_and_flagged() {
 }
 
 #[test]
+fn the_same_thing_is_the_same_object_everywhere() {
+    let converted = Bed::with_luks2();
+    let argon2 = "--pbkdf argon2i --pbkdf-force-iterations 4 --pbkdf-memory 64";
+    converted
+        .run(&format!("key convert --key-file key {argon2} disk.img"))
+        .ok();
+    for bed in [Bed::with_luks1(), Bed::with_luks2(), converted] {
+        let list = bed.run("key list --json disk.img").ok().json();
+        let dump = bed.run("header dump --json disk.img").ok().json();
+        let kdf = &dump["keyslots"][0]["kdf"];
+        // LUKS2 numbers its keyslots by name.
+        let kdf = if kdf.is_null() {
+            &dump["keyslots"]["0"]["kdf"]
+        } else {
+            kdf
+        };
+        assert!(kdf["type"].is_string(), "{dump}");
+        assert_eq!(list["keyslots"][0]["kdf"], *kdf);
+    }
+    let bed = Bed::with_luks2();
+    for label in ["", "x"] {
+        let changed = bed
+            .run_words(&["config", "--json", "--label", label, "disk.img"])
+            .ok()
+            .json();
+        let dump = bed.run("header dump --json disk.img").ok().json();
+        assert_eq!(changed["label"], dump["label"]);
+        assert_eq!(changed["subsystem"], dump["subsystem"]);
+        assert_eq!(dump["label"].is_null(), label.is_empty());
+    }
+}
+
+#[test]
 fn scripts_ask_by_exit_code() {
     for (bed, is, other) in [
         (Bed::with_luks1(), "luks1", "luks2"),
@@ -328,7 +361,15 @@ fn an_unbound_key_is_kept_and_opens_nothing() {
     let any = bed
         .run("key test --json --unbound --key-file other disk.img")
         .ok();
+    let bound = bed
+        .run("key test --json --key-file key disk.img")
+        .ok()
+        .json();
+    let fields = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
     assert_eq!(any.json()["keyslot"], 1);
+    assert_eq!(fields(&any.json()), fields(&bound));
     cryptsetup(
         &bed,
         "open --test-passphrase --unbound --key-slot 1 --key-file other disk.img",

@@ -22,9 +22,12 @@ pub use plain::plain_key;
 pub use turn::serialize_memory_hard;
 
 use hash::Hash;
+use serde::Serialize;
 
-/// A key derivation with its cost, as a header stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A key derivation with its cost, as a header stores it. As JSON, one object: its `type`
+/// beside the cost that this type has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
 pub enum Kdf {
     /// PBKDF2-HMAC.
     Pbkdf2 {
@@ -40,7 +43,7 @@ pub enum Kdf {
 }
 
 /// Argon2's cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Argon2Cost {
     /// Passes.
     pub time: u32,

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::header::{Header, SLOTS};
+use crate::Kdf;
 use crate::af::STRIPES;
 
 /// Everything that a dump shows; no secrets.
@@ -41,8 +42,8 @@ pub struct Dump {
 pub struct Keyslot {
     /// 0 to 7.
     pub number: u32,
-    /// PBKDF2 iterations.
-    pub iterations: u32,
+    /// Always PBKDF2.
+    pub kdf: Kdf,
     /// In hexadecimal.
     pub salt: String,
     /// Where the key material is, in sectors of 512 bytes.
@@ -60,7 +61,10 @@ impl Header {
             .filter(|(_, slot)| slot.active)
             .map(|(number, slot)| Keyslot {
                 number,
-                iterations: slot.iterations,
+                kdf: Kdf::Pbkdf2 {
+                    hash: self.hash.clone(),
+                    iterations: slot.iterations,
+                },
                 salt: hex(&slot.salt),
                 offset: slot.offset,
                 stripes: STRIPES,
@@ -106,7 +110,9 @@ impl fmt::Display for Dump {
                 continue;
             };
             writeln!(f, "Key Slot {number}: ENABLED")?;
-            writeln!(f, "\tIterations:         \t{}", slot.iterations)?;
+            if let Kdf::Pbkdf2 { iterations, .. } = slot.kdf {
+                writeln!(f, "\tIterations:         \t{iterations}")?;
+            }
             let (first, second) = halves(&slot.salt);
             writeln!(f, "\tSalt:               \t{}", Spaced(first))?;
             writeln!(f, "\t                      \t{}", Spaced(second))?;

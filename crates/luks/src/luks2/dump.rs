@@ -22,10 +22,10 @@ pub struct Dump {
     pub keyslots_size: u64,
     /// UUID.
     pub uuid: String,
-    /// Label, or nothing.
-    pub label: String,
-    /// Subsystem, or nothing.
-    pub subsystem: String,
+    /// Label, if there is one.
+    pub label: Option<String>,
+    /// Subsystem, if there is one.
+    pub subsystem: Option<String>,
     /// Whether one copy was bad or stale.
     pub recovered: bool,
     /// Persistent flags.
@@ -94,24 +94,28 @@ pub struct Luks2KeyslotDump {
     pub encryption: String,
     /// Bytes of its key.
     pub area_key_size: u32,
-    /// Key derivation by name.
-    pub kdf: String,
-    /// PBKDF2's hash.
-    pub hash: Option<String>,
-    /// PBKDF2's iterations.
-    pub iterations: Option<u32>,
-    /// Argon2's passes.
-    pub time: Option<u32>,
-    /// Argon2's memory in KiB.
-    pub memory: Option<u32>,
-    /// Argon2's lanes.
-    pub cpus: Option<u32>,
+    /// Key derivation.
+    pub kdf: KdfDump,
     /// Salt in hexadecimal.
     pub salt: Option<String>,
     /// Stripes of the anti-forensic splitter.
     pub af_stripes: u32,
     /// Its hash.
     pub af_hash: String,
+}
+
+/// A key derivation.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum KdfDump {
+    /// One that this crate has.
+    Known(Kdf),
+    /// Another one.
+    Unknown {
+        /// Its name.
+        #[serde(rename = "type")]
+        kind: String,
+    },
 }
 
 /// A token.
@@ -154,8 +158,8 @@ impl Header {
             metadata_size: self.binary.size,
             keyslots_size: metadata.config.keyslots_size,
             uuid: self.binary.uuid_text(),
-            label: self.binary.label_text(),
-            subsystem: self.binary.subsystem_text(),
+            label: Some(self.binary.label_text()).filter(|text| !text.is_empty()),
+            subsystem: Some(self.binary.subsystem_text()).filter(|text| !text.is_empty()),
             recovered: self.is_recovered(),
             flags: metadata.config.flags.clone(),
             requirements: metadata.config.requirements.clone(),
@@ -208,21 +212,15 @@ impl Header {
                 area_offset: slot.area.offset,
                 area_size: slot.area.size,
                 luks2: slot.luks2.as_ref().map(|luks2| {
-                    let mut dump = Luks2KeyslotDump {
+                    let (kdf, salt) = dump_kdf(&luks2.kdf);
+                    Luks2KeyslotDump {
                         encryption: luks2.encryption.clone(),
                         area_key_size: luks2.area_key_size,
-                        kdf: String::new(),
-                        hash: None,
-                        iterations: None,
-                        time: None,
-                        memory: None,
-                        cpus: None,
-                        salt: None,
+                        kdf,
+                        salt,
                         af_stripes: luks2.stripes,
                         af_hash: luks2.af_hash.clone(),
-                    };
-                    dump.set_kdf(&luks2.kdf);
-                    dump
+                    }
                 }),
                 digest,
             };
@@ -249,29 +247,11 @@ impl Header {
     }
 }
 
-impl Luks2KeyslotDump {
-    fn set_kdf(&mut self, kdf: &SlotKdf) {
-        let (kdf, salt) = match kdf {
-            SlotKdf::Known { kdf, salt } => (kdf, salt),
-            SlotKdf::Unknown(name) => {
-                self.kdf.clone_from(name);
-                return;
-            }
-        };
-        self.salt = Some(hex(salt));
-        let (name, cost) = match kdf {
-            Kdf::Pbkdf2 { hash, iterations } => {
-                self.hash = Some(hash.clone());
-                self.iterations = Some(*iterations);
-                ("pbkdf2", None)
-            }
-            Kdf::Argon2i(cost) => ("argon2i", Some(cost)),
-            Kdf::Argon2id(cost) => ("argon2id", Some(cost)),
-        };
-        name.clone_into(&mut self.kdf);
-        self.time = cost.map(|cost| cost.time);
-        self.memory = cost.map(|cost| cost.memory);
-        self.cpus = cost.map(|cost| cost.cpus);
+/// The derivation, and its salt in hexadecimal.
+fn dump_kdf(kdf: &SlotKdf) -> (KdfDump, Option<String>) {
+    match kdf {
+        SlotKdf::Known { kdf, salt } => (KdfDump::Known(kdf.clone()), Some(hex(salt))),
+        SlotKdf::Unknown(name) => (KdfDump::Unknown { kind: name.clone() }, None),
     }
 }
 
@@ -289,17 +269,22 @@ impl fmt::Display for Dump {
                 plain(text)
             }
         };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
         writeln!(f, "LUKS header information")?;
         writeln!(f, "Version:       \t{}", self.version)?;
         writeln!(f, "Epoch:         \t{}", self.epoch)?;
         writeln!(f, "Metadata area: \t{} [bytes]", self.metadata_size)?;
         writeln!(f, "Keyslots area: \t{} [bytes]", self.keyslots_size)?;
         writeln!(f, "UUID:          \t{}", or(&self.uuid, "(no UUID)"))?;
-        writeln!(f, "Label:         \t{}", or(&self.label, "(no label)"))?;
+        writeln!(
+            f,
+            "Label:         \t{}",
+            or(&text(&self.label), "(no label)")
+        )?;
         writeln!(
             f,
             "Subsystem:     \t{}",
-            or(&self.subsystem, "(no subsystem)")
+            or(&text(&self.subsystem), "(no subsystem)")
         )?;
         let list = |items: &[String]| items.iter().map(|item| plain(item) + " ").collect();
         let flags: String = list(&self.flags);
@@ -392,25 +377,31 @@ impl Luks2KeyslotDump {
             "\tCipher key: {} bits",
             u64::from(self.area_key_size) * 8
         )?;
-        writeln!(f, "\tPBKDF:      {}", plain(&self.kdf))?;
-        if let Some(hash) = &self.hash {
-            writeln!(f, "\tHash:       {}", plain(hash))?;
-        }
-        for (name, value) in [
-            ("Iterations:", self.iterations),
-            ("Time cost: ", self.time),
-            ("Memory:    ", self.memory),
-            ("Threads:   ", self.cpus),
-        ] {
-            if let Some(value) = value {
-                writeln!(f, "\t{name} {value}")?;
-            }
-        }
+        self.kdf.print(f)?;
         if let Some(salt) = &self.salt {
             print_bytes(f, "Salt:  ", salt)?;
         }
         writeln!(f, "\tAF stripes: {}", self.af_stripes)?;
         writeln!(f, "\tAF hash:    {}", plain(&self.af_hash))
+    }
+}
+
+impl KdfDump {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, cost) = match self {
+            Self::Known(Kdf::Pbkdf2 { hash, iterations }) => {
+                writeln!(f, "\tPBKDF:      pbkdf2")?;
+                writeln!(f, "\tHash:       {}", plain(hash))?;
+                return writeln!(f, "\tIterations: {iterations}");
+            }
+            Self::Known(Kdf::Argon2i(cost)) => ("argon2i", cost),
+            Self::Known(Kdf::Argon2id(cost)) => ("argon2id", cost),
+            Self::Unknown { kind } => return writeln!(f, "\tPBKDF:      {}", plain(kind)),
+        };
+        writeln!(f, "\tPBKDF:      {name}")?;
+        writeln!(f, "\tTime cost:  {}", cost.time)?;
+        writeln!(f, "\tMemory:     {}", cost.memory)?;
+        writeln!(f, "\tThreads:    {}", cost.cpus)
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) mod write;
 mod tests;
 
 pub(crate) use config::configure;
-pub use dump::{DigestDump, Dump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
+pub use dump::{DigestDump, Dump, KdfDump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
 pub(crate) use edit::{
     add_key, add_unbound_key, change_key, erase, is_volume_key, kill_slot, read_shared, remove_key,
     repair, unlock, unlock_any,

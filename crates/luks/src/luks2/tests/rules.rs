@@ -425,7 +425,7 @@ fn dumps_are_safe_to_print() {
     assert_eq!(dump.matches("\nKeyslots:").count(), 1);
     let json = serde_json::to_value(header.dump()).unwrap();
     assert_eq!(json["version"], 2);
-    assert_eq!(json["keyslots"]["0"]["kdf"], "pbkdf2");
+    assert_eq!(json["keyslots"]["0"]["kdf"]["type"], "pbkdf2");
     assert_eq!(json["keyslots"]["0"]["priority"], "normal");
     assert_eq!(json["segments"]["0"]["offset"], DATA);
 }

@@ -16,7 +16,8 @@ EXAMPLES:
 
 NOTES:
   With --json each keyslot's \"kdf\" has fields: type, and hash and iterations
-  (pbkdf2) or time (passes), memory (KiB) and cpus (threads).";
+  (pbkdf2) or time (passes), memory (KiB) and cpus (threads). `xtent header dump
+  --json` has the same.";
 
 /// List the keyslots in use
 #[derive(clap::Args, Debug)]
@@ -40,7 +41,7 @@ pub(super) fn run(args: &List, output: &Output) -> Result<()> {
             serde_json::json!({
                 "keyslot": slot.keyslot,
                 "type": slot.kind,
-                "kdf": slot.kdf.as_ref().map(fields),
+                "kdf": slot.kdf,
                 "priority": slot.priority,
                 "opens_volume": slot.opens_volume,
             })
@@ -70,27 +71,6 @@ fn line(slot: &KeyslotInfo) -> String {
         text.push_str(", does not open the volume");
     }
     text
-}
-
-/// The derivation for programs: its type, and the cost that this type has.
-fn fields(kdf: &Kdf) -> serde_json::Value {
-    let argon2 = |name: &str, cost: &Argon2Cost| {
-        serde_json::json!({
-            "type": name,
-            "time": cost.time,
-            "memory": cost.memory,
-            "cpus": cost.cpus,
-        })
-    };
-    match kdf {
-        Kdf::Pbkdf2 { hash, iterations } => serde_json::json!({
-            "type": "pbkdf2",
-            "hash": hash,
-            "iterations": iterations,
-        }),
-        Kdf::Argon2i(cost) => argon2("argon2i", cost),
-        Kdf::Argon2id(cost) => argon2("argon2id", cost),
-    }
 }
 
 fn cost(kdf: &Kdf) -> String {
