@@ -395,6 +395,11 @@ fn a_damaged_luks1_header_opens_and_is_repaired() {
             "keyslot 1 is neither enabled nor disabled",
         ),
         (168, &[0xff; 40], "the UUID is no text"),
+        (
+            208,
+            &[0; 4],
+            "keyslot 0 is neither enabled nor disabled (0x00000000); it counts as in use",
+        ),
     ] {
         let bed = Bed::with_luks1();
         bed.damage("disk.img", at, bytes);
@@ -411,6 +416,8 @@ fn a_damaged_luks1_header_opens_and_is_repaired() {
         .failed(4, &["xtent header repair"]);
         let repaired = bed.run("header repair --json disk.img").ok();
         assert_eq!(repaired.json()["repaired"], true);
+        let damage = repaired.json()["damage"][0].as_str().unwrap().to_owned();
+        assert!(damage.contains(what), "{damage}");
         let said = bed.run("key test --key-file key disk.img").ok();
         assert_eq!(said.err, "");
         bed.run(&format!(

@@ -22,6 +22,8 @@ pub(super) enum SlotDamage {
     /// Its flag says neither enabled nor disabled. If there is a salt and a
     /// cost, which a keyslot loses when it is disabled, it counts as enabled.
     Flag(u32),
+    /// Nor has it 4000 stripes, as every keyslot has; but salt, cost and place of one in use.
+    Both { flag: u32, stripes: u32 },
     /// Enabled, with a cost of nothing: no key can be in it.
     Empty,
     /// Not 4000 stripes, and not in use.
@@ -48,9 +50,19 @@ impl Header {
             .enumerate()
             .filter_map(|(number, slot)| {
                 Some(match (*slot)? {
-                    SlotDamage::Flag(flag) => {
-                        format!("keyslot {number} is neither enabled nor disabled ({flag:#010x})")
-                    }
+                    SlotDamage::Flag(flag) => format!(
+                        "keyslot {number} is neither enabled nor disabled ({flag:#010x}); it counts \
+                         as {}",
+                        if self.slot(number).active {
+                            "in use, as it has salt and cost"
+                        } else {
+                            "not in use, as it lacks salt or cost"
+                        }
+                    ),
+                    SlotDamage::Both { flag, stripes } => format!(
+                        "keyslot {number} is neither enabled nor disabled ({flag:#010x}), with \
+                         {stripes} stripes; it counts as in use, as it has salt, cost and its place"
+                    ),
                     SlotDamage::Empty => format!("keyslot {number} is enabled, but empty"),
                     SlotDamage::Stripes(stripes) => {
                         format!("keyslot {number}, not in use, has {stripes} stripes")

@@ -240,9 +240,7 @@ impl Header {
 
     /// Where cryptsetup, since its 1.0, puts a keyslot's area, in sectors.
     pub(super) fn usual_offset(&self, number: usize) -> Option<u32> {
-        const ALIGNMENT: u64 = 4096;
-        let step = area_length(self.key_bytes).next_multiple_of(ALIGNMENT);
-        u32::try_from((ALIGNMENT + step * number as u64) / SECTOR).ok()
+        usual_offset(self.key_bytes, number)
     }
 
     /// What is damaged and no key depends on.
@@ -350,6 +348,12 @@ impl Header {
     }
 }
 
+fn usual_offset(key_bytes: u32, number: usize) -> Option<u32> {
+    const ALIGNMENT: u64 = 4096;
+    let step = area_length(key_bytes).next_multiple_of(ALIGNMENT);
+    u32::try_from((ALIGNMENT + step * number as u64) / SECTOR).ok()
+}
+
 /// Bytes of one keyslot's area: the split key in whole sectors.
 pub(crate) fn area_length(key_bytes: u32) -> u64 {
     (u64::from(key_bytes) * u64::from(STRIPES)).next_multiple_of(SECTOR)
@@ -392,7 +396,11 @@ fn parse_slot(sectors: &[u8; HEADER], slot: usize) -> Result<(Slot, Option<SlotD
     let entry = KEYSLOTS + slot * KEYSLOT;
     let iterations = number(sectors, entry + SLOT_ITERATIONS);
     let salt: [u8; SALT] = array(sectors, entry + SLOT_SALT.start);
+    let offset = number(sectors, entry + SLOT_OFFSET);
     let stripes = number(sectors, entry + SLOT_STRIPES);
+    // A keyslot loses both when it is disabled.
+    let had_key = iterations != 0 && salt != [0; SALT];
+    let is_placed = || usual_offset(number(sectors, KEY_BYTES), slot) == Some(offset);
     let (active, damage) = match number(sectors, entry + SLOT_FLAG) {
         ENABLED if iterations == 0 => (false, Some(SlotDamage::Empty)),
         ENABLED if stripes != STRIPES => {
@@ -401,18 +409,18 @@ fn parse_slot(sectors: &[u8; HEADER], slot: usize) -> Result<(Slot, Option<SlotD
             )));
         }
         ENABLED => (true, None),
-        _ if stripes != STRIPES => (false, Some(SlotDamage::Stripes(stripes))),
+        DISABLED if stripes != STRIPES => (false, Some(SlotDamage::Stripes(stripes))),
         DISABLED => (false, None),
-        flag => (
-            iterations != 0 && salt != [0; SALT],
-            Some(SlotDamage::Flag(flag)),
-        ),
+        flag if stripes == STRIPES => (had_key, Some(SlotDamage::Flag(flag))),
+        // One that is all noise would not have its area in its place.
+        flag if had_key && is_placed() => (true, Some(SlotDamage::Both { flag, stripes })),
+        _ => (false, Some(SlotDamage::Stripes(stripes))),
     };
     let slot = Slot {
         active,
         iterations,
         salt,
-        offset: number(sectors, entry + SLOT_OFFSET),
+        offset,
     };
     Ok((slot, damage))
 }

@@ -94,7 +94,8 @@ NOTES:
 
   LUKS1 keeps one. Damage to its UUID or to a keyslot that is not in use keeps
   nobody from opening the volume; this mends it. Salts stay as they are, so no
-  key is lost; a UUID that cannot be read becomes a new one.";
+  key is lost; a UUID that cannot be read becomes a new one. A keyslot whose flag
+  is lost counts as in use where it has the salt and cost of one.";
 
 /// Show, save, restore, repair and erase the header of a volume
 #[derive(clap::Args, Debug)]
@@ -408,13 +409,18 @@ fn erase(args: &Erase, output: &Output) -> Result<()> {
 
 fn repair(args: &Repair, output: &Output) -> Result<()> {
     let (_file, device) = metadata(&args.device, Access::ReadWrite)?;
+    // What cannot be read is repaired all the same, or the error tells.
+    let damage = device.read().map_or(Vec::new(), |header| header.damage());
     let repaired = device.repair()?;
+    let mut text = match repaired {
+        true => "The header was repaired.".to_owned(),
+        false => "The header is good; nothing to do.".to_owned(),
+    };
+    for damage in damage.iter().filter(|_| repaired) {
+        text += &format!("\nIt was damaged: {damage}.");
+    }
     output.done(
-        &serde_json::json!({ "repaired": repaired }),
-        if repaired {
-            "The header was repaired."
-        } else {
-            "The header is good; nothing to do."
-        },
+        &serde_json::json!({ "repaired": repaired, "damage": damage }),
+        text,
     )
 }

@@ -52,6 +52,11 @@ fn cases() -> Vec<(Changes, &'static str)> {
         // In use by "zero" and "six", whose flags are damaged.
         (at(slot(0, 0), 1), "keyslot 0 is neither"),
         (at(slot(6, 0), 0xdeae), "keyslot 6 is neither"),
+        (
+            vec![(slot(0, 0), vec![0; 4]), (slot(0, STRIPES), vec![0xff; 4])],
+            "keyslot 0 is neither enabled nor disabled (0x00000000), with 4294967295 stripes; it \
+             counts as in use",
+        ),
         // All of an unused entry, and of two.
         (vec![(slot(5, 0), vec![0; NEXT])], "keyslot 5"),
         (vec![(slot(5, 0), vec![0x5a; NEXT])], "keyslot 5"),
