@@ -31,15 +31,38 @@ pub(crate) fn queue_value(device: u64, name: &str) -> Option<u32> {
     })
 }
 
-/// The file that the loop device of this number, or the disk of this
-/// partition, is made of.
-pub(crate) fn backing_file(device: u64) -> Option<PathBuf> {
+/// The part of a file that a block device is made of.
+pub(crate) struct Backing {
+    pub(crate) path: PathBuf,
+    /// First byte.
+    pub(crate) start: u64,
+    /// Bytes; none for all the rest.
+    pub(crate) len: Option<u64>,
+}
+
+/// What the loop device of this number, or this partition of one, is made of.
+pub(crate) fn backing(device: u64) -> Option<Backing> {
     let base = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    let number = |name: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(format!("{base}/{name}")).ok()?;
+        text.trim().parse().ok()
+    };
     ["loop", "../loop"].iter().find_map(|place| {
         let mut path = std::fs::read(format!("{base}/{place}/backing_file")).ok()?;
         if path.last() == Some(&b'\n') {
             path.pop();
         }
-        Some(PathBuf::from(OsString::from_vec(path)))
+        let path = PathBuf::from(OsString::from_vec(path));
+        let loop_start = number(&format!("{place}/offset")).unwrap_or(0);
+        // A partition's place is in sectors of 512 bytes, whatever those of the disk are.
+        let (first, len) = match (*place, number("start"), number("size")) {
+            ("../loop", Some(first), Some(sectors)) => (first * 512, Some(sectors * 512)),
+            _ => {
+                let limit = number(&format!("{place}/sizelimit"));
+                (0, limit.filter(|&limit| limit > 0))
+            }
+        };
+        let start = loop_start.saturating_add(first);
+        Some(Backing { path, start, len })
     })
 }

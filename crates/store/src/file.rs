@@ -18,9 +18,10 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::{Error, ErrorKind, Limits, Store, block};
 
-/// First byte of the server lock: far beyond the end of any file, and away
-/// from the bytes that QEMU locks (100 to 203).
-const LOCK_BYTE: i64 = 1 << 62;
+/// Where the server lock of a file's byte 0 is: far beyond the end of any file, and away
+/// from the bytes that QEMU locks (100 to 203). Each byte of the file has its own, so that
+/// two partitions of one image can be served at once.
+const LOCK_START: u64 = 1 << 62;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +151,8 @@ impl FileStore {
 
     /// The same file with the view narrowed to `len` bytes from `start` on, as to a
     /// partition in an image: offsets count from there, and nothing outside can be
-    /// read or written. Locks are still those of the file.
+    /// read or written. The server lock is that of these bytes only; cryptsetup's locks are
+    /// still those of the file.
     /// [`ErrorKind::OutOfRange`] if it does not lie inside.
     pub fn window(mut self, start: u64, len: u64) -> Result<Self, Error> {
         let size = self
@@ -178,6 +180,11 @@ impl FileStore {
         }
     }
 
+    /// First byte of the window in the file; 0 without one.
+    pub fn window_start(&self) -> u64 {
+        self.start
+    }
+
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
@@ -194,17 +201,22 @@ impl FileStore {
         self.block.is_some()
     }
 
-    /// Takes the server lock: an open-file-description lock on a byte
+    /// Takes the server lock: an open-file-description lock on bytes
     /// far beyond the end, exclusive for read-write access, shared for
     /// read-only. Held until this value is dropped. [`ErrorKind::Busy`] if
-    /// another process (or another [`FileStore`] of this one) holds it.
+    /// another process (or another [`FileStore`] of this one) holds it, of the
+    /// whole file or of a window that overlaps.
     ///
     /// A block device opened for writing is claimed exclusively as well
     /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is
     /// refused, and cannot be mounted meanwhile. Of a loop device, its file is
     /// locked too, against a server of that file.
     pub fn lock_for_serving(&self) -> Result<(), Error> {
-        lock_server_byte(&self.file, self.access, &self.path)?;
+        let part = Part {
+            start: self.start,
+            len: self.span,
+        };
+        lock_part(&self.file, self.access, &self.path, part)?;
         if let (Some(device), None) = (self.block, self.backing.get())
             && let Some(file) = self.lock_backing_file(device)?
         {
@@ -224,8 +236,12 @@ impl FileStore {
     /// found: it may be in another mount namespace, or removed, and then
     /// nobody here can serve it either.
     fn lock_backing_file(&self, device: BlockDevice) -> Result<Option<File>, Error> {
-        let Some(path) = block::backing_file(device.number) else {
+        let Some(block::Backing { path, start, len }) = block::backing(device.number) else {
             return Ok(None);
+        };
+        let part = Part {
+            start: start.saturating_add(self.start),
+            len: self.span.or(len),
         };
         let opened = OpenOptions::new()
             .read(true)
@@ -239,7 +255,7 @@ impl FileStore {
                 return Ok(None);
             }
         };
-        lock_server_byte(&file, self.access, &path)?;
+        lock_part(&file, self.access, &path, part)?;
         Ok(Some(file))
     }
 
@@ -369,36 +385,60 @@ impl Drop for FileStore {
         for file in [Some(&self.file), self.backing.get()].into_iter().flatten() {
             let _ = fcntl(
                 file,
-                FcntlArg::F_OFD_SETLK(&server_byte(nix::libc::F_UNLCK)),
+                FcntlArg::F_OFD_SETLK(&server_lock(nix::libc::F_UNLCK, Part::WHOLE)),
             );
         }
     }
 }
 
-/// The range of the server lock, for `F_OFD_SETLK`.
-fn server_byte(kind: nix::libc::c_int) -> nix::libc::flock {
+/// Bytes of a file that are served; without a length, up to wherever it ends.
+#[derive(Clone, Copy)]
+struct Part {
+    start: u64,
+    len: Option<u64>,
+}
+
+impl Part {
+    const WHOLE: Self = Self {
+        start: 0,
+        len: None,
+    };
+}
+
+/// The range of the server lock, for `F_OFD_SETLK`. A part of which offsets cannot count
+/// the bytes, or that is empty, counts as the whole file.
+fn server_lock(kind: nix::libc::c_int, part: Part) -> nix::libc::flock {
+    let (l_start, l_len) = LOCK_START
+        .checked_add(part.start)
+        .filter(|start| {
+            let last = start.checked_add(part.len.unwrap_or(1));
+            last.is_some_and(|end| i64::try_from(end).is_ok()) && part.len != Some(0)
+        })
+        .map_or((LOCK_START, 0), |start| (start, part.len.unwrap_or(0)));
     nix::libc::flock {
         l_type: i16::try_from(kind).unwrap_or_default(),
         l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
-        l_start: LOCK_BYTE,
-        l_len: 1,
+        l_start: i64::try_from(l_start).unwrap_or_default(),
+        l_len: i64::try_from(l_len).unwrap_or_default(),
         l_pid: 0,
     }
 }
 
-/// Takes the server lock on an open file; never waits.
-fn lock_server_byte(file: &File, access: Access, path: &Path) -> Result<(), Error> {
-    let range = server_byte(match access {
+/// Takes the server lock of a part of an open file; never waits.
+fn lock_part(file: &File, access: Access, path: &Path, part: Part) -> Result<(), Error> {
+    let kind = match access {
         Access::ReadOnly => nix::libc::F_RDLCK,
         Access::ReadWrite => nix::libc::F_WRLCK,
-    });
+    };
+    let range = server_lock(kind, part);
     loop {
         match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
             // The system's words, "temporarily unavailable", say less.
             Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
-                return Err(Error::new(ErrorKind::Busy, "lock", path, None));
+                let offset = part.len.map(|_| part.start);
+                return Err(Error::new(ErrorKind::Busy, "lock", path, offset));
             }
             Err(e) => {
                 let errno = Errno::from_raw_os_error(e as i32);

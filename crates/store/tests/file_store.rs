@@ -227,6 +227,35 @@ fn one_server_writes_or_several_read() {
     open(Access::ReadWrite).lock_for_serving().unwrap();
 }
 
+#[test]
+fn windows_of_one_file_are_served_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    drop(FileStore::create(&path, 8192).unwrap());
+    let whole = || FileStore::open(&path, Access::ReadWrite).unwrap();
+    let window = |start, len| whole().window(start, len).unwrap();
+    let [first, second] = [window(0, 4096), window(4096, 4096)];
+    first.lock_for_serving().unwrap();
+    second.lock_for_serving().unwrap();
+    for other in [
+        whole(),
+        window(0, 8192),
+        window(4095, 1),
+        window(4096, 1),
+        window(8191, 1),
+    ] {
+        assert_eq!(kind(other.lock_for_serving()), ErrorKind::Busy);
+    }
+    drop(second);
+    let second = window(4096, 4096);
+    second.lock_for_serving().unwrap();
+    drop((first, second));
+    let whole = whole();
+    whole.lock_for_serving().unwrap();
+    let error = window(4096, 512).lock_for_serving().unwrap_err();
+    assert_eq!((error.kind, error.offset), (ErrorKind::Busy, Some(4096)));
+}
+
 /// Undone when dropped.
 struct Undo(&'static str, Vec<String>);
 
@@ -339,6 +368,35 @@ fn block_devices_read_write_and_discard() {
         kind(store.read_at(&mut found, 2 << 20)),
         ErrorKind::OutOfRange
     );
+}
+
+#[test]
+fn a_loop_device_over_a_part_has_that_part_only() {
+    if !is_root() {
+        say_skipped("the lock on the part of a file under a loop device");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("backing");
+    File::create(&file).unwrap().set_len(4 << 20).unwrap();
+    let name = file.to_str().unwrap();
+    let part = ["--offset", "1048576", "--sizelimit", "1048576"];
+    let device = run(
+        "losetup",
+        &[&["--find", "--show"][..], &part, &[name]].concat(),
+    );
+    let _undo = Undo("losetup", vec!["--detach".into(), device.clone()]);
+    let held = FileStore::open(Path::new(&device), Access::ReadWrite).unwrap();
+    held.lock_for_serving().unwrap();
+    let lock = |start, len| {
+        let store = FileStore::open(&file, Access::ReadWrite).unwrap();
+        let store = store.window(start, len).unwrap();
+        store.lock_for_serving()
+    };
+    lock(0, 1 << 20).unwrap();
+    lock(2 << 20, 2 << 20).unwrap();
+    assert_eq!(kind(lock(1 << 20, 512)), ErrorKind::Busy);
+    assert_eq!(kind(lock(0, 4 << 20)), ErrorKind::Busy);
 }
 
 #[test]

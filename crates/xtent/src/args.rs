@@ -25,6 +25,9 @@ pub(crate) struct DeviceArgs {
     /// Block device or image file with the encrypted data
     pub(crate) device: PathBuf,
     /// The volume is partition N of the disk image (GPT or DOS table)
+    ///
+    /// The others may be in use meanwhile. Of a disk, give its partition's device instead:
+    /// whoever writes to a part of it this way has all of it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) partition: Option<u32>,
     #[command(flatten)]

@@ -216,7 +216,7 @@ impl From<luks::Error> for Failure {
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         if (error.kind, error.operation) == (store::ErrorKind::Busy, "lock")
-            && let Some((who, advice)) = crate::holder::of(&error.path)
+            && let Some((who, advice)) = crate::holder::of(&error.path, error.offset)
         {
             let path = error.path.display();
             return Self::new(Exit::Busy, format!("{path} is in use by {who}")).advise(advice);

@@ -10,9 +10,9 @@ use crate::registry::{self, Entry, Kind};
 /// How many are named.
 const NAMED: usize = 3;
 
-/// What uses the file at `path`, and what to do about it, where that can be found out:
-/// users see their own processes only.
-pub(crate) fn of(path: &Path) -> Option<(String, String)> {
+/// What uses the file at `path`, or the partition that begins at byte `start` of it, and what
+/// to do about it, where that can be found out: users see their own processes only.
+pub(crate) fn of(path: &Path, start: Option<u64>) -> Option<(String, String)> {
     let path = path.canonicalize().ok()?;
     let pids = processes_with(&path);
     let device = text_of(&path);
@@ -20,8 +20,12 @@ pub(crate) fn of(path: &Path) -> Option<(String, String)> {
     // they have said themselves, and of their own servers not the descriptors.
     let is_root = rustix::process::geteuid().is_root();
     let known = registry::list().into_iter().find(|listed| {
-        let has_it = pids.contains(&listed.entry.pid);
-        listed.is_alive && (has_it || !is_root && listed.entry.device == device)
+        let Entry { pid, partition, .. } = listed.entry;
+        let has_it = pids.contains(&pid);
+        // Another partition is not in the way.
+        let is_in_the_way =
+            start.is_none() || partition.is_none() || start == Some(listed.entry.start);
+        listed.is_alive && is_in_the_way && (has_it || !is_root && listed.entry.device == device)
     });
     if let Some(listed) = known {
         return Some(of_ours(&listed.entry));
@@ -104,13 +108,13 @@ mod tests {
     #[test]
     fn names_another_process_but_not_this() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(of(file.path()), None);
+        assert_eq!(of(file.path(), None), None);
         let mut other = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .stdout(file.reopen().unwrap())
             .spawn()
             .unwrap();
-        let found = of(file.path());
+        let found = of(file.path(), None);
         drop(other.stdin.take());
         other.wait().unwrap();
         // The name it has before it becomes `cat` is this process's.

@@ -42,6 +42,11 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
     /// Absolute path of the device or image.
     pub(crate) device: String,
+    /// Partition of the image, where that was asked for, and its first byte.
+    #[serde(default)]
+    pub(crate) partition: Option<u32>,
+    #[serde(default)]
+    pub(crate) start: u64,
     /// UUID of the volume, where it has one.
     pub(crate) uuid: Option<String>,
     /// Where clients of a server connect.
@@ -80,6 +85,8 @@ impl Entry {
         Self {
             kind,
             device: text_of(&device),
+            partition: None,
+            start: 0,
             uuid,
             uris: Vec::new(),
             mount_point: None,
@@ -291,6 +298,8 @@ mod tests {
         Entry {
             kind: Kind::Server,
             device: "/dev/sda".into(),
+            partition: None,
+            start: 0,
             uuid: None,
             uris: vec!["nbd://localhost:1/".into()],
             mount_point: None,

@@ -145,6 +145,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         };
         told::not_mounted(error, args, &found)
     })?;
+    let start = data.window_start();
     drop(data);
     for warning in mount.warnings() {
         output.warn(warning);
@@ -157,7 +158,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         volume: &volume,
     };
     announce(&mount, &opened, &output)?;
-    let entry = entry(&mount, &opened);
+    let mut entry = entry(&mount, &opened);
+    (entry.partition, entry.start) = (args.device.partition, start);
     let registration = Arc::new(registry::register(&entry));
     drop(volume);
     let stop = mount.stop();

@@ -198,6 +198,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         growth,
         cipher,
         uuid,
+        start: first_byte,
     } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
@@ -211,6 +212,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let device = &args.device.device;
     let mut entry = Entry::new(Kind::Server, device, uuid, cipher, &volume);
     entry.uris.clone_from(&uris);
+    (entry.partition, entry.start) = (args.device.partition, first_byte);
     let registration = Arc::new(registry::register(&entry));
     let pid_file = args.pid_file.as_deref().map(PidFile::write).transpose()?;
     let mut client = args
@@ -293,6 +295,8 @@ struct Opened {
     growth: Growth,
     cipher: String,
     uuid: Option<String>,
+    /// First byte of the partition in the image.
+    start: u64,
 }
 
 /// The open volume; this process's alone unless read-only.
@@ -325,6 +329,7 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     });
     Ok(Opened {
         uuid,
+        start: data.window_start(),
         growth: Growth::new(&data, header, &volume),
         volume,
         cipher: config.cipher.to_string(),

@@ -48,6 +48,8 @@ struct Volume {
     /// Of a mapping.
     name: Option<String>,
     device: Option<String>,
+    /// Of the image.
+    partition: Option<u32>,
     uuid: Option<String>,
     uris: Vec<String>,
     mount_point: Option<String>,
@@ -164,6 +166,7 @@ impl Volume {
             },
             name: None,
             device: Some(entry.device),
+            partition: entry.partition,
             uuid: entry.uuid,
             uris: entry.uris,
             mount_point: entry.mount_point,
@@ -187,6 +190,7 @@ impl Volume {
             kind: "mapping",
             uuid: mapped.uuid(),
             device: mapped.device.as_deref().map(text_of),
+            partition: None,
             uris: Vec::new(),
             mount_point: None,
             loop_device: mapped.loop_device.as_deref().map(text_of),
@@ -218,7 +222,11 @@ impl Volume {
 
     fn text(&self) -> String {
         let unknown = || "?".to_owned();
-        let device = self.device.clone().unwrap_or_else(unknown);
+        let device = self.device.as_deref().map_or_else(unknown, in_one_line);
+        let device = match self.partition {
+            Some(number) => format!("Partition {number} of {device}"),
+            None => device,
+        };
         let mut text = match (self.kind, self.alive) {
             (_, Some(false)) => format!("{device}: its process was killed"),
             ("server", _) => format!("{device} is served"),
@@ -308,6 +316,39 @@ mod tests {
         }
         // A clock that was set back.
         assert_eq!(show_age(now + 500), "0 s");
+    }
+
+    #[test]
+    fn names_that_others_chose_stay_in_their_lines() {
+        let hostile = || Some("/a\n/b is served\u{1b}[31m".to_owned());
+        let volume = Volume {
+            kind: "server",
+            name: hostile(),
+            device: hostile(),
+            partition: Some(3),
+            uuid: hostile(),
+            uris: hostile().into_iter().collect(),
+            mount_point: hostile(),
+            loop_device: hostile(),
+            cipher: hostile(),
+            sector_size: None,
+            size: 0,
+            read_only: false,
+            pid: None,
+            uid: None,
+            since: None,
+            alive: Some(true),
+        };
+        let text = volume.text();
+        assert!(!text.contains('\u{1b}'), "{text}");
+        let mut lines = text.lines();
+        assert!(
+            lines
+                .next()
+                .unwrap()
+                .starts_with("Partition 3 of /a\\u000a/b")
+        );
+        assert!(lines.all(|line| line.starts_with("  ")), "{text}");
     }
 
     #[test]
