@@ -232,17 +232,7 @@ impl Container {
         }
     }
 
-    /// Asks for the passphrase and opens the volume.
-    pub(crate) fn volume(
-        self,
-        unlock: &UnlockArgs,
-        config: &Config,
-        output: &Output,
-    ) -> Result<Volume> {
-        Ok(self.volume_and_keyslot(unlock, config, output)?.0)
-    }
-
-    /// As [`Container::volume`], and gives the keyslot that opened it, if one did.
+    /// Asks for the passphrase and opens the volume; gives the keyslot that did, if one did.
     pub(crate) fn volume_and_keyslot(
         self,
         unlock: &UnlockArgs,

@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path, args: &super::Args, global: &Global) -> Result<T
     let config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
     let store = container.data.clone();
     let offset = config.offset;
-    let volume = container.volume(&args.unlock, &config, &output)?;
+    let (volume, _) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     Ok(Through {
         volume,
         store,
