@@ -14,6 +14,13 @@ impl InheritedFd {
         Self(Arc::new(Mutex::new(Some(fd))))
     }
 
+    /// What it is, until it is taken.
+    pub(crate) fn metadata(&self) -> Option<Metadata> {
+        let fd = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = fd.as_ref()?.try_clone().ok()?;
+        File::from(copy).metadata().ok()
+    }
+
     /// The open descriptor, for the one who reads it; nothing the second time.
     pub(crate) fn take(&self) -> Option<OwnedFd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()

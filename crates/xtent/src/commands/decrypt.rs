@@ -1,7 +1,7 @@
 //! `xtent decrypt`: copies a volume's plaintext out.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::ValueHint;
@@ -9,7 +9,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::{CipherThreads, DiscardPolicy, Volume};
 
-use super::encrypt::refuse_shared;
+use super::encrypt::{refuse_key, refuse_shared};
 use crate::args::{ConfirmArgs, DeviceArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
@@ -19,6 +19,7 @@ use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, complain, text_of};
 use crate::plain::{Place, Stream, is_nbd_uri};
 use crate::probe::{self, shell_word};
+use crate::secrets::Stored;
 use crate::sparse::{self, Sparse};
 
 const MANUAL: &str = "\
@@ -104,8 +105,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if let Some(header) = &args.device.detached.header {
         refuse_shared(&args.target, header)?;
     }
-    for key in key_files(&args.unlock) {
-        refuse_shared(&args.target, key)?;
+    for key in keys(&args.unlock) {
+        refuse_key(&args.target.name(), args.target.metadata(), &key)?;
     }
     if args.target.is_stream() {
         let stream = args.target.open_target()?;
@@ -156,27 +157,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 }
 
 /// The files, as opposed to streams, that something secret is read from to unlock a volume.
-fn key_files(unlock: &UnlockArgs) -> impl Iterator<Item = &Path> {
-    let UnlockArgs {
-        passphrase,
-        tokens,
-        volume_key_file,
-    } = unlock;
-    let named = [
-        &passphrase.key.key_file,
-        volume_key_file,
-        &tokens.token_pin_file,
-    ];
-    named
-        .into_iter()
-        .filter_map(Option::as_deref)
-        .filter(|path| is_stored(path))
-}
-
-/// Whether a file that is named as the source of a key is one that could be overwritten.
-pub(super) fn is_stored(path: &Path) -> bool {
-    let is_stored = |m: Metadata| m.is_file() || m.file_type().is_block_device();
-    path != Path::new("-") && path.metadata().is_ok_and(is_stored)
+fn keys(unlock: &UnlockArgs) -> impl Iterator<Item = Stored> {
+    let named = [&unlock.volume_key_file, &unlock.tokens.token_pin_file];
+    let named = named.into_iter().filter_map(Option::as_deref);
+    let passphrase = unlock.key.source().stored();
+    named.filter_map(Stored::at).chain(passphrase)
 }
 
 fn start(args: &Args, size: u64, output: &Output) -> Progress {

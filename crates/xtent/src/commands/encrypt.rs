@@ -1,5 +1,6 @@
 //! `xtent encrypt`: copies a plain image into a volume.
 
+use std::fs::Metadata;
 use std::path::Path;
 
 use clap::ValueHint;
@@ -16,6 +17,7 @@ use crate::output::Output;
 use crate::plain::{Place, Stream, is_nbd_uri};
 use crate::probe::{WRAPPING_SHOWS, Wrapping, shell_word};
 use crate::same::{is_shared, share_storage};
+use crate::secrets::Stored;
 use crate::size::show_size;
 use crate::sparse;
 
@@ -122,6 +124,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let volume = container
         .volume(&unlock, &config, &output)?
         .with_cipher_threads(CipherThreads::Auto);
+    // What a stream is can be told only now: whoever sends it may ask for a passphrase, too.
+    let mut head = [0; WRAPPING_SHOWS];
+    let mut ahead = match &source {
+        Source::Stored(_) => &[][..],
+        Source::Stream(stream) => beginning(args, stream, &mut head)?,
+    };
     let progress = Progress::start(
         size,
         args.progress.progress_json,
@@ -303,7 +311,9 @@ fn warn_about_rest(size: u64, room: u64, output: &Output) {
 /// Refuses to read and write the same storage, by whatever names.
 pub(super) fn refuse_shared(place: &Place, other: &Path) -> Result<()> {
     match (place.metadata(), other.metadata()) {
-        (Some(a), Ok(b)) if is_shared(&a, &b) => Err(same(&place.name(), other)),
+        (Some(a), Ok(b)) if is_shared(&a, &b) => {
+            Err(same(&place.name(), &other.display().to_string()))
+        }
         _ => Ok(()),
     }
 }
@@ -311,14 +321,21 @@ pub(super) fn refuse_shared(place: &Place, other: &Path) -> Result<()> {
 /// The same of two paths.
 pub(super) fn refuse_same(a: &Path, b: &Path) -> Result<()> {
     if share_storage(a, b) {
-        return Err(same(&a.display().to_string(), b));
+        return Err(same(&a.display().to_string(), &b.display().to_string()));
     }
     Ok(())
 }
 
-fn same(a: &str, b: &Path) -> Failure {
+/// Refuses to overwrite what a key is read from, which may be no path but a descriptor.
+pub(super) fn refuse_key(target: &str, metadata: Option<Metadata>, key: &Stored) -> Result<()> {
+    match metadata {
+        Some(target_is) if is_shared(&target_is, &key.metadata) => Err(same(target, &key.name)),
+        _ => Ok(()),
+    }
+}
+
+fn same(a: &str, b: &str) -> Failure {
     Failure::parameters(format!(
-        "{a} and {} are the same, or one is part of the other; nothing was changed",
-        b.display()
+        "{a} and {b} are the same, or one is part of the other; nothing was changed"
     ))
 }

@@ -13,8 +13,7 @@ use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::DiscardPolicy;
 
-use super::decrypt::is_stored;
-use super::encrypt::refuse_same;
+use super::encrypt::{refuse_key, refuse_same};
 use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs, Pbkdf};
 use crate::cipher;
 use crate::cli::Global;
@@ -24,7 +23,7 @@ use crate::mkfs::{self, FileSystem};
 use crate::open::{Container, refuse_dash, while_deriving};
 use crate::output::{Output, text_of};
 use crate::probe;
-use crate::secrets::read_key;
+use crate::secrets::{Stored, read_key};
 use crate::signals;
 use crate::size::{parse_size, show_size};
 
@@ -196,13 +195,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .into_iter()
         .flatten()
     {
-        for key in [&args.key.key_file, &args.volume_key_file]
-            .into_iter()
-            .flatten()
-        {
-            if is_stored(key) {
-                refuse_same(target, key)?;
-            }
+        let volume_key = args.volume_key_file.as_deref().and_then(Stored::at);
+        for key in volume_key.into_iter().chain(args.key.source().stored()) {
+            refuse_key(&target.display().to_string(), target.metadata().ok(), &key)?;
         }
     }
     let data = Target::look(&args.device, args.size.is_some())?;

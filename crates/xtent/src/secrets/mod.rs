@@ -6,10 +6,10 @@ mod program;
 mod read;
 mod terminal;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,6 +51,35 @@ pub(crate) enum Source {
     /// one, else the terminal if standard input is one, else a line of
     /// standard input.
     Default(&'static [&'static str]),
+}
+
+/// A file or disk that something secret is read from, and that could be overwritten; no pipe,
+/// socket or terminal.
+pub(crate) struct Stored {
+    /// For messages.
+    pub(crate) name: String,
+    pub(crate) metadata: Metadata,
+}
+
+impl Stored {
+    /// What a path leads to; `-` is standard input.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        if path == Path::new("-") {
+            return Self::stdin();
+        }
+        Self::new(path.display().to_string(), path.metadata().ok())
+    }
+
+    fn stdin() -> Option<Self> {
+        let copy = stdin().try_clone_to_owned().ok()?;
+        let metadata = File::from(copy).metadata().ok();
+        Self::new("standard input".to_owned(), metadata)
+    }
+
+    fn new(name: String, metadata: Option<Metadata>) -> Option<Self> {
+        let metadata = metadata.filter(|m| m.is_file() || m.file_type().is_block_device())?;
+        Some(Self { name, metadata })
+    }
 }
 
 /// Names of the credentials that hold the passphrase if nothing else is given.
@@ -120,6 +149,22 @@ impl Source {
             return Ok(Some((terminal::ask_secret(prompt, typing)?, true)));
         }
         Ok(None)
+    }
+
+    /// What it will be read from, if that is a file or disk.
+    pub(crate) fn stored(&self) -> Option<Stored> {
+        match self {
+            Source::File { path, .. } => Stored::at(path),
+            Source::Descriptor { fd, .. } => {
+                Stored::new("the descriptor of the key".to_owned(), fd.metadata())
+            }
+            Source::Credential(name) => Stored::at(&credential_path(name).ok()?),
+            Source::Default(names) => match default_credential(names) {
+                Some(path) => Stored::at(&path),
+                None => Stored::stdin(),
+            },
+            Source::Terminal | Source::Program(_) => None,
+        }
     }
 
     /// Checks, before anything is opened or written, that the source exists.
