@@ -116,6 +116,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         return Err(wrapped(args, wrapping));
     }
     let size = source.size();
+    if size == Some(0) {
+        return Err(nothing(args));
+    }
     if let Some(size) = size {
         check_size(args, size, config.length, &output)?;
     }
@@ -165,15 +168,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         }
         Source::Stream(stream) => {
             progress.exit_on_signals(output)?;
-            let mut is_first = true;
             let fill = |buf: &mut [u8]| {
-                let filled = stream.fill(buf)?;
-                let wrapping = Wrapping::of(&buf[..filled.min(WRAPPING_SHOWS)]);
-                if let (true, false, Some(wrapping)) = (is_first, args.raw, wrapping) {
-                    return Err(wrapped(args, wrapping));
-                }
-                is_first = false;
-                Ok(filled)
+                let len = ahead.len().min(buf.len());
+                let (first, rest) = buf.split_at_mut(len);
+                let (now, later) = ahead.split_at(len);
+                first.copy_from_slice(now);
+                ahead = later;
+                Ok(len + stream.fill(rest)?)
             };
             copy::run(
                 &progress,
@@ -182,13 +183,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             )?
         }
     };
-    if moved.bytes == 0 && size != Some(0) {
-        return Err(Failure::new(
-            Exit::Device,
-            format!("{} ended before its first byte", args.source.name()),
-        )
-        .advise("Nothing was changed. Did the program that should send the image fail?"));
-    }
     if size.is_none() {
         warn_about_rest(moved.bytes, room, &output);
     }
@@ -199,6 +193,28 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         }),
         format!("Encrypted {}.", moved.summary()),
     )
+}
+
+/// The first bytes of a stream, after a look at what they are: nothing is written before.
+fn beginning<'a>(args: &Args, stream: &Stream, head: &'a mut [u8]) -> Result<&'a [u8]> {
+    let filled = stream.fill(head)?;
+    let head = &head[..filled];
+    match Wrapping::of(head) {
+        _ if head.is_empty() => Err(nothing(args)),
+        Some(wrapping) if !args.raw => Err(wrapped(args, wrapping)),
+        _ => Ok(head),
+    }
+}
+
+/// The error for a source that is empty.
+fn nothing(args: &Args) -> Failure {
+    let advice = if args.source.is_stream() {
+        "Nothing was changed. Did the program that should send the image fail?"
+    } else {
+        "Nothing was changed. Did the program that should write the image fail?"
+    };
+    let message = format!("{} ended before its first byte", args.source.name());
+    Failure::new(Exit::Device, message).advise(advice)
 }
 
 /// The error for a source that holds the plain image in another form.
@@ -214,7 +230,7 @@ fn wrapped(args: &Args, wrapping: &Wrapping) -> Failure {
         wrapping.what()
     ))
     .advise(format!(
-        "What is inside: `{} | {}`. To encrypt the file as it is, give --raw.",
+        "Nothing was changed. What is inside: `{} | {}`. To encrypt it as it is, give --raw.",
         wrapping.unwrapped(path),
         this_command(args)
     ))
