@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A descriptor that was open when the process started. Clones share it.
@@ -25,6 +27,28 @@ impl InheritedFd {
     pub(crate) fn take(&self) -> Option<OwnedFd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// Whether there was no standard output when the process started.
+static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Looks whether standard output is open before the standard library opens /dev/null in its
+/// place (so that no file gets that number), where results would be lost without an error.
+extern "C" fn look_at_stdout() {
+    let is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();
+    STDOUT_CLOSED.store(is_closed, Ordering::Relaxed);
+}
+
+// SAFETY: the system calls what is in this section once, before `main`, as functions of C
+// that return nothing. This one makes a system call and stores to an atomic: it needs
+// nothing that `main` has yet to set up, and cannot panic.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
+
+/// Whether the process was started with a standard output.
+pub(crate) fn has_stdout() -> bool {
+    !STDOUT_CLOSED.load(Ordering::Relaxed)
 }
 
 /// Descriptors that were taken hold of, by number.
@@ -52,6 +76,7 @@ pub(crate) fn parse_inherited(text: &str) -> Result<InheritedFd, String> {
 /// above 2 as [`parse_inherited`]. Call it while arguments are parsed.
 pub(crate) fn inherited(fd: RawFd) -> Result<InheritedFd, String> {
     let standard = match fd {
+        1 if !has_stdout() => return Err("standard output is closed".to_owned()),
         0 => rustix::stdio::stdin(),
         1 => rustix::stdio::stdout(),
         2 => rustix::stdio::stderr(),

@@ -90,6 +90,33 @@ fn show(failure: &Failure, json: bool) {
     }
 }
 
+/// What was typed, and what to say to it, where people may have it from elsewhere.
+fn habit(error: &clap::Error, name: &str) -> Option<(String, &'static str)> {
+    // "Usage: xtent key [OPTIONS] <COMMAND>" names the group, wherever options stood.
+    let usage = error.get(ContextKind::Usage)?.to_string();
+    let mut words = usage.split_whitespace().skip_while(|word| *word != "xtent");
+    match words.nth(1).filter(|word| !word.starts_with(['[', '<'])) {
+        None => Some((name.to_owned(), elsewhere::advice(name)?)),
+        Some(group) => Some((
+            format!("{group} {name}"),
+            elsewhere::advice_below(group, name)?,
+        )),
+    }
+}
+
+/// Prints what clap has to say, in colours where it may; help and version are answers. Whoever
+/// does not read them to the end does not need them.
+fn print(error: &clap::Error, is_answer: bool) -> failure::Result<()> {
+    let held = is_answer.then(output::stdout).transpose()?;
+    drop(held);
+    match error.print() {
+        Err(e) if is_answer && e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::system("cannot write to standard output", e))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Help and version on standard output; a usage error on standard error, as
 /// JSON if that was asked for. A command that is called otherwise here is named.
 fn usage(error: &clap::Error) -> ExitCode {
@@ -110,9 +137,9 @@ fn usage(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let text = text.trim().trim_start_matches("error: ");
         show(&Failure::parameters(text), true);
-    } else {
-        // A closed pipe is the only way to fail, and no reason to complain.
-        let _ = error.print();
+    } else if let Err(failure) = print(error, is_answer) {
+        show(&failure, false);
+        return ExitCode::from(failure.exit as u8);
     }
     if is_answer {
         ExitCode::SUCCESS

@@ -2,12 +2,12 @@
 //! (progress, questions, logs) goes to standard error.
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, StdoutLock, Write};
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, continued};
 
 /// How results are shown.
 #[derive(Clone, Copy, Debug)]
@@ -107,13 +107,30 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The same in a table, where a line's end would begin what looks like another entry.
+pub(crate) fn in_one_line(text: &str) -> String {
+    visible(text).replace('\n', "\\u000a")
+}
+
 /// Writes bytes to standard output and flushes.
 pub(crate) fn write_stdout(bytes: &[u8]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout()?;
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(e) => Err(Failure::system("cannot write to standard output", e)),
         Ok(()) => Ok(()),
+    }
+}
+
+/// Standard output, if the process was started with one.
+pub(crate) fn stdout() -> Result<StdoutLock<'static>> {
+    if crate::fds::has_stdout() {
+        Ok(std::io::stdout().lock())
+    } else {
+        Err(Failure::system(
+            "cannot write to standard output",
+            rustix::io::Errno::BADF,
+        ))
     }
 }
 

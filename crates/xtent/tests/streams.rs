@@ -369,6 +369,97 @@ fn what_is_compressed_is_refused_with_the_command_that_unpacks_it() {
 }
 
 #[test]
+fn what_is_refused_or_empty_leaves_the_volume_as_it_was() {
+    let bed = filled();
+    let before = std::fs::read(bed.path("disk.img")).unwrap();
+    std::fs::write(bed.path("empty"), "").unwrap();
+    for line in [
+        "$X encrypt --key-file key empty disk.img",
+        "$X encrypt --key-file key - disk.img <empty",
+        "$X encrypt --key-file key - disk.img </dev/null",
+        "true | $X encrypt --key-file key - disk.img",
+    ] {
+        let said = bash(&bed, line).failed(4, &["ended before its first byte", "Nothing was"]);
+        assert_eq!(said.out, "", "{line}");
+    }
+    let said = bash(&bed, "gzip -c plain | $X encrypt --key-file key - disk.img")
+        .failed(1, &["compressed by gzip", "Nothing was changed"]);
+    assert!(!said.err.contains("incomplete"), "{said:?}");
+    assert!(std::fs::read(bed.path("disk.img")).unwrap() == before);
+}
+
+#[test]
+fn a_stream_of_any_length_comes_whole() {
+    // Around what is looked at first.
+    for len in [1, 511, 512, 513, 4096] {
+        let bed = Bed::with_luks2();
+        std::fs::write(bed.path("plain"), &image()[..len]).unwrap();
+        bash(&bed, "cat plain | $X encrypt --key-file key - disk.img").ok();
+        bed.run("decrypt --key-file key disk.img out").ok();
+        assert!(
+            std::fs::read(bed.path("out")).unwrap()[..len] == image()[..len],
+            "{len}"
+        );
+    }
+}
+
+#[test]
+fn the_key_is_not_overwritten_by_whatever_descriptor_it_comes() {
+    let bed = Bed::with_luks2();
+    for line in [
+        "$X decrypt --force --key-fd 3 disk.img key 3<key",
+        "$X decrypt --force --key-file - disk.img key <key",
+        "$X decrypt --force --key-file /dev/stdin disk.img key <key",
+        "$X decrypt --force disk.img key <key",
+        "$X decrypt --force --credential key disk.img key",
+        "$X decrypt --force --key-file key disk.img - >>key",
+        "$X format -q --key-fd 3 key 3<key",
+        "$X format -q key <key",
+    ] {
+        bash(&bed, &format!("export CREDENTIALS_DIRECTORY=$PWD; {line}"))
+            .failed(1, &["the same", "nothing was changed"]);
+        assert_eq!(std::fs::read(bed.path("key")).unwrap(), SECRET.as_bytes());
+    }
+}
+
+#[test]
+fn results_that_nobody_can_get_are_an_error() {
+    let bed = Bed::with_luks2();
+    for line in [
+        "decrypt --key-file key disk.img -",
+        "encrypt --key-file key key disk.img",
+        "header dump disk.img",
+        "header dump --json disk.img",
+        "header dump -q --volume-key --key-file key disk.img",
+        "key list disk.img",
+        "uuid disk.img",
+        "config --json --label x disk.img",
+        "status --json",
+        "serve --key-file key --nbd unix:s disk.img",
+        "completions bash",
+        "help key",
+        "--help",
+        "--version",
+    ] {
+        for place in ["/dev/full", "&-"] {
+            let said = bash(&bed, &format!("$X {line} >{place}"));
+            let is_said = said.err.contains("standard output");
+            assert!(said.code != Some(0) && is_said, "{line} >{place}: {said:?}");
+            assert!(!said.err.contains("panicked"), "{said:?}");
+        }
+        // What was not closed but thrown away, in either way to open it.
+        for place in [">", "<>"] {
+            if !line.starts_with("serve") {
+                let said = bash(&bed, &format!("$X {line} 1{place}/dev/null"));
+                assert_eq!(said.code, Some(0), "{line} {place}: {said:?}");
+            }
+        }
+    }
+    // Where nothing is to be said there is nothing to fail.
+    bash(&bed, "$X --quiet config --label y disk.img >&-").ok();
+}
+
+#[test]
 fn nbd_servers_go_through_nbdcopy() {
     let bed = filled();
     let uri = "nbd+unix:///?socket=sock";

@@ -7,7 +7,7 @@ use super::Dump;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, passphrase_and_unlock, read_header};
-use crate::output::{Output, text_of};
+use crate::output::{Output, stdout, text_of};
 use crate::secrets::write_key;
 
 /// Asks first, and needs a passphrase.
@@ -64,6 +64,7 @@ fn print(key: &SecretBytes) -> Result<()> {
     if let Some(end) = text.last_mut() {
         *end = b'\n';
     }
+    let _held = stdout()?;
     let mut rest = &text[..];
     while !rest.is_empty() {
         match rustix::io::write(rustix::stdio::stdout(), rest) {
