@@ -25,9 +25,13 @@ NOTES:
   Mappings are those of the kernel's device mapper, whoever made them, `xtent open`
   or cryptsetup. Their cipher is read from the header, where this user may.
 
-  With an argument the exit code is 4 if nothing is served, mounted or mapped under
-  that name. A process that was killed is shown as such until the next one of its user
-  starts; `xtent umount` undoes what a killed mount left.";
+  A process that was killed is shown as such until the next one of its user
+  starts; `xtent umount` undoes what a killed mount left.
+
+EXIT STATUS:
+  With an argument, otherwise 0:
+  0  it is served, mounted or mapped
+  4  nothing is under that name, or the process that did it was killed";
 
 /// Show what is served, mounted and mapped
 ///
@@ -85,14 +89,39 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         }
     }
     if output.json {
-        return output.object(&serde_json::json!({ "volumes": volumes }));
-    }
-    if volumes.is_empty() {
+        output.object(&serde_json::json!({ "volumes": volumes }))?;
+    } else if volumes.is_empty() {
         output.note("Nothing is served, mounted or mapped.");
-        return Ok(());
+    } else {
+        let texts: Vec<String> = volumes.iter().map(Volume::text).collect();
+        output.line(texts.join("\n\n"))?;
     }
-    let texts: Vec<String> = volumes.iter().map(Volume::text).collect();
-    output.line(texts.join("\n\n"))
+    match &args.wanted {
+        Some(wanted) if volumes.iter().all(|volume| volume.alive == Some(false)) => {
+            Err(killed(wanted, &volumes))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The error where nobody is left who uses what was asked about.
+fn killed(wanted: &Path, volumes: &[Volume]) -> Failure {
+    let message = format!(
+        "{} is in use no more: its process was killed",
+        wanted.display()
+    );
+    let mounts = volumes.iter().filter_map(|v| v.mount_point.as_deref());
+    let advice: Vec<String> = mounts
+        .map(|dir| {
+            let dir = shell_word(Path::new(dir));
+            format!("`xtent umount {dir}` undoes what it left.")
+        })
+        .collect();
+    let failure = Failure::new(Exit::Device, message);
+    match advice.is_empty() {
+        true => failure,
+        false => failure.advise(advice.join("\n")),
+    }
 }
 
 fn all() -> Result<Vec<Volume>> {
