@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use crate::args::ConfirmArgs;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, continued};
 use crate::output::complain;
 use crate::secrets::ask_line;
 
@@ -18,7 +18,7 @@ pub(crate) fn confirm(args: ConfirmArgs, what: &str) -> Result<()> {
         return Err(Failure::parameters(format!("{what} Nothing was changed."))
             .advise("There is no terminal to ask on; give --batch-mode (-q) if that is wanted."));
     }
-    complain(what);
+    complain(&continued(what));
     let answer = ask_line("Are you sure? Type YES in capital letters: ")?;
     if answer.trim() == "YES" {
         Ok(())

@@ -135,15 +135,21 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
+        write!(f, "{}", continued(&self.message))?;
         for cause in self.causes() {
-            write!(f, "\n  because: {cause}")?;
+            write!(f, "\n  because: {}", continued(&cause))?;
         }
         if let Some(advice) = &self.advice {
-            write!(f, "\n  {}", advice.replace('\n', "\n  "))?;
+            write!(f, "\n  {}", continued(advice))?;
         }
         Ok(())
     }
+}
+
+/// Text of several lines with all but the first indented: what begins a line is said by this
+/// program, and no file's name can look as if it were.
+pub(crate) fn continued(text: &str) -> String {
+    text.replace('\n', "\n  ")
 }
 
 fn exit_of_io(error: &std::io::Error) -> Exit {

@@ -6,11 +6,13 @@ use std::io::IsTerminal;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{Format, Full, Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::Global;
+use crate::output::in_one_line;
 
 /// Starts logging as `-v` and `--quiet` say.
 pub(crate) fn start(global: &Global) {
@@ -33,10 +35,25 @@ pub(crate) fn start(global: &Global) {
         .with_ansi(std::io::stderr().is_terminal())
         // Its complaint about a closed terminal would be a panic.
         .log_internal_errors(false)
+        .fmt_fields(in_one_line_each())
         .event_format(format)
         .finish();
     // Nothing else in this process sets one.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Fields as ever, but with nothing in them that a terminal would obey, nor a line's end: names
+/// of files and texts of headers may come from somebody else.
+fn in_one_line_each() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
+    debug_fn(|writer, field, value| {
+        let text = format!("{value:?}");
+        let text = in_one_line(&text);
+        match field.name() {
+            "message" => write!(writer, "{text}"),
+            name => write!(writer, "{name}={text}"),
+        }
+    })
+    .delimited(" ")
 }
 
 /// Whether standard error goes to systemd's journal (systemd.exec(5),

@@ -49,13 +49,13 @@ impl Output {
         if self.quiet && !self.json {
             return Ok(());
         }
-        self.result(value, text)
+        self.result(value, continued(text.as_ref()))
     }
 
     /// A remark for people on standard error; not with `--json` or `--quiet`.
     pub(crate) fn note(&self, text: impl AsRef<str>) {
         if !self.json && !self.quiet {
-            complain(text.as_ref());
+            complain(&continued(text.as_ref()));
         }
     }
 
@@ -64,7 +64,7 @@ impl Output {
         if self.json {
             complain(&serde_json::json!({ "warning": text.as_ref() }).to_string());
         } else {
-            complain(&format!("xtent: warning: {}", text.as_ref()));
+            complain(&format!("xtent: warning: {}", continued(text.as_ref())));
         }
     }
 

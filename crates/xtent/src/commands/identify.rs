@@ -8,6 +8,7 @@ use crate::args::DeviceArgs;
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
 use crate::open::{metadata, read_header};
+use crate::output::in_one_line;
 
 const IS_LUKS_MANUAL: &str = "\
 EXAMPLES:
@@ -80,5 +81,8 @@ pub(crate) fn uuid(args: &Uuid, global: &Global) -> Result<()> {
     let output = global.output();
     let (file, device) = metadata(&args.device, Access::ReadOnly)?;
     let header = read_header(&device, &file, &output)?;
-    output.result(&serde_json::json!({ "uuid": header.uuid() }), header.uuid())
+    output.result(
+        &serde_json::json!({ "uuid": header.uuid() }),
+        in_one_line(header.uuid()),
+    )
 }

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::text_of;
+use crate::output::{in_one_line, text_of};
+use crate::probe::shell_word;
 use crate::registry::{self, Kind, Listed};
 use crate::size::show_size;
 
@@ -262,7 +263,8 @@ impl Volume {
             ("mount", _) => format!("{device} is mounted"),
             _ => format!("{device} is mapped"),
         };
-        let mut line = |name: &str, value: String| text += &format!("\n  {name:<9}{value}");
+        let mut line =
+            |name: &str, value: String| text += &format!("\n  {name:<9}{}", in_one_line(&value));
         for uri in &self.uris {
             line("at", uri.clone());
         }

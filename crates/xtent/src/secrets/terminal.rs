@@ -16,7 +16,7 @@ use xtent_secret::SecretBytes;
 use super::LINE_LIMIT;
 use super::read::read_some;
 use crate::failure::{Failure, Result};
-use crate::output::visible;
+use crate::output::in_one_line;
 use crate::signals;
 
 /// Signals that would end or stop the process in the middle of a prompt.
@@ -60,7 +60,7 @@ fn ask(prompt: &str, echo: bool, typing: Option<Duration>) -> Result<SecretBytes
         // The settings first: whoever sees the prompt can answer it.
         let mut held = Held::new(terminal.as_fd(), echo)?;
         (&terminal)
-            .write_all(visible(prompt).as_bytes())
+            .write_all(in_one_line(prompt).as_bytes())
             .map_err(|e| Failure::system("cannot write to the terminal", e))?;
         let answer = held.read_line(terminal.as_fd(), typing);
         if !echo || matches!(answer, Ok(Answer::Signal(_))) {

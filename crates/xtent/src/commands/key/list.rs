@@ -81,7 +81,9 @@ fn cost(kdf: &Kdf) -> String {
         )
     };
     match kdf {
-        Kdf::Pbkdf2 { hash, iterations } => format!("pbkdf2-{hash}, {iterations} iterations"),
+        Kdf::Pbkdf2 { hash, iterations } => {
+            format!("pbkdf2-{}, {iterations} iterations", hash.escape_debug())
+        }
         Kdf::Argon2i(cost) => argon2("argon2i", cost),
         Kdf::Argon2id(cost) => argon2("argon2id", cost),
     }
