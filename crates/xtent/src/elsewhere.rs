@@ -3,7 +3,17 @@
 
 /// What to say to `xtent NAME`, where NAME is no command.
 pub(crate) fn advice(name: &str) -> Option<&'static str> {
-    TABLE
+    look_up(TABLE, name)
+}
+
+/// The same below a command: to `xtent GROUP NAME`.
+pub(crate) fn advice_below(group: &str, name: &str) -> Option<&'static str> {
+    let (_, table) = GROUPS.iter().find(|(known, _)| *known == group)?;
+    look_up(table, name)
+}
+
+fn look_up(table: Table, name: &str) -> Option<&'static str> {
+    table
         .iter()
         .find(|(names, _)| names.iter().any(|it| it.eq_ignore_ascii_case(name)))
         .map(|(_, advice)| *advice)
@@ -11,7 +21,90 @@ pub(crate) fn advice(name: &str) -> Option<&'static str> {
 
 /// Names, and the advice. What is in backticks and begins with `xtent` exists: a test
 /// looks.
-const TABLE: &[(&[&str], &str)] = &[
+type Table = &'static [(&'static [&'static str], &'static str)];
+
+/// Below commands that have some of their own.
+const GROUPS: &[(&str, Table)] = &[
+    (
+        "key",
+        &[
+            (
+                &["delete", "del", "rm", "revoke", "erase", "wipe", "destroy"],
+                "`xtent key remove DEVICE` removes the passphrase that is typed; `xtent key kill \
+                 DEVICE SLOT` any one.",
+            ),
+            (
+                &["new", "create", "insert"],
+                "`xtent key add DEVICE` adds a passphrase.",
+            ),
+            (
+                &["set", "replace", "update", "passwd", "rotate"],
+                "`xtent key change DEVICE` changes a passphrase.",
+            ),
+            (
+                &["ls", "show", "dump", "slots", "status"],
+                "`xtent key list DEVICE` lists the keyslots.",
+            ),
+            (
+                &["check", "try", "verify"],
+                "`xtent key test DEVICE` tries a passphrase and writes nothing.",
+            ),
+        ],
+    ),
+    (
+        "header",
+        &[
+            (
+                &["show", "info", "print", "list", "ls"],
+                "`xtent header dump DEVICE` shows it.",
+            ),
+            (
+                &["save", "export", "copy"],
+                "`xtent header backup DEVICE FILE` saves it.",
+            ),
+            (
+                &["load", "import", "write"],
+                "`xtent header restore DEVICE FILE` writes a saved header back.",
+            ),
+            (
+                &["fix", "check", "recover"],
+                "`xtent header repair DEVICE` mends a damaged copy of it.",
+            ),
+            (
+                &["wipe", "destroy", "delete", "remove", "rm"],
+                "`xtent header erase DEVICE` destroys all keyslots.",
+            ),
+        ],
+    ),
+    (
+        "token",
+        &[
+            (
+                &["delete", "del", "rm", "kill", "erase"],
+                "`xtent token remove DEVICE --token-id N` removes one.",
+            ),
+            (
+                &["ls", "show", "dump", "info"],
+                "`xtent token list DEVICE` lists them.",
+            ),
+            (
+                &["create", "new", "enroll"],
+                "`xtent token add DEVICE` adds one for the kernel's keyring; those of a TPM or a \
+                 FIDO2 key are made by systemd-cryptenroll.",
+            ),
+            (
+                &["save", "backup"],
+                "`xtent token export DEVICE --token-id N` writes its JSON.",
+            ),
+            (
+                &["load", "restore"],
+                "`xtent token import DEVICE` reads its JSON.",
+            ),
+        ],
+    ),
+];
+
+const TABLE: Table = &[
     (
         &["luksFormat", "create", "init", "new", "make", "mkfs"],
         "`xtent format DEVICE` makes a volume.",
@@ -24,6 +117,7 @@ const TABLE: &[(&[&str], &str)] = &[
             "map",
             "activate",
             "cryptopen",
+            "plainOpen",
         ],
         "cryptsetup's open is `xtent open NAME DEVICE`, which takes root. Without root `xtent \
          serve DEVICE` serves the plaintext over NBD, and `xtent mount --file-only DEVICE DIR` \
@@ -36,6 +130,11 @@ const TABLE: &[(&[&str], &str)] = &[
     (
         &[
             "luksClose",
+            "plainClose",
+            "loopaesClose",
+            "tcryptClose",
+            "bitlkClose",
+            "fvault2Close",
             "lock",
             "detach",
             "disconnect",
@@ -65,7 +164,13 @@ const TABLE: &[(&[&str], &str)] = &[
         "`xtent key change DEVICE` changes a passphrase.",
     ),
     (
-        &["luksRemoveKey", "removekey", "remove-key"],
+        &[
+            "luksRemoveKey",
+            "luksDelKey",
+            "removekey",
+            "remove-key",
+            "delete",
+        ],
         "`xtent key remove DEVICE` removes the passphrase that is typed; `xtent key kill DEVICE \
          SLOT` any one.",
     ),
@@ -126,6 +231,32 @@ const TABLE: &[(&[&str], &str)] = &[
          elsewhere, and `xtent decrypt` and `xtent encrypt` move the data.",
     ),
     (
+        &["luksConvertKey"],
+        "`xtent key convert DEVICE` gives a key another key derivation.",
+    ),
+    (
+        &["luksUUID"],
+        "`xtent uuid DEVICE` prints the UUID; `xtent config --uuid UUID DEVICE` changes it.",
+    ),
+    (
+        &["isLuks"],
+        "`xtent is-luks DEVICE` says by its exit code whether it is a LUKS volume.",
+    ),
+    (&["version"], "`xtent --version` prints the version."),
+    (
+        &[
+            "loopaesOpen",
+            "tcryptOpen",
+            "bitlkOpen",
+            "fvault2Open",
+            "tcryptDump",
+            "bitlkDump",
+            "fvault2Dump",
+        ],
+        "Xtent has LUKS and plain dm-crypt. Volumes of loop-AES, TrueCrypt and VeraCrypt, \
+         BitLocker and FileVault2 are cryptsetup's.",
+    ),
+    (
         &["luksSuspend", "suspend", "luksResume", "resume"],
         "Mappings are suspended and resumed with cryptsetup.",
     ),
@@ -150,13 +281,39 @@ mod tests {
             assert!(cli.find_subcommand(name).is_none(), "{name} is a command");
             assert!(!names[..at].contains(name), "{name} twice");
         }
+        for (group, table) in GROUPS {
+            let command = cli.find_subcommand(group).unwrap();
+            for name in table.iter().flat_map(|(names, _)| *names) {
+                assert!(command.find_subcommand(name).is_none(), "{group} {name}");
+            }
+        }
         assert_eq!(advice("LUKSopen"), advice("luksOpen"));
         assert_eq!(advice("frobnicate"), None);
     }
 
+    /// The actions of cryptsetup 2.6 and their old names, by its `--help`.
+    #[test]
+    fn every_action_of_cryptsetup_leads_somewhere() {
+        let cli = Cli::command();
+        for name in "open close resize status benchmark repair reencrypt erase convert config \
+                     luksFormat luksAddKey luksRemoveKey luksChangeKey luksConvertKey \
+                     luksKillSlot luksUUID isLuks luksDump tcryptDump bitlkDump fvault2Dump \
+                     luksSuspend luksResume luksHeaderBackup luksHeaderRestore token create \
+                     plainOpen luksOpen loopaesOpen tcryptOpen bitlkOpen fvault2Open remove \
+                     plainClose luksClose loopaesClose tcryptClose bitlkClose fvault2Close \
+                     luksErase luksDelKey"
+            .split_whitespace()
+        {
+            let is_ours = cli.find_subcommand(name).is_some()
+                || cfg!(not(feature = "device-mapper")) && ["open", "close"].contains(&name);
+            assert!(is_ours || advice(name).is_some(), "{name}");
+        }
+    }
+
     #[test]
     fn what_is_advised_exists() {
-        for (names, advice) in TABLE {
+        let groups = GROUPS.iter().flat_map(|(_, table)| *table);
+        for (names, advice) in TABLE.iter().chain(groups) {
             for quoted in advice.split('`').skip(1).step_by(2) {
                 let Some(line) = quoted.strip_prefix("xtent ") else {
                     continue;

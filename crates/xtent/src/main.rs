@@ -122,9 +122,9 @@ fn print(error: &clap::Error, is_answer: bool) -> failure::Result<()> {
 fn usage(error: &clap::Error) -> ExitCode {
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
-        && let Some(advice) = elsewhere::advice(name)
+        && let Some((command, advice)) = habit(error, name)
     {
-        let failure = Failure::parameters(format!("there is no command `xtent {name}`"));
+        let failure = Failure::parameters(format!("there is no command `xtent {command}`"));
         let is_json = std::env::args_os().any(|arg| arg == "--json");
         show(&failure.advise(advice), is_json);
         return ExitCode::from(Exit::Parameters as u8);

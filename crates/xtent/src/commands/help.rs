@@ -38,6 +38,7 @@ fn unknown(path: &[String]) -> Failure {
     let failure = Failure::parameters(format!("there is no command `xtent {}`", path.join(" ")));
     let habit = match path {
         [name] => elsewhere::advice(name),
+        [group, name] => elsewhere::advice_below(group, name),
         _ => None,
     };
     failure.advise(habit.unwrap_or("`xtent help` lists the commands."))
