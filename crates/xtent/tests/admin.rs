@@ -381,6 +381,26 @@ fn an_unbound_key_is_kept_and_opens_nothing() {
     )
     .ok();
     assert_eq!(std::fs::read(bed.path("theirs")).unwrap(), [9; 20]);
+    // Beside them the volume's only key is the last one all the same.
+    bed.run("key kill -q disk.img 0")
+        .failed(1, &["(the others are unbound)", "--even-last"]);
+    bed.run("key kill --even-last disk.img 0").failed(
+        1,
+        &["(the others are unbound) of disk.img: nobody will be able"],
+    );
+    bed.run("key kill --even-last -q disk.img 0").ok();
+    let list = bed.run("key list disk.img").ok();
+    assert!(list.err.contains("--volume-key-file"), "{list:?}");
+    bed.run("key test --key-file key disk.img")
+        .failed(1, &["--volume-key-file", "backup"]);
+    bed.run("key test --volume-key-file vk disk.img").ok();
+    // Now no passphrase is any good to allow it.
+    bed.run("key kill disk.img 5")
+        .failed(1, &["not the volume's", "--batch-mode"]);
+    bed.run("key kill -q disk.img 5").ok();
+    bed.run("key kill -q disk.img 1").ok();
+    let list = bed.run("key list disk.img").ok();
+    assert!(list.out.contains("--volume-key-file"), "{list:?}");
     let bed = Bed::with_luks1();
     bed.run(&format!("{add} --key-size 256 disk.img"))
         .failed(1, &["LUKS1 has no unbound keys"]);
@@ -409,7 +429,10 @@ fn a_damaged_luks1_header_opens_and_is_repaired() {
             said.err.contains("xtent header repair disk.img"),
             "{said:?}"
         );
-        cryptsetup(&bed, "open --test-passphrase --key-file key disk.img").ok();
+        // cryptsetup takes the last one's keyslot for one that is not in use.
+        if at != 208 {
+            cryptsetup(&bed, "open --test-passphrase --key-file key disk.img").ok();
+        }
         bed.run(&format!(
             "key add {CHEAP} --key-file key --new-key-file other disk.img"
         ))

@@ -181,7 +181,7 @@ fn the_last_key() {
     bed.run("key kill --even-last --batch-mode disk.img 0").ok();
     bed.run("key list disk.img").ok();
     bed.run("key test --key-file key disk.img")
-        .failed(1, &["no keyslot"]);
+        .failed(1, &["no keyslot", "--volume-key-file"]);
 }
 
 #[test]

@@ -80,7 +80,9 @@ impl Snapshot {
             let message = match keyslot {
                 Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
                 None if header.keyslots().is_empty() => {
-                    "no keyslot is in use: this header was erased, restore a backup of it".into()
+                    "no keyslot is in use: this header was erased, restore a backup of it, or give \
+                     the volume key itself (--volume-key-file) if it was saved"
+                        .into()
                 }
                 None => "no keyslot opens with this passphrase".into(),
             };

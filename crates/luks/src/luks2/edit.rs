@@ -417,7 +417,8 @@ impl Header {
         Ok(match &openers[..] {
             [] => Error::new(
                 ErrorKind::Keyslot,
-                "the volume has no keyslot that could be tried: restore the header from a backup",
+                "no keyslot of the volume opens it: restore the header from a backup, or give the \
+                 volume key itself (--volume-key-file) if it was saved",
             ),
             [only] => Error::new(
                 ErrorKind::OnlyNamed,

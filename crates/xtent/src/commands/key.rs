@@ -1,6 +1,6 @@
 //! `xtent key`: the passphrases of a volume.
 
-use xtent_luks::{ChangeOptions, Device};
+use xtent_luks::{ChangeOptions, Device, Header};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore};
 
@@ -264,7 +264,16 @@ fn remove(args: &Remove, output: &Output) -> Result<()> {
     )
 }
 
-/// Refuses the last keyslot without its switch, and asks with it.
+/// The keyslots that open the volume; unbound ones do not.
+fn openers(header: &Header) -> Vec<u32> {
+    let slots = header.keyslot_info().into_iter();
+    slots
+        .filter(|slot| slot.opens_volume)
+        .map(|slot| slot.keyslot)
+        .collect()
+}
+
+/// Refuses the last keyslot that opens the volume without its switch, and asks with it.
 fn guard_last(
     device: &Device,
     file: &FileStore,
@@ -273,29 +282,29 @@ fn guard_last(
     ask: ConfirmArgs,
     output: &Output,
 ) -> Result<()> {
-    if read_header(
-        device,
-        file,
-        &Output {
-            quiet: true,
-            ..*output
-        },
-    )?
-    .keyslots()
-        != [slot]
-    {
+    let quiet = Output {
+        quiet: true,
+        ..*output
+    };
+    let header = read_header(device, file, &quiet)?;
+    if openers(&header) != [slot] {
         return Ok(());
     }
+    let which = if header.keyslots().len() > 1 {
+        "the last one that opens the volume (the others are unbound)"
+    } else {
+        "the last one"
+    };
     if !even_last {
         return Err(Failure::parameters(format!(
-            "keyslot {slot} is the last one; without it the data is lost for good"
+            "keyslot {slot} is {which}; without it the data is lost for good"
         ))
         .advise("Give --even-last if that is wanted."));
     }
     confirm(
         ask,
         &format!(
-            "Keyslot {slot} is the last one of {}: nobody will be able to read the data again.",
+            "Keyslot {slot} is {which} of {}: nobody will be able to read the data again.",
             file.path().display()
         ),
     )

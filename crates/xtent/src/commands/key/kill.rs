@@ -4,6 +4,7 @@ use xtent_luks::{Device, Unlocked};
 use xtent_store::Access;
 
 use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs};
+use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, read_header, while_deriving, with_retries};
 use crate::output::Output;
@@ -39,7 +40,8 @@ pub(super) struct Kill {
 pub(super) fn run(args: &Kill, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
-    let in_use = read_header(&device, &file, output)?.keyslots();
+    let header = read_header(&device, &file, output)?;
+    let in_use = header.keyslots();
     if !in_use.contains(&args.slot) {
         return Err(Failure::parameters(format!(
             "keyslot {} of {} is not in use",
@@ -47,7 +49,11 @@ pub(super) fn run(args: &Kill, output: &Output) -> Result<()> {
             args.device.device.display()
         )));
     }
-    let is_last = in_use == [args.slot];
+    // Those after which the volume still opens.
+    let others: Vec<u32> = super::openers(&header)
+        .into_iter()
+        .filter(|&slot| slot != args.slot)
+        .collect();
     super::guard_last(
         &device,
         &file,
@@ -56,9 +62,20 @@ pub(super) fn run(args: &Kill, output: &Output) -> Result<()> {
         args.confirm,
         output,
     )?;
+    if others.is_empty() && !super::openers(&header).contains(&args.slot) {
+        confirm(
+            args.confirm,
+            &format!(
+                "Keyslot {} of {} holds a key that is not the volume's: nobody will be able to \
+                 read it again.",
+                args.slot,
+                file.path().display()
+            ),
+        )?;
+    }
     let key_given = !args.unlock.key.source().is_default();
-    if !is_last && (key_given || !args.confirm.batch_mode) {
-        unlock_other(args, &device, &in_use, output)?;
+    if !others.is_empty() && (key_given || !args.confirm.batch_mode) {
+        unlock_other(args, &device, &others, output)?;
     }
     device.kill_slot(args.slot, args.even_last)?;
     super::result(
@@ -69,7 +86,7 @@ pub(super) fn run(args: &Kill, output: &Output) -> Result<()> {
 }
 
 /// A passphrase that will still open the volume afterwards.
-fn unlock_other(args: &Kill, device: &Device, in_use: &[u32], output: &Output) -> Result<Unlocked> {
+fn unlock_other(args: &Kill, device: &Device, others: &[u32], output: &Output) -> Result<Unlocked> {
     let source = args.unlock.key.source();
     let question = format!(
         "Passphrase for {} (any but that of keyslot {}): ",
@@ -84,8 +101,8 @@ fn unlock_other(args: &Kill, device: &Device, in_use: &[u32], output: &Output) -
     with_retries(args.unlock.tries, source.is_interactive(), output, || {
         let passphrase = args.unlock.key.read(&question)?;
         let mut wrong = None;
-        for &slot in in_use {
-            if slot == args.slot || args.unlock.key_slot.is_some_and(|only| only != slot) {
+        for &slot in others {
+            if args.unlock.key_slot.is_some_and(|only| only != slot) {
                 continue;
             }
             let limits = args.unlock.limits();

@@ -32,9 +32,12 @@ pub(super) fn run(args: &List, output: &Output) -> Result<()> {
     let header = read_header(&device, &file, output)?;
     let slots = header.keyslot_info();
     let text = match slots.len() {
-        0 => "No keyslot is in use: nobody can open the volume.".to_owned(),
+        0 => format!("No keyslot is in use: {NO_PASSPHRASE}"),
         _ => slots.iter().map(line).collect::<Vec<_>>().join("\n"),
     };
+    if !slots.is_empty() && slots.iter().all(|slot| !slot.opens_volume) {
+        output.warn(format!("no keyslot opens the volume: {NO_PASSPHRASE}"));
+    }
     let objects: Vec<_> = slots
         .iter()
         .map(|slot| {
@@ -52,6 +55,11 @@ pub(super) fn run(args: &List, output: &Output) -> Result<()> {
         text,
     )
 }
+
+/// What is left where no passphrase opens the volume.
+const NO_PASSPHRASE: &str = "no passphrase opens the volume. The volume key does \
+    (--volume-key-file), if it was saved, and so does a backup of the header \
+    (`xtent header restore`).";
 
 /// `keyslot 0: argon2id, 4 passes, 1048576 KiB, 4 threads`
 fn line(slot: &KeyslotInfo) -> String {
