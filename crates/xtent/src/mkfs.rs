@@ -1,7 +1,6 @@
 //! A new file system in a new volume: the system's mkfs, on the volume as a file
 //! by way of FUSE.
 
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -82,14 +81,14 @@ impl FileSystem {
 }
 
 /// Makes the file system with `program` (of [`FileSystem::find`]) on an open
-/// volume of `device`. `run` runs the command to its end; the volume is on the
+/// volume of `device`, whose header may be elsewhere. `run` runs the command to its end; the volume is on the
 /// disk when this returns, whatever became of the file system.
 pub(crate) fn make(
     kind: FileSystem,
     program: &Path,
     volume: Volume,
     sector: SectorSize,
-    device: &Path,
+    (device, header): (&Path, Option<&Path>),
     run: impl FnOnce(&mut Command) -> std::io::Result<Output>,
 ) -> Result<()> {
     let dir = Folder::new()?;
@@ -105,9 +104,10 @@ pub(crate) fn make(
     let words = kind.options(sector);
     let again = || {
         let (device, command) = (shell_word(&device), words.join(" "));
+        let header = header.map_or(String::new(), |h| format!("--header {} ", shell_word(h)));
         format!(
             "The volume itself is made, and empty. To try again by hand:\n\
-             mkdir dir && xtent mount --file-only {device} dir\n\
+             mkdir dir && xtent mount --file-only {header}{device} dir\n\
              {} {command} dir/{FILE_NAME}\n\
              xtent umount dir",
             program.display()
@@ -143,12 +143,11 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("xtent-mkfs-{}", std::process::id()));
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|e| Failure::system(format!("cannot make {}", path.display()), e))?;
-        Ok(Self(path))
+        let path = std::env::temp_dir().join("xtent-mkfs-XXXXXX");
+        // Mode 0700, by a name that nobody can have taken before.
+        nix::unistd::mkdtemp(&path)
+            .map(Self)
+            .map_err(|e| Failure::system(format!("cannot make {}", path.display()), e))
     }
 }
 

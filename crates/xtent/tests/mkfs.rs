@@ -63,6 +63,10 @@ fn a_mkfs_that_fails_leaves_a_volume_and_no_mount() {
         );
     bed.run("key test --key-file key disk.img").ok();
     bed.run("decrypt --key-file key disk.img out").ok();
+    bed.run(&format!(
+        "format --header head --size 4K --mkfs ext4 {CHEAP} data.img"
+    ))
+    .failed(4, &["xtent mount --file-only --header head "]);
 }
 
 #[test]

@@ -251,7 +251,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             &program,
             volume,
             config.sector_size,
-            &args.device,
+            (&args.device, args.detached.header.as_deref()),
             |command| new_files.fill(command),
         )?;
     }
