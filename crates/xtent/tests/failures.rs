@@ -51,6 +51,18 @@ fn no_passphrase_at_all() {
         .failed(4, &["cannot open key file nokey"]);
     bed.run("key test --key-file . disk.img")
         .failed(1, &["directory"]);
+    for offset in [SECRET.len(), SECRET.len() + 1] {
+        for (key, input) in [("key", ""), ("-", SECRET)] {
+            bed.run_with(
+                &format!("key test --key-file {key} --keyfile-offset {offset} disk.img"),
+                input,
+            )
+            .failed(4, &[&format!("nothing after the {offset} bytes"), "offset"]);
+        }
+    }
+    std::fs::write(bed.path("empty"), "").unwrap();
+    bed.run("key test --key-file empty disk.img")
+        .failed(1, &["it is empty"]);
     bed.run("key test --key-fd 77 disk.img")
         .failed(1, &["descriptor 77 is not open"]);
     bed.run("key test --key-fd 0 disk.img")

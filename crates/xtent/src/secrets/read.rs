@@ -48,6 +48,9 @@ pub(super) fn read_whole(
     if size.is_none() && filled > FILE_LIMIT {
         return Err(too_large(name));
     }
+    if filled == 0 && offset > 0 {
+        return Err(too_short(name, offset));
+    }
     if size.is_some() && filled < wanted {
         return Err(Failure::new(
             Exit::Device,
@@ -62,6 +65,13 @@ pub(super) fn read_whole(
     }
     secret.truncate(filled);
     Ok(secret)
+}
+
+fn too_short(name: &str, offset: u64) -> Failure {
+    Failure::new(
+        Exit::Device,
+        format!("{name} has nothing after the {offset} bytes that the key file's offset skips"),
+    )
 }
 
 /// Reads up to a line end, which is left out, or the end of the input. Reads
@@ -117,10 +127,7 @@ fn skip(fd: BorrowedFd<'_>, name: &str, offset: u64) -> Result<()> {
             .min(scratch.len());
         match read_some(fd, name, &mut scratch[..part])? {
             0 => {
-                return Err(Failure::new(
-                    Exit::Device,
-                    format!("{name} ends before --keyfile-offset {offset}"),
-                ));
+                return Err(too_short(name, offset));
             }
             n => left -= n as u64,
         }
