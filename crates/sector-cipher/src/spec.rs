@@ -168,10 +168,11 @@ impl fmt::Display for CipherSpec {
 
 impl fmt::Display for UnknownCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "no such cipher: names are dm-crypt's, such as aes-xts-plain64, in lower case; \
-             CipherSpec::all() has all of them",
-        )
+        f.write_str("no such cipher: there are")?;
+        for (number, spec) in CipherSpec::all().enumerate() {
+            write!(f, "{}{spec}", if number == 0 { " " } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
