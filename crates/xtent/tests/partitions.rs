@@ -108,6 +108,64 @@ fn a_volume_in_every_kind_of_table() {
 }
 
 #[test]
+fn partitions_of_one_image_are_used_at_once() {
+    let bed = disk('g', &[('p', 1, 20), ('p', 24, 20)], 512, MIB);
+    let volume = std::fs::read(bed.path("disk.img")).unwrap();
+    let whole = std::fs::File::options()
+        .write(true)
+        .open(bed.path("whole"))
+        .unwrap();
+    whole.write_all_at(&volume, 24 * MIB).unwrap();
+    let serve = |number: u32| {
+        let line = format!("serve --key-file key --partition {number} --nbd unix:s{number} whole");
+        let mut server = bed
+            .command(line.split(' '))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut uri = String::new();
+        let out = server.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut uri).unwrap();
+        assert!(uri.contains("nbd+unix"), "{uri}");
+        server
+    };
+    let mut servers = [serve(1), serve(2)];
+    for number in [1, 2] {
+        // The one that is in the way is named, and not the other.
+        let said = bed
+            .run(&format!(
+                "encrypt --key-file key --partition {number} key whole"
+            ))
+            .failed(5, &[&format!("/s{number}"), "xtent serve"]);
+        assert!(!said.err.contains(&format!("/s{}", 3 - number)), "{said:?}");
+    }
+    bed.run("format -q --key-file key whole").failed(5, &[]);
+    let said = bed.run("status whole").ok();
+    for number in [1, 2] {
+        let told = format!("Partition {number} of ");
+        assert!(said.out.contains(&told), "{said:?}");
+    }
+    // One alone leaves the other free.
+    servers[0].kill().unwrap();
+    servers[0].wait().unwrap();
+    bed.run("encrypt --key-file key --partition 1 key whole")
+        .ok();
+    bed.run("encrypt --key-file key --partition 2 key whole")
+        .failed(5, &["/s2"]);
+    servers[1].kill().unwrap();
+    servers[1].wait().unwrap();
+}
+
+#[test]
+fn bench_reads_partitions_too() {
+    let bed = disk('g', &[('p', 1, 2)], 512, MIB);
+    bed.run("bench --key-file key --partition 9 whole")
+        .failed(4, &["no partition 9"]);
+    bed.run("bench --partition 1").failed(1, &["DEVICE"]);
+}
+
+#[test]
 fn a_partition_that_was_cut_off() {
     let bed = disk('o', &[('p', 4, 50)], 512, 4 * MIB);
     bed.truncate("whole", 40 * MIB);

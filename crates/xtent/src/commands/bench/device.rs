@@ -31,7 +31,7 @@ pub(super) fn open(path: &Path, args: &super::Args, global: &Global) -> Result<T
     let output = global.output();
     let device = DeviceArgs {
         device: path.to_owned(),
-        partition: None,
+        partition: args.partition,
         detached: args.detached.clone(),
     };
     // Without the lock: it only reads, and a served volume may be measured.

@@ -43,6 +43,9 @@ NOTES:
 pub(crate) struct Args {
     /// Volume to read from as well (never written)
     device: Option<PathBuf>,
+    /// The volume is partition N of the disk image (GPT or DOS table)
+    #[arg(long, value_name = "N", requires = "device", value_parser = clap::value_parser!(u32).range(1..))]
+    partition: Option<u32>,
     #[command(flatten)]
     detached: HeaderArgs,
     /// Only this cipher, and no key derivations
