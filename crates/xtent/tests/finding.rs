@@ -73,6 +73,12 @@ fn names_from_elsewhere_lead_here() {
         ("unmount", "`xtent umount DIR`"),
         ("benchmark", "`xtent bench`"),
         ("resize", "no command is needed"),
+        ("luksUUID", "`xtent uuid DEVICE`"),
+        ("luksConvertKey", "`xtent key convert DEVICE`"),
+        ("version", "`xtent --version`"),
+        ("bitlkOpen", "cryptsetup's"),
+        ("key delete", "`xtent key kill DEVICE SLOT`"),
+        ("header save", "`xtent header backup DEVICE FILE`"),
     ] {
         let command = format!("{name} disk.img");
         bed.run(&command).failed(1, &[name, told]);
@@ -196,6 +202,36 @@ fn status_shows_what_is_served_and_by_whom() {
         0,
         "killed"
     );
+}
+
+#[test]
+fn status_of_a_server_that_was_killed_is_no_success() {
+    let bed = Bed::with_luks2();
+    let server = Server::start(&bed, "--nbd unix:a.sock");
+    bed.run("status disk.img").ok();
+    // Killed, and waited for.
+    drop(server);
+    let said = bed
+        .run("status disk.img")
+        .failed(4, &["disk.img is in use no more: its process was killed"]);
+    assert!(said.out.contains("its process was killed"), "{said:?}");
+    let said = bed.run("status --json disk.img").failed(4, &["killed"]);
+    assert_eq!(said.json()["volumes"][0]["alive"], false);
+    // The list is one all the same.
+    bed.run("status").ok();
+}
+
+#[test]
+fn help_says_what_has_to_be_given() {
+    let bed = Bed::new();
+    let said = bed.run("completions --help").ok();
+    assert!(
+        said.out.contains("completions [OPTIONS] <SHELL>"),
+        "{said:?}"
+    );
+    assert!(!said.out.contains("[SHELL]"), "{said:?}");
+    bed.run("completions").failed(1, &["<SHELL>"]);
+    bed.run("completions --names all").ok();
 }
 
 #[test]

@@ -29,10 +29,10 @@ NOTES:
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
     /// The shell
-    #[arg(required_unless_present = "names")]
+    #[arg(required = true)]
     shell: Option<Shell>,
     /// For the scripts: print what there is, a name in each line
-    #[arg(long, hide = true, conflicts_with = "shell")]
+    #[arg(long, hide = true, exclusive = true)]
     names: Option<Names>,
 }
 
