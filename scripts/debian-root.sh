@@ -1,23 +1,8 @@
 # shellcheck shell=bash
 # A fresh Debian 12 in a folder, to install packages in; sourced. Expects die().
 
-# The mirror that this machine itself uses.
-mirror() {
-    local found
-    found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
-        awk '$1 == "URIs:" && $2 !~ /security/ && $2 ~ /debian/ { print $2; exit }')
-    [ -n "$found" ] || found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-        sed -nE 's|^deb +(\[[^]]*\] *)?([^ ]+debian/?) .*|\2|p' | grep -v security | head -1)
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
-}
-
-# quietly COMMAND...: its output, kept in $log, only if it fails.
-quietly() {
-    "$@" >"${log:?}" 2>&1 || {
-        tail -40 "$log" >&2
-        die "failed: $*"
-    }
-}
+# shellcheck source=scripts/lib/debian.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/debian.sh"
 
 # fresh_root BASE ROOT: a copy in ROOT of the Debian in BASE, which is made the first time.
 fresh_root() {

@@ -3,6 +3,9 @@
 # this tree ($built), and Debian's packages for them. Expects die(), and $log and $work where
 # something is fetched.
 
+# shellcheck source=scripts/lib/debian.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/debian.sh"
+
 # Outside the tree, since they take long to build and do not depend on it.
 cache=$(realpath -m "${XTENT_KERNEL_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/xtent/kernel}")
 built=$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/kernel")
@@ -11,10 +14,7 @@ mkdir -p "$cache" "$built"
 step() { # step WHAT COMMAND...
     printf 'kernel: %s\n' "$1" >&2
     shift
-    "$@" >"$log" 2>&1 || {
-        tail -40 "$log" >&2
-        die "that failed; the end of the log is above"
-    }
+    quietly "$@"
 }
 
 # newest_of META: the version of the kernel that this package stands for.
@@ -55,16 +55,6 @@ unpack_all() {
     apt-get install -y -q --no-install-recommends --download-only -o APT::Sandbox::User=root \
         -o "Dir::Cache::Archives=$work/all" "$@"
     for deb in "$work/all"/*.deb; do dpkg-deb -x "$deb" "$into"; done
-}
-
-# The mirror that this machine itself uses.
-mirror() {
-    local found
-    found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
-        awk '$1 == "URIs:" && $2 !~ /security/ && $2 ~ /debian/ { print $2; exit }')
-    [ -n "$found" ] || found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-        sed -nE 's|^deb +(\[[^]]*\] *)?([^ ]+debian/?) .*|\2|p' | grep -v security | head -1)
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
 }
 
 # foreign_apt ARCH: from here on apt knows bookworm's packages for that machine, and

@@ -29,24 +29,9 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 root=$(realpath -m "${AARCH64_ROOT:-$target/aarch64}")
 triple=aarch64-unknown-linux-gnu
 mkdir -p "$target"
-
-# The mirror that this machine itself uses.
-mirror() {
-    local found
-    found=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
-        awk '$1 == "URIs:" && $2 !~ /security/ && $2 ~ /debian/ { print $2; exit }')
-    [ -n "$found" ] || found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-        sed -nE 's|^deb +(\[[^]]*\] *)?([^ ]+debian/?) .*|\2|p' | grep -v security | head -1)
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
-}
-
-# quietly COMMAND...: its output only if it fails.
-quietly() {
-    "$@" >"$target/aarch64.log" 2>&1 || {
-        tail -30 "$target/aarch64.log" >&2
-        die "failed: $*"
-    }
-}
+log=$target/aarch64.log
+# shellcheck source=scripts/lib/debian.sh
+. scripts/lib/debian.sh
 
 # The kernel is the last thing that is put there.
 if [ ! -e "$root/vmlinuz" ]; then
