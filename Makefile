@@ -7,6 +7,8 @@ ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # `dev` builds in a third of the time what is a third as fast.
 PROFILE ?= release
 FUZZ_SECONDS ?= 60
+# Of kernel-test and rtl-test: --rest leaves out what `make test` has run.
+PART ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
@@ -31,6 +33,7 @@ test: ## every crate with every peer, the kernel module, one core of each design
 	@scripts/setup.sh rtl
 	@scripts/test.sh
 
+test-all: PART := --rest
 test-all: test kernel-test rtl-test soak test-constant-time ## make test, and all that takes longer but no special machine
 
 soak: ## a thousand kills of a server under load, attacks by clients; long
@@ -39,7 +42,7 @@ soak: ## a thousand kills of a server under load, attacks by clients; long
 
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel
-	@kernel/test/run.sh
+	@kernel/test/run.sh $(PART)
 	$(CARGO) test --workspace --test kernel_modules -- --ignored
 
 kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
@@ -49,7 +52,7 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 
 rtl-test: ## lint, prove and simulate the hardware cores, the quick tests
 	@scripts/setup.sh rtl
-	@rtl/test/run.sh --build $(TARGET)/rtl
+	@rtl/test/run.sh $(PART) --build $(TARGET)/rtl
 
 rtl-test-full: ## every design and configuration of them with thousands of sectors, an hour
 	@scripts/setup.sh rtl

@@ -1,10 +1,25 @@
 #!/usr/bin/env bash
 # Builds the modules for kernels and runs their tests there.
 #
-# usage: run.sh [BED...]   kernels of scripts/kernel.sh; "all" is all of them, and the
+# usage: run.sh [--quick | --rest] [BED...]
+#   BED                    kernels of scripts/kernel.sh; "all" is all of them, and the
 #                          default is the quick one, uml
+#   --quick                only the jobs that show that a disk's bytes are dm-crypt's,
+#                          those of make test
+#   --rest                 only the others
 #   JOBS=REGEX             only the jobs whose name matches it
 set -euo pipefail
+part=
+case ${1:-} in
+--quick | --rest)
+    part=$1
+    shift
+    ;;
+-*)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
+    exit 2
+    ;;
+esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$here/../..
 # The driver that takes runs, for tests.
@@ -29,7 +44,11 @@ failed() { # failed NAME: with the log
 
 # wanted NAME: whether this bed's job is to run.
 wanted() {
-    [[ "$bed, $1" =~ ${JOBS:-.} ]]
+    local its_part=--rest
+    case $1 in
+    *planted* | "against dm-crypt"* | "tables, keys, LUKS"*) its_part=--quick ;;
+    esac
+    [ "${part:-$its_part}" = "$its_part" ] && [[ "$bed, $1" =~ ${JOBS:-.} ]]
 }
 
 # job NAME SCRIPTS MEGABYTES CIPHERS MODULE-OPTIONS...: runs scripts of this folder in

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lints the hardware cores and runs their Verilator tests.
 #
-# usage: run.sh [--full | --first | --cycles] [--build FOLDER] [NAME...]
+# usage: run.sh [--full | --first | --cycles | --quick | --rest] [--build FOLDER] [NAME...]
 #
 #   NAME      lint, slang, models, bench, aes, mult, horner, brw, formal, cores,
 #             cocotb, or a design of designs/list.txt; all of them if there is none, but of the
@@ -12,6 +12,8 @@
 #             512-byte sectors and few of them, and a block has one set of parameters
 #   --first   as --full, but of each design only the first configuration, the papers'
 #   --cycles  count the cycles of the designs, and nothing else
+#   --quick   without --full, only the designs: those of make test
+#   --rest    without --full, only what is no design
 #   --build   where to build, target/rtl if it is not said
 #
 # SECTORS in the environment sets how many random sectors go through each design in its
@@ -26,6 +28,8 @@ target=${CARGO_TARGET_DIR:-$repo/target}
 mode=quick
 build=$target/rtl
 first_only=
+# Designs, or the rest, if it is not both.
+only=
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -34,12 +38,14 @@ while [ $# -gt 0 ]; do
         mode=full
         first_only=1
         ;;
+    --quick) only=design ;;
+    --rest) only=part ;;
     --build)
         build=$2
         shift
         ;;
     -*)
-        sed -n '4,22s/^# \{0,1\}//p' "$0" >&2
+        sed -n '4,24s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     *) names+=("$1") ;;
@@ -67,6 +73,7 @@ done_names=()
 # Whether a part is asked for.
 asked() {
     [ "$mode" = cycles ] && [ "$2" != design ] && return 1
+    [ "${only:-$2}" = "$2" ] || return 1
     if [ ${#names[@]} -gt 0 ]; then
         [[ " ${names[*]} " == *" $1 "* ]] || return 1
     fi
