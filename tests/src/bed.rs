@@ -47,9 +47,9 @@ pub fn has_loop(test: &str) -> bool {
     }
 }
 
-/// Writes past the test runner's capture and into `target/tests-not-run`,
+/// Says why a test has not run, or not in full; false. Writes past the test runner's capture and into `target/tests-not-run`,
 /// which `make test` prints at its end.
-fn not_run(test: &str, why: &str) -> bool {
+pub fn not_run(test: &str, why: &str) -> bool {
     let line = format!("NOT RUN on this machine: {test}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     OpenOptions::new()

@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::mount::{Cleaner, mounts_under};
-use crate::{Background, Cmd, Scratch};
+use crate::{Background, Cmd, PATIENCE, Scratch};
 
 /// What can be made to fail.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl FaultyStore {
 
     /// nbdfuse says nothing when it is ready: the mount table does.
     fn wait(&mut self, folder: &Path) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + PATIENCE;
         while mounts_under(folder).is_empty() || fs::metadata(&self.path).is_err() {
             assert!(self.process.is_running(), "nbdfuse ended at once");
             assert!(Instant::now() < end, "nbdfuse does not mount");

@@ -19,5 +19,5 @@ pub mod tpm;
 pub mod uml;
 pub mod xtent;
 
-pub use process::{Background, Cmd, Finished};
+pub use process::{Background, Cmd, Finished, PATIENCE};
 pub use scratch::{Scratch, pattern};

@@ -13,7 +13,7 @@ use crate::Cmd;
 /// devices on files there, processes that name it. Make it after the
 /// [`crate::Scratch`], so that it is dropped first.
 ///
-/// A test that lives longer than five minutes hangs in a mount whose daemon does
+/// A test that lives longer than ten minutes hangs in a mount whose daemon does
 /// not answer: then the daemon is killed, and the kernel fails what waits.
 pub struct Cleaner {
     folder: PathBuf,
@@ -21,7 +21,7 @@ pub struct Cleaner {
 }
 
 /// Far more than any test needs.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(600);
 
 impl Cleaner {
     /// Watches `folder`.

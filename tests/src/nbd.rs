@@ -4,10 +4,9 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
-use crate::Cmd;
 use crate::process::Finished;
+use crate::{Cmd, PATIENCE};
 
 /// `NBD_CMD_READ` and the like.
 pub mod command {
@@ -35,12 +34,8 @@ impl Raw {
     /// Connects; nothing is sent or read.
     pub fn connect(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        stream
-            .set_write_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self { stream }
     }
 

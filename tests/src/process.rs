@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+/// Far more than anything takes here, on a busy machine too: only what hangs waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Where peers are looked for: Debian's own, not what a user put before them.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -106,7 +109,7 @@ impl Cmd {
             env: vec![("PATH".into(), PATH.into()), ("LC_ALL".into(), "C".into())],
             stdin: Vec::new(),
             folder: None,
-            limit: Duration::from_secs(120),
+            limit: PATIENCE,
         }
     }
 
@@ -146,7 +149,7 @@ impl Cmd {
         self
     }
 
-    /// How long it may take; two minutes by default.
+    /// How long it may take; [`PATIENCE`] by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
@@ -322,7 +325,7 @@ impl Background {
 
     /// Waits for a line on standard output for which `wanted` holds.
     pub fn wait_for_line(&mut self, wanted: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -335,7 +338,7 @@ impl Background {
                 }
                 Err(RecvTimeoutError::Timeout) => panic!("not ready in time: {}", self.text()),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = wait(&mut self.child, Duration::from_secs(10));
+                    let status = wait(&mut self.child, PATIENCE);
                     panic!(
                         "ended instead of getting ready ({status:?}): {}",
                         self.text()
@@ -358,10 +361,10 @@ impl Background {
 
     /// Waits for its end.
     pub fn finish(mut self) -> Finished {
-        let status = wait(&mut self.child, Duration::from_secs(60))
+        let status = wait(&mut self.child, PATIENCE)
             .unwrap_or_else(|| panic!("does not end: {}", self.text()));
         // The reader thread ends with the process's last holder of the pipe.
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(10)) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             self.stdout.push_str(&line);
             self.stdout.push('\n');
         }

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::Cmd;
+
 /// A folder that goes away when dropped.
 pub struct Scratch(tempfile::TempDir);
 
@@ -28,6 +30,19 @@ impl Scratch {
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.join(name);
         fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// A new shell script that can be run. Another process writes it: a command that another
+    /// test starts in this one just then would have the file open, and what somebody writes
+    /// cannot be run.
+    pub fn program(&self, name: &str, script: &str) -> PathBuf {
+        let path = self.join(name);
+        Cmd::new("/bin/sh")
+            .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
+            .arg(&path)
+            .stdin(format!("#!/bin/sh\n{script}\n").as_bytes())
+            .ok();
         path
     }
 

@@ -173,9 +173,9 @@ impl Job {
         let results = Scratch::new();
         let inputs = Scratch::new();
         let mut command = Cmd::new(crate::bed::root_folder().join("scripts/guest.sh"))
-            .args(["--timeout", "150", "--out"])
+            .args(["--timeout", "900", "--out"])
             .arg(results.path())
-            .limit(Duration::from_secs(180));
+            .limit(Duration::from_secs(1000));
         if let Some(kernel) = self.kernel {
             command = command.args(["--on", kernel]);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use xtent_tests::luks::{KEY, Maker, Shape, cryptsetup_opens};
 use xtent_tests::scratch::{assert_same, read_range};
 use xtent_tests::uml::Job;
-use xtent_tests::{Cmd, Scratch, pattern};
+use xtent_tests::{Cmd, PATIENCE, Scratch, pattern};
 
 /// User Mode Linux has its own dm-crypt, sees disks and files, and hands back
 /// results: the kernel reads back what it wrote, and the image holds
@@ -62,7 +62,7 @@ fn a_background_process_goes_with_its_guard() {
         .spawn();
     let child = process.wait_for_line(|line| !line.is_empty());
     drop(process);
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     // Killed, but its new parent may not have reaped it yet.
     while let Ok(status) = std::fs::read_to_string(format!("/proc/{child}/stat")) {
         if status.contains(") Z ") {

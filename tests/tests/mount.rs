@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -13,7 +13,7 @@ use xtent_tests::luks::{Container, Maker, Shape};
 use xtent_tests::mount::{Cleaner, loops_under, mounts_under, processes_naming};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::xtent;
-use xtent_tests::{Cmd, Scratch, bed, pattern};
+use xtent_tests::{Cmd, PATIENCE, Scratch, bed, pattern};
 
 fn mount(container: &Container, folder: &Path, options: &[&str]) -> Cmd {
     xtent()
@@ -45,7 +45,7 @@ fn assert_nothing_left(scratch: &Scratch) {
 
 /// Waits for the daemon that names `path`; it is no child of this process.
 fn wait_for_end(path: &Path) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + PATIENCE;
     while !processes_naming(path).is_empty() {
         assert!(Instant::now() < end, "the daemon does not end");
         std::thread::yield_now();
@@ -188,10 +188,7 @@ fn a_killed_daemon_is_cleaned_up_after() {
         // the end of the process itself.
         let process = pidfd_open(id, PidfdFlags::empty()).unwrap();
         kill_process(id, Signal::KILL).unwrap();
-        let limit = Timespec {
-            tv_sec: 20,
-            tv_nsec: 0,
-        };
+        let limit = Timespec::try_from(PATIENCE).unwrap();
         let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
         assert_eq!(ended, Ok(1), "the daemon does not end");
         // Either command takes the wreck away.

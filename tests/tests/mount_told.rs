@@ -188,7 +188,7 @@ fn without_root_no_file_system_is_an_error() {
     mkfs(&container, &scratch, &["-b", "4096"]);
     // Where the other user gets at it.
     let program = scratch.join("xtent");
-    fs::copy(binary(), &program).unwrap();
+    Cmd::peer("cp").args([binary(), &program]).ok();
     fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let nobody = Some(65534);
     for path in [&container.image, &container.key, &folder, &files] {

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
 use xtent_tests::luks::{KEY, Maker, Shape};
 use xtent_tests::nbd::{nbdsh, read_all, write_all};
 use xtent_tests::process::Background;
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::Server;
-use xtent_tests::{Cmd, Scratch, pattern};
+use xtent_tests::{Cmd, PATIENCE, Scratch, pattern};
 
 const SHAPES: [Shape; 3] = [Shape::LUKS1, Shape::LUKS2, Shape::LUKS2_4096];
 
@@ -61,7 +61,6 @@ fn fio_verifies_what_it_wrote() {
             .arg(format!("--bsrange={sizes}"))
             .arg(format!("--blockalign={align}"))
             .arg(format!("--uri={}", server.uri))
-            .limit(Duration::from_secs(180))
             .ok();
         assert!(!done.stderr.contains("verify"), "{}", done.text());
         server.stop();
@@ -494,10 +493,10 @@ fn nbdkit(image: &Path, key: &Path, socket: &Path) -> Background {
 
 /// These say nothing when they are ready: the socket does.
 fn wait_for_socket(mut process: Background, socket: &Path) -> Background {
-    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + PATIENCE;
     while std::os::unix::net::UnixStream::connect(socket).is_err() {
         assert!(process.is_running(), "the peer ended at once");
-        assert!(std::time::Instant::now() < end, "the peer does not listen");
+        assert!(Instant::now() < end, "the peer does not listen");
         std::thread::yield_now();
     }
     process

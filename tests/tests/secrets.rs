@@ -94,7 +94,10 @@ fn a_crash_leaves_no_core() {
     // The control: this machine does write cores of others.
     let other = Cmd::new("/bin/sh").args(["-c", "echo ready; exec sleep 1000"]);
     if !dumps(other, Some("ready")) {
-        eprintln!("this machine writes no cores at all: weak test");
+        bed::not_run(
+            "a_crash_leaves_no_core",
+            "this machine writes no cores at all",
+        );
     }
 }
 

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +11,7 @@ use xtent_tests::luks::{Container, Maker, Shape};
 use xtent_tests::nbd::nbdsh;
 use xtent_tests::tpm::{Tang, Tpm};
 use xtent_tests::xtent::{token_helper, xtent};
-use xtent_tests::{Cmd, Scratch};
+use xtent_tests::{Cmd, PATIENCE, Scratch};
 
 const PASSPHRASE: &str = "typed by nobody in these tests";
 
@@ -284,9 +283,7 @@ fn with_helper(scratch: &Scratch, script: &str) -> (PathBuf, PathBuf) {
         r#"{"type":"made-up","keyslots":["0"],"a":"b"}"#,
     );
     let folder = scratch.folder("helpers");
-    let helper = folder.join("xtent-token-made-up");
-    fs::write(&helper, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+    scratch.program("helpers/xtent-token-made-up", script);
     (image, folder)
 }
 
@@ -323,13 +320,10 @@ fn a_helper_of_ones_own_gets_token_and_pin() {
 
     // Before a program asks for the passphrase it asks for the PIN, and not what it may
     // remember of another volume.
-    let asker = scratch.join("asker");
-    fs::write(
-        &asker,
-        "#!/bin/sh\ncase $1 in PIN*) [ \"$XTENT_ASK_TRY\" != 1 ] && echo 99 ;; *) echo no ;; esac\n",
-    )
-    .unwrap();
-    fs::set_permissions(&asker, fs::Permissions::from_mode(0o755)).unwrap();
+    let asker = scratch.program(
+        "asker",
+        "case $1 in PIN*) [ \"$XTENT_ASK_TRY\" != 1 ] && echo 99 ;; *) echo no ;; esac",
+    );
     let asked = xtent()
         .args(["key", "test", "--json", "--token-helpers"])
         .args([folder.as_path(), Path::new("--ask-with"), &asker, &image]);
@@ -393,18 +387,20 @@ fn a_helper_inherits_nothing() {
 
 #[test]
 fn a_helper_that_floods_hangs_or_lies_is_ended() {
-    for (script, says) in [
-        ("exec cat /dev/zero", "8 MiB"),
-        ("exec sleep infinity", "no answer in 1 s"),
-        ("printf wrong", "opens none of its keyslots"),
-        ("kill -SEGV $$", "signal 11"),
-        ("exit 12", "not there"),
-        ("exit 99", "could not be opened"),
+    // Only the one that hangs is not given all the time that a busy machine takes.
+    let (soon, late) = ("1", "300");
+    for (script, timeout, says) in [
+        ("exec cat /dev/zero", late, "8 MiB"),
+        ("exec sleep infinity", soon, "no answer in 1 s"),
+        ("printf wrong", late, "opens none of its keyslots"),
+        ("kill -SEGV $$", late, "signal 11"),
+        ("exit 12", late, "not there"),
+        ("exit 99", late, "could not be opened"),
     ] {
         let scratch = Scratch::new();
         let (image, folder) = with_helper(&scratch, script);
         let done = by_helper(&image, &folder)
-            .args(["--token-timeout", "1"])
+            .args(["--token-timeout", timeout])
             .run();
         assert!(!done.status.success(), "{script}");
         done.says(&[says]);
@@ -439,10 +435,7 @@ fn a_signal_ends_the_helper_first() {
     let done = process.finish();
     assert_eq!(done.code(), Some(143), "{}", done.text());
     for end in &ends {
-        let limit = Timespec {
-            tv_sec: 60,
-            tv_nsec: 0,
-        };
+        let limit = Timespec::try_from(PATIENCE).unwrap();
         let ended = poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&limit)).unwrap();
         assert_eq!(ended, 1, "still there: {pids}");
     }

@@ -518,7 +518,12 @@ fn an_ordinary_user_gets_the_file() {
         .unwrap();
     // This program may lie where the other user cannot go.
     let program = fixture.root().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: a command that another test starts just then would have the copy
+    // open for writing, and such a program cannot be run.
+    let copied = Command::new("cp")
+        .args([&std::env::current_exe().unwrap(), &program])
+        .status();
+    assert!(copied.unwrap().success());
     let nobody = 65534;
     for path in [fixture.root(), fixture.dir(), &fixture.device] {
         std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();

@@ -53,7 +53,7 @@ fn target(path: &Path) -> Target {
 /// Waits until the kernel lists a waiter for a lock on the file.
 fn await_waiter(path: &Path, child: &mut Child) {
     let inode = format!(":{} ", std::fs::metadata(path).unwrap().ino());
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(300);
     loop {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
         let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&inode);

@@ -61,15 +61,22 @@ pub(super) fn ask_anew(program: &Path, question: &str) -> Result<SecretBytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     fn program(text: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ask");
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        // By another process: what another test starts just then would have the file open for
+        // writing, and such a program cannot be run.
+        let written = Command::new("sh")
+            .args([
+                "-c",
+                "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\"",
+            ])
+            .arg(&path)
+            .arg(text)
+            .status();
+        assert!(written.unwrap().success());
         (folder, path)
     }
 
