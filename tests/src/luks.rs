@@ -211,6 +211,17 @@ pub fn cheap(pbkdf: Pbkdf, version: u32) -> Vec<&'static str> {
     }
 }
 
+/// Adds the passphrase in the file `new` to an image that `key` opens, cheaply.
+pub fn add_key(version: u32, image: &Path, key: &Path, new: &Path) -> Cmd {
+    xtent()
+        .args(["key", "add"])
+        .args(cheap(Pbkdf::Pbkdf2, version))
+        .arg("--key-file")
+        .arg(key)
+        .arg("--new-key-file")
+        .args([new, image])
+}
+
 /// Whether a passphrase opens a container, in cryptsetup's opinion.
 pub fn cryptsetup_opens(image: &Path, key: &Path) -> bool {
     let done = Cmd::peer("cryptsetup")

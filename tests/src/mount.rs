@@ -7,7 +7,37 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Cmd;
+use crate::luks::Container;
+use crate::xtent::xtent;
+use crate::{Cmd, Scratch};
+
+/// `xtent mount` of a container.
+pub fn mount(container: &Container, folder: &Path, options: &[&str]) -> Cmd {
+    xtent()
+        .arg("mount")
+        .args(options)
+        .arg("--key-file")
+        .args([&container.key, &container.image])
+        .arg(folder)
+}
+
+/// `xtent umount` of a folder or a device.
+pub fn umount(place: &Path) -> Cmd {
+    xtent().arg("umount").arg(place)
+}
+
+/// Makes ext4 on the volume, with these options, through the FUSE file.
+pub fn make_ext4(container: &Container, scratch: &Scratch, options: &[&str]) {
+    let folder = scratch.folder("for-mkfs");
+    mount(container, &folder, &["--file-only"]).ok();
+    Cmd::peer("mke2fs")
+        .args(["-q", "-F", "-t", "ext4"])
+        .args(options)
+        .arg(folder.join("volume"))
+        .ok();
+    umount(&folder).ok();
+    fs::remove_dir(folder).unwrap();
+}
 
 /// Undoes what is left under a scratch folder when dropped: mounts, loop
 /// devices on files there, processes that name it. Make it after the

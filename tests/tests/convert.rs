@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use xtent_tests::luks::{Container, Maker, Pbkdf, Shape, cheap, cryptsetup_opens, xtent_opens};
+use xtent_tests::luks::{
+    Container, Maker, Pbkdf, Shape, add_key, cheap, cryptsetup_opens, xtent_opens,
+};
 use xtent_tests::scratch::{Unchanged, assert_same};
 use xtent_tests::xtent::{Server, xtent};
 use xtent_tests::{Cmd, Scratch, bed, pattern};
@@ -143,14 +145,7 @@ fn volumes_of_cryptsetup_there_and_back_by_turns() {
                 .arg(last.to_string())
                 .ok();
         }
-        xtent()
-            .args(["key", "add"])
-            .args(cheap(Pbkdf::Pbkdf2, 2))
-            .arg("--key-file")
-            .arg(&volume.container.key)
-            .arg("--new-key-file")
-            .args([&new, &volume.container.image])
-            .ok();
+        add_key(2, &volume.container.image, &volume.container.key, &new).ok();
         assert!(cryptsetup_opens(volume.image(), &new));
     }
 }

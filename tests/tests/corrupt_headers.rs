@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use xtent_tests::header::{
     COPY, LUKS1_FIELDS, LUKS2_FIELDS, Luks2Copy, edit_json, set_json, spoil,
 };
-use xtent_tests::luks::{Container, Maker, Pbkdf, Shape, cryptsetup_opens, xtent_opens};
+use xtent_tests::luks::{Container, Maker, Pbkdf, Shape, add_key, cryptsetup_opens, xtent_opens};
 use xtent_tests::scratch::{assert_same, read_range, write_range};
 use xtent_tests::xtent::{Server, xtent};
 use xtent_tests::{Finished, Scratch, pattern};
@@ -242,13 +242,7 @@ fn a_header_with_one_good_copy_is_used_and_mended() {
         );
         assert_same(&container.decrypt(), &data, "from the good copy");
         let new = scratch.file(&format!("new{second}"), b"new");
-        xtent()
-            .args(["key", "add", "--pbkdf-force-iterations", "1000"])
-            .args(["--pbkdf", "pbkdf2", "--key-file"])
-            .arg(&container.key)
-            .arg("--new-key-file")
-            .args([&new, &container.image])
-            .ok();
+        add_key(2, &container.image, &container.key, &new).ok();
         let copies = [
             Luks2Copy::read(&container.image, false),
             Luks2Copy::read(&container.image, true),
@@ -455,13 +449,7 @@ fn unknown_content_is_kept() {
         j["config"]["flags"] = json!(["no-read-workqueue", "x-flag"]);
     });
     let new = scratch.file("new", b"new");
-    xtent()
-        .args(["key", "add", "--pbkdf", "pbkdf2"])
-        .args(["--pbkdf-force-iterations", "1000", "--key-file"])
-        .arg(&container.key)
-        .arg("--new-key-file")
-        .args([&new, image])
-        .ok();
+    add_key(2, image, &container.key, &new).ok();
     let after = Luks2Copy::read(image, false).json();
     assert_eq!(after["tokens"]["5"], token);
     assert_eq!(

@@ -7,11 +7,11 @@
 
 use rustix::process::Signal;
 use xtent_tests::faulty::{Fault, FaultyStore};
-use xtent_tests::luks::{Container, Maker, Shape};
+use xtent_tests::luks::{Container, Maker, Shape, add_key};
 use xtent_tests::mount::Cleaner;
 use xtent_tests::nbd::{Raw, command, go, nbdsh, read_all, request, write_all};
 use xtent_tests::scratch::assert_same;
-use xtent_tests::xtent::{Server, xtent};
+use xtent_tests::xtent::Server;
 use xtent_tests::{Cmd, Scratch, bed, pattern};
 
 /// Python that expects an error and checks that the connection lives on.
@@ -93,17 +93,7 @@ fn a_failing_store_under_key_management() {
             let container = shape.image(Maker::Cryptsetup, &folder, 4096);
             let store = FaultyStore::new(&container.image);
             store.break_it(fault);
-            let done = xtent()
-                .args(["key", "add"])
-                .args(xtent_tests::luks::cheap(
-                    xtent_tests::luks::Pbkdf::Pbkdf2,
-                    shape.version,
-                ))
-                .arg("--key-file")
-                .arg(&container.key)
-                .arg("--new-key-file")
-                .args([&new, &store.path])
-                .run();
+            let done = add_key(shape.version, &store.path, &container.key, &new).run();
             done.assert_no_crash();
             assert_eq!(done.code(), Some(4), "{fault:?}: {}", done.text());
             drop(store);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use rustix::process::Signal;
-use xtent_tests::luks::{Maker, OTHER_KEY, Pbkdf, Shape, assert_opens, cheap};
+use xtent_tests::luks::{Maker, OTHER_KEY, Pbkdf, Shape, add_key, assert_opens, cheap};
 use xtent_tests::nbd::{nbdsh, read_all, write_all};
 use xtent_tests::scratch::{Unchanged, assert_same};
 use xtent_tests::xtent::{Server, xtent};
@@ -28,14 +28,7 @@ fn metadata_stays_free_while_served() {
             .arg("--key-file")
             .args([key, image, &second])
             .ok();
-        xtent()
-            .args(["key", "add"])
-            .args(cheap(Pbkdf::Pbkdf2, shape.version))
-            .arg("--key-file")
-            .arg(key)
-            .arg("--new-key-file")
-            .args([&third, image])
-            .ok();
+        add_key(shape.version, image, key, &third).ok();
         for key in [key, &second, &third] {
             assert_opens(image, key, true, "while served");
         }
@@ -110,14 +103,7 @@ fn concurrent_changes_are_serialised() {
             scope.spawn(move || {
                 let cost = cheap(Pbkdf::Pbkdf2, 2);
                 if n % 2 == 0 {
-                    xtent()
-                        .args(["key", "add"])
-                        .args(cost)
-                        .arg("--key-file")
-                        .arg(&container.key)
-                        .arg("--new-key-file")
-                        .args([key, &container.image])
-                        .ok();
+                    add_key(2, &container.image, &container.key, key).ok();
                 } else {
                     // It gives up when somebody else was quicker.
                     let done = Cmd::peer("cryptsetup")

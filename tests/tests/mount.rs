@@ -10,23 +10,11 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use xtent_tests::luks::{Container, Maker, Shape};
-use xtent_tests::mount::{Cleaner, loops_under, mounts_under, processes_naming};
+use xtent_tests::mount::{
+    Cleaner, loops_under, make_ext4, mount, mounts_under, processes_naming, umount,
+};
 use xtent_tests::scratch::assert_same;
-use xtent_tests::xtent::xtent;
 use xtent_tests::{Cmd, PATIENCE, Scratch, bed, pattern};
-
-fn mount(container: &Container, folder: &Path, options: &[&str]) -> Cmd {
-    xtent()
-        .arg("mount")
-        .args(options)
-        .arg("--key-file")
-        .args([&container.key, &container.image])
-        .arg(folder)
-}
-
-fn umount(folder: &Path) -> Cmd {
-    xtent().arg("umount").arg(folder)
-}
 
 /// The daemon that serves an image.
 fn daemon(container: &Container) -> Pid {
@@ -55,14 +43,7 @@ fn wait_for_end(path: &Path) {
 /// A volume with an ext4 file system on it, made through the FUSE file.
 fn with_ext4(shape: Shape, scratch: &Scratch) -> Container {
     let container = shape.image(Maker::Xtent, scratch, 32 << 20);
-    let folder = scratch.folder("for-mkfs");
-    mount(&container, &folder, &["--file-only"]).ok();
-    Cmd::peer("mke2fs")
-        .args(["-q", "-F", "-t", "ext4", "-b", "4096"])
-        .arg(folder.join("volume"))
-        .ok();
-    umount(&folder).ok();
-    fs::remove_dir(folder).unwrap();
+    make_ext4(&container, scratch, &["-b", "4096"]);
     container
 }
 

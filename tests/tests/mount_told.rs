@@ -7,34 +7,16 @@ use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use xtent_tests::luks::{Container, Maker, Shape};
-use xtent_tests::mount::{Cleaner, mounts_under, processes_naming};
+use xtent_tests::mount::{self, Cleaner, make_ext4, mounts_under, processes_naming};
 use xtent_tests::xtent::{binary, xtent};
 use xtent_tests::{Cmd, Scratch, bed, pattern};
 
 fn mount(container: &Container, folder: &Path, options: &[&str]) -> Cmd {
-    xtent()
-        .args(["mount", "--json"])
-        .args(options)
-        .arg("--key-file")
-        .args([&container.key, &container.image])
-        .arg(folder)
+    mount::mount(container, folder, options).arg("--json")
 }
 
 fn umount(place: &Path) -> Cmd {
-    xtent().args(["umount", "--json"]).arg(place)
-}
-
-/// Makes ext4 on the volume, with these options.
-fn mkfs(container: &Container, scratch: &Scratch, options: &[&str]) {
-    let folder = scratch.folder("for-mkfs");
-    mount(container, &folder, &["--file-only"]).ok();
-    Cmd::peer("mke2fs")
-        .args(["-q", "-F", "-t", "ext4"])
-        .args(options)
-        .arg(folder.join("volume"))
-        .ok();
-    umount(&folder).ok();
-    fs::remove_dir(folder).unwrap();
+    mount::umount(place).arg("--json")
 }
 
 /// What a failed mount said.
@@ -75,7 +57,7 @@ fn a_volume_with_data_is_never_taken_for_a_new_one() {
     assert!(!said.contains("mkfs"), "{said}");
     assert!(said.contains("There is data on the volume"), "{said}");
 
-    mkfs(&container, &scratch, &["-b", "4096"]);
+    make_ext4(&container, &scratch, &["-b", "4096"]);
     for (options, refused) in [
         (&["-o", "noatime,nosuchopt,x-z"][..], "nosuchopt"),
         (&["-t", "xfs"], "-t xfs"),
@@ -90,7 +72,7 @@ fn a_volume_with_data_is_never_taken_for_a_new_one() {
     umount(&folder).ok();
 
     // Blocks smaller than sectors: the kernel's reason is no option.
-    mkfs(&container, &scratch, &["-b", "1024"]);
+    make_ext4(&container, &scratch, &["-b", "1024"]);
     let said = refusal(&container, &folder, &["-o", "noatime"]);
     assert!(!said.contains("mkfs"), "{said}");
     assert!(said.contains("blocks of 1024 bytes"), "{said}");
@@ -106,7 +88,7 @@ fn noise_is_not_taken_for_a_new_volume() {
     let _cleaner = Cleaner::new(scratch.path());
     let container = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, 16 << 20);
     let folder = scratch.folder("mnt");
-    mkfs(&container, &scratch, &["-b", "4096"]);
+    make_ext4(&container, &scratch, &["-b", "4096"]);
     mount(&container, &folder, &[]).ok();
     umount(&folder).ok();
 
@@ -185,7 +167,7 @@ fn without_root_no_file_system_is_an_error() {
     let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 16 << 20);
     let folder = scratch.folder("mnt");
     let files = scratch.folder("files");
-    mkfs(&container, &scratch, &["-b", "4096"]);
+    make_ext4(&container, &scratch, &["-b", "4096"]);
     // Where the other user gets at it.
     let program = scratch.join("xtent");
     Cmd::peer("cp").args([binary(), &program]).ok();

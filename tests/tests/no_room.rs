@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use xtent_tests::luks::{Container, KEY, Maker, Pbkdf, Shape, assert_opens, cheap};
+use xtent_tests::luks::{Container, KEY, Maker, Pbkdf, Shape, add_key, assert_opens, cheap};
 use xtent_tests::mount::Cleaner;
 use xtent_tests::scratch::{Unchanged, assert_same};
 use xtent_tests::xtent::xtent;
@@ -137,14 +137,7 @@ fn a_sparse_volume_on_a_full_file_system_keeps_its_keys() {
     assert_opens(&container.image, &container.key, true, "after encrypt");
 
     let other = small.scratch.file("other", b"other");
-    xtent()
-        .args(["key", "add"])
-        .args(cheap(Pbkdf::Pbkdf2, 2))
-        .arg("--key-file")
-        .arg(&container.key)
-        .arg("--new-key-file")
-        .args([&other, &container.image])
-        .ok();
+    add_key(2, &container.image, &container.key, &other).ok();
     assert_opens(&container.image, &other, true, "a new key");
     assert_opens(&container.image, &container.key, true, "the old key");
     xtent()

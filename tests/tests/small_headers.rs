@@ -1,7 +1,7 @@
 //! Headers of other sizes than the usual one.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use xtent_tests::luks::{Container, KEY, Pbkdf, assert_opens, cheap};
+use xtent_tests::luks::{Container, KEY, Pbkdf, add_key, assert_opens, cheap};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::xtent;
 use xtent_tests::{Cmd, Scratch, pattern};
@@ -31,14 +31,7 @@ fn the_offset_sets_the_size_of_the_header() {
         container.encrypt(&data);
         for number in 1..=keys {
             let new = scratch.file(&format!("key{number}"), format!("{number}").as_bytes());
-            let done = xtent()
-                .args(["key", "add"])
-                .args(cheap(Pbkdf::Pbkdf2, 2))
-                .arg("--key-file")
-                .arg(&container.key)
-                .arg("--new-key-file")
-                .args([&new, &container.image])
-                .run();
+            let done = add_key(2, &container.image, &container.key, &new).run();
             if number < keys {
                 assert_eq!(done.code(), Some(0), "{}", done.text());
                 assert_opens(&container.image, &new, true, "a new key");
@@ -76,14 +69,7 @@ fn headers_of_any_size_open() {
         let data = pattern(1 << 20, 52);
         container.encrypt(&data);
         let new = scratch.file("new", b"new");
-        xtent()
-            .args(["key", "add"])
-            .args(cheap(Pbkdf::Pbkdf2, 2))
-            .arg("--key-file")
-            .arg(&container.key)
-            .arg("--new-key-file")
-            .args([&new, &container.image])
-            .ok();
+        add_key(2, &container.image, &container.key, &new).ok();
         assert_opens(&container.image, &new, true, metadata);
         // LUKS1 takes eight areas, in use or not.
         let converted = xtent()

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use xtent_tests::luks::{
-    Container, KEY, Maker, OTHER_KEY, Pbkdf, Shape, assert_opens, cheap, cryptsetup_opens,
+    Container, KEY, Maker, OTHER_KEY, Pbkdf, Shape, add_key, assert_opens, cheap, cryptsetup_opens,
     xtent_opens,
 };
 use xtent_tests::mount::Cleaner;
@@ -258,14 +258,7 @@ fn cryptsetup_manages_keys_and_headers() {
         assert_opens(image, &third, false, "luksHeaderRestore");
         assert_opens(image, &second, true, "luksHeaderRestore");
         // And Xtent's own key commands beside it.
-        xtent()
-            .args(["key", "add"])
-            .args(cheap(Pbkdf::Pbkdf2, 2))
-            .arg("--key-file")
-            .arg(&second)
-            .arg("--new-key-file")
-            .args([&third, image])
-            .ok();
+        add_key(2, image, &second, &third).ok();
         assert_dump(3);
         assert!(cryptsetup_opens(image, &third));
         assert_same(&container.decrypt(), &data, "after everything");

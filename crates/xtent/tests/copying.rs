@@ -5,14 +5,7 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 
-use common::{Bed, SECRET};
-
-/// 1 MiB that no two sectors of share.
-fn image() -> Vec<u8> {
-    (0..1_u32 << 18)
-        .flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes())
-        .collect()
-}
+use common::{Bed, SECRET, image};
 
 #[test]
 fn an_image_goes_in_and_comes_out() {

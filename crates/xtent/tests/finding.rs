@@ -4,45 +4,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use common::Bed;
-
-/// `xtent serve`, killed on drop.
-struct Server(Child);
-
-impl Server {
-    /// Serves `disk.img` with these options; ready on return.
-    fn start(bed: &Bed, options: &str) -> Self {
-        let line = format!("serve {options} --key-file key disk.img");
-        let mut child = bed
-            .command(line.split(' ').filter(|word| !word.is_empty()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut uri = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut uri)
-            .unwrap();
-        let server = Self(child);
-        assert!(uri.starts_with("nbd"), "{uri}");
-        server
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use common::server::Server;
 
 #[test]
 fn help_goes_by_the_name_of_a_command() {
@@ -181,7 +147,7 @@ fn status_shows_what_is_served_and_by_whom() {
     let found = ours(&bed);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["kind"], "server");
-    assert_eq!(found[0]["pid"], server.pid());
+    assert_eq!(found[0]["pid"], server.child.id());
     assert_eq!(found[0]["alive"], true);
     assert_eq!(found[0]["size"], 1 << 20);
     assert_eq!(found[0]["cipher"], "aes-xts-plain64");
@@ -192,7 +158,12 @@ fn status_shows_what_is_served_and_by_whom() {
     assert!(uri.ends_with("a.sock"), "{uri}");
     for name in ["disk.img", uuid, uri] {
         let text = bed.run(&format!("status {name}")).ok().out;
-        for part in [uri, uuid, " 1 MiB", &format!("{}, of user", server.pid())] {
+        for part in [
+            uri,
+            uuid,
+            " 1 MiB",
+            &format!("{}, of user", server.child.id()),
+        ] {
             assert!(text.contains(part), "no {part} in {text}");
         }
     }
@@ -239,8 +210,8 @@ fn whoever_has_the_volume_is_named() {
     let bed = Bed::with_luks2();
     {
         let server = Server::start(&bed, "--nbd unix:a.sock");
-        let process = format!("process {}", server.pid());
-        let end = format!("kill {}", server.pid());
+        let process = format!("process {}", server.child.id());
+        let end = format!("kill {}", server.child.id());
         for (command, dir) in [
             ("serve", ""),
             ("serve --read-only", ""),

@@ -5,67 +5,15 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use common::Bed;
+use common::server::Server;
 use rustix::process::{Pid, Signal, kill_process};
 
-struct Server {
-    child: Child,
-    uri: String,
-}
-
-impl Server {
-    /// Serves `disk.img` on the socket `s`.
-    fn start(bed: &Bed, options: &str) -> Self {
-        let line = format!("serve --key-file key --nbd unix:s {options} disk.img");
-        let mut child = bed
-            .command(line.split(' ').filter(|word| !word.is_empty()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut uri = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut uri)
-            .unwrap();
-        Self { child, uri }
-    }
-
-    fn status(&self, name: &str) -> String {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|l| l.starts_with(name)).unwrap();
-        line[name.len() + 1..].trim().to_owned()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// The next line that it says.
-    fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        let err = self.child.stderr.as_mut().unwrap();
-        while line.last() != Some(&b'\n') {
-            let mut byte = [0];
-            err.read_exact(&mut byte).unwrap();
-            line.push(byte[0]);
-        }
-        String::from_utf8(line).unwrap()
-    }
-
-    fn end(mut self, signal: Signal) -> (Option<i32>, String) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let mut err = String::new();
-        self.child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut err)
-            .unwrap();
-        (self.child.wait().unwrap().code(), err)
-    }
+/// Serves `disk.img` on the socket `s`.
+fn start(bed: &Bed, options: &str) -> Server {
+    Server::start(bed, &format!("--nbd unix:s {options}"))
 }
 
 /// Where a server registers itself.
@@ -81,7 +29,7 @@ fn registered(bed: &Bed, server: &Server) -> std::path::PathBuf {
 fn prints_its_uri_and_ends_cleanly() {
     let bed = Bed::with_luks2();
     for signal in [Signal::INT, Signal::TERM] {
-        let server = Server::start(&bed, "");
+        let server = start(&bed, "");
         assert!(
             server.uri.starts_with("nbd+unix:///?socket=/"),
             "{}",
@@ -124,7 +72,7 @@ fn connect(bed: &Bed) -> (UnixStream, u64) {
 #[test]
 fn looks_at_the_device_again_at_sighup() {
     let bed = Bed::with_luks2();
-    let mut server = Server::start(&bed, "");
+    let mut server = start(&bed, "");
     let size = std::fs::metadata(bed.path("disk.img")).unwrap().len();
     let (_old, before) = connect(&bed);
     assert_eq!(before, 1 << 20);
@@ -154,7 +102,7 @@ fn looks_at_the_device_again_at_sighup() {
 #[test]
 fn a_closed_terminal_takes_no_disk_away() {
     let bed = Bed::with_luks2();
-    let mut server = Server::start(&bed, "-vv");
+    let mut server = start(&bed, "-vv");
     drop(server.child.stderr.take());
     server.signal(Signal::HUP);
     for _ in 0..2 {
@@ -262,21 +210,14 @@ fn serves_one_command() {
 #[test]
 fn ends_with_the_last_client() {
     let bed = Bed::with_luks2();
-    let mut server = Server::start(&bed, "--exit-with-last --pid-file pid -v");
+    let mut server = start(&bed, "--exit-with-last --pid-file pid -v");
     let pid = std::fs::read_to_string(bed.path("pid")).unwrap();
     assert_eq!(pid, format!("{}\n", server.child.id()));
     let (client, _) = connect(&bed);
     drop(client);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     assert!(!bed.path("pid").exists() && !bed.path("s").exists());
-    let mut log = String::new();
-    server
-        .child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut log)
-        .unwrap();
+    let log = server.rest();
     let uid = rustix::process::geteuid().as_raw();
     let client = format!("client=0 (pid {}, uid {uid})", std::process::id());
     for line in ["connection opened", "connection closed", "requests=0"] {
@@ -318,7 +259,7 @@ fn lines_for_the_journal_have_a_priority() {
 #[test]
 fn gives_up_privileges() {
     let bed = Bed::with_luks2();
-    let server = Server::start(&bed, "-v");
+    let server = start(&bed, "-v");
     // Clients are still served once a connection needs threads and memory.
     UnixStream::connect(bed.path("s"))
         .unwrap()
@@ -347,7 +288,7 @@ fn serves_what_had_arrived_before_the_end() {
     const WRITES: u64 = 5;
     const LEN: u32 = 60 << 10;
     let bed = Bed::with_luks2();
-    let server = Server::start(&bed, "");
+    let server = start(&bed, "");
     let mut client = UnixStream::connect(bed.path("s")).unwrap();
     rustix::net::sockopt::set_socket_send_buffer_size(&client, 1 << 20).unwrap();
     let timeout = Some(std::time::Duration::from_secs(300));
@@ -386,7 +327,7 @@ fn serves_what_had_arrived_before_the_end() {
 fn has_the_device_for_itself() {
     let bed = Bed::with_luks2();
     bed.run("header backup disk.img saved").ok();
-    let server = Server::start(&bed, "");
+    let server = start(&bed, "");
     for line in [
         "serve --key-file key --nbd unix:s2 disk.img",
         "serve --read-only --key-file key --nbd unix:s2 disk.img",
@@ -408,7 +349,7 @@ fn has_the_device_for_itself() {
 #[test]
 fn read_only_servers_share() {
     let bed = Bed::with_luks2();
-    let server = Server::start(&bed, "--read-only");
+    let server = start(&bed, "--read-only");
     bed.run("decrypt --key-file key disk.img out").ok();
     bed.run("format -q --key-file key disk.img").failed(5, &[]);
     assert_eq!(server.end(Signal::TERM).0, Some(0));

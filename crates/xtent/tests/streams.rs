@@ -6,17 +6,10 @@ mod common;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use common::{Bed, SECRET, Said};
+use common::{Bed, SECRET, Said, image};
 
 const KEY: &str = "--key-file key";
 const XTENT: &str = env!("CARGO_BIN_EXE_xtent");
-
-/// 1 MiB that no two sectors of share.
-fn image() -> Vec<u8> {
-    (0..1_u32 << 18)
-        .flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes())
-        .collect()
-}
 
 /// A bed whose volume, and whose file `plain`, hold the image.
 fn filled() -> Bed {

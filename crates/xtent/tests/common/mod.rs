@@ -6,6 +6,8 @@
     reason = "each test program uses a part of it, and a panic is how tests fail"
 )]
 
+pub mod server;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,13 @@ use tempfile::TempDir;
 
 /// The passphrase of every volume here; `key` holds it.
 pub const SECRET: &str = "correct horse";
+
+/// 1 MiB that no two sectors of share.
+pub fn image() -> Vec<u8> {
+    (0..1_u32 << 18)
+        .flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_le_bytes())
+        .collect()
+}
 
 /// A folder for one test.
 pub struct Bed {
