@@ -18,7 +18,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::tool;
-use super::{fail, mountinfo};
+use super::{fail, mountinfo, users};
 use crate::{Error, ErrorKind};
 
 /// File system type in `/proc/mounts`.
@@ -160,6 +160,17 @@ pub(super) fn is_mounted(dir: &Path, source: &Path) -> io::Result<bool> {
 /// Unmounts the FUSE mount on `dir`. [`io::ErrorKind::ResourceBusy`] if its
 /// file is in use, unless `lazy`.
 pub(super) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
+    let mut patience = users::Patience::default();
+    loop {
+        match unmount_once(dir, lazy) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && patience.is_worth_it(dir) => {}
+            other => return other,
+        }
+    }
+}
+
+/// As [`unmount`], impatient with those who only look in.
+pub(super) fn unmount_once(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut flags = UnmountFlags::NOFOLLOW;
     if lazy {
         flags |= UnmountFlags::DETACH;

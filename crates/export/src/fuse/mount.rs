@@ -454,7 +454,7 @@ impl FileSystem {
             // What is in memory now gets to the disk; later there may be none.
             let _ = std::fs::File::open(&self.dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
         }
-        let mut tries = 0;
+        let mut patience = users::Patience::default();
         loop {
             if !self.is_mounted().map_err(mountinfo_failed)? {
                 return Ok(());
@@ -481,12 +481,9 @@ impl FileSystem {
                     format!("cannot unmount {}: {}", self.dir.display(), text.trim()),
                 ));
             }
-            // Somebody who only looked in, as another `umount` does.
-            tries += 1;
-            if tries == 5 || !users::of(&self.dir).is_empty() {
+            if !patience.is_worth_it(&self.dir) {
                 return Err(busy(io::ErrorKind::ResourceBusy.into(), &self.dir));
             }
-            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }

@@ -128,24 +128,29 @@ impl FuseMount {
     /// [`io::ErrorKind::ResourceBusy`] if the file is in use. Nothing to do
     /// if somebody else has unmounted it.
     pub(super) fn unmount(&self, lazy: bool) -> io::Result<()> {
-        match mountinfo::at(&self.dir)? {
-            Some(entry) if entry.id == self.mount_id => connection::unmount(&self.dir, lazy),
-            _ => Ok(()),
+        match self.is_mounted()? {
+            true => connection::unmount(&self.dir, lazy),
+            false => Ok(()),
         }
+    }
+
+    fn is_mounted(&self) -> io::Result<bool> {
+        Ok(mountinfo::at(&self.dir)?.is_some_and(|entry| entry.id == self.mount_id))
     }
 
     /// As [`FuseMount::unmount`], patient with those that are just about to
     /// close the file (the kernel's own work after an unmount).
     pub(super) fn unmount_soon(&self) -> io::Result<()> {
         let deadline = Instant::now() + Duration::from_secs(2);
-        loop {
-            match self.unmount(false) {
+        while self.is_mounted()? {
+            match connection::unmount_once(&self.dir, false) {
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 other => return other,
             }
         }
+        Ok(())
     }
 
     /// Waits for the session's end, then flushes the volume.

@@ -1,11 +1,34 @@
 //! Who keeps a mount point busy.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::mountinfo;
 
 /// How many are named; the rest is counted.
 const NAMED: usize = 5;
+
+/// Tries to unmount what is busy though nobody is seen who uses it: it was somebody who
+/// only looked in, as another `umount` does that asks who uses what, and is gone soon.
+#[derive(Default)]
+pub(super) struct Patience {
+    tries: u32,
+}
+
+impl Patience {
+    const MOST: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    /// Whether to try again to unmount `dir`; waits a little before.
+    pub(super) fn is_worth_it(&mut self, dir: &Path) -> bool {
+        self.tries += 1;
+        if self.tries == Self::MOST || !of(dir).is_empty() {
+            return false;
+        }
+        std::thread::sleep(Self::PAUSE);
+        true
+    }
+}
 
 /// A text for people: the processes with files open, or working, under `dir`,
 /// and file systems mounted there. Goes by the names in `/proc` alone, never
@@ -64,5 +87,19 @@ mod tests {
             text.contains(&format!("(process {})", std::process::id())),
             "{text}"
         );
+    }
+
+    #[test]
+    fn patience_is_for_those_who_are_not_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let mut patience = Patience::default();
+        assert!(patience.is_worth_it(&dir));
+        let file = std::fs::File::create(dir.join("f")).unwrap();
+        assert!(!patience.is_worth_it(&dir));
+        drop(file);
+        // Nor is it without end.
+        patience.tries = Patience::MOST - 1;
+        assert!(!patience.is_worth_it(&dir));
     }
 }
