@@ -20,7 +20,10 @@ const CHEAP: [&str; 4] = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000
 
 fn serve(header: &Path, key: &Path, plain: &Path, run: &str) -> Cmd {
     xtent()
-        .args(["serve", "--encrypt", "--run", run, "--header"])
+        // Not the default socket, which goes by the name of the image alone.
+        .args(["serve", "--encrypt", "--nbd"])
+        .arg(format!("unix:{}.sock", header.display()))
+        .args(["--run", run, "--header"])
         .arg(header)
         .arg("--key-file")
         .arg(key)
