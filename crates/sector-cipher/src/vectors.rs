@@ -39,7 +39,11 @@ pub(crate) fn published(cipher: &str) -> Vec<Value> {
 
 /// The bytes of a field.
 pub(crate) fn unhex(text: &Value) -> Vec<u8> {
-    let text = text.as_str().unwrap();
+    bytes(text.as_str().unwrap())
+}
+
+/// The bytes of hexadecimal digits.
+pub(crate) fn bytes(text: &str) -> Vec<u8> {
     (0..text.len() / 2)
         .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
         .collect()

@@ -1,9 +1,9 @@
-//! Wycheproof's vectors of XTS, all that have a key of ours, vectors of every cipher from a
-//! reference implementation, and what others have published, from a file that is named.
+//! Wycheproof's and NIST's vectors of XTS, all that have a key of ours, vectors of every cipher
+//! from a reference implementation, and what others have published, from a file that is named.
 extern crate std;
 
 use super::{WrongUnit, decrypt_unit, encrypt_unit};
-use crate::vectors::{published, unhex};
+use crate::vectors::{bytes, published, unhex};
 use crate::{Backend, Cipher, CipherSpec, Mode, SectorCount, SectorSize};
 use serde_json::Value;
 use std::borrow::ToOwned;
@@ -81,6 +81,26 @@ fn wycheproof_xts() {
         }
     }
     assert!(run >= 52 && stolen > 0, "{run} {stolen}");
+}
+
+/// NIST's CAVP: `tests/data/README.md` says which of them.
+#[test]
+fn nist_cavp_xts() {
+    let file = include_str!("../../tests/data/nist-cavp-xts.txt");
+    let (mut run, mut stolen) = (0, 0);
+    for line in file.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<Vec<u8>> = line.split(' ').map(bytes).collect();
+        let [key, given, plain, encrypted] = fields.as_slice() else {
+            panic!("not four fields: {line}");
+        };
+        run += 1;
+        stolen += usize::from(!plain.len().is_multiple_of(16));
+        // A data unit's number, or all sixteen bytes.
+        let mut tweak = [0; 16];
+        tweak[..given.len()].copy_from_slice(given);
+        check("aes-xts-plain64", key, tweak, plain, encrypted);
+    }
+    assert_eq!((run, stolen), (2800, 400));
 }
 
 #[test]
