@@ -14,7 +14,7 @@ CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test test-all soak kernel-test kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot install-lib package-check check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot install-lib package-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh $(PART)
 	$(CARGO) test --workspace --test kernel_modules -- --ignored
+	@$(MAKE) kernel-vectors SOURCE=source-6.1
+
+# By the kernel's own test vectors, of its source.
+kernel-vectors:
+	XTENT_TESTMGR=$$(scripts/kernel.sh $(SOURCE))/crypto/testmgr.h $(CARGO) test --workspace --lib -- --ignored kernel_vectors
 
 kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@scripts/setup.sh kernel-all
@@ -73,6 +78,7 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	@scripts/setup.sh uml612
 	@scripts/kernel.sh uml-6.12
 	$(CARGO) test --workspace --test kernel612 -- --ignored
+	@$(MAKE) kernel-vectors SOURCE=source-6.12
 
 check: ## format, lints, licences, documentation
 	@scripts/setup.sh build

@@ -20,6 +20,9 @@
 #   arm64  armhf
 #              Debian's 6.1 for 64-bit and 32-bit ARM, for QEMU
 #
+#   source-6.1  source-6.12
+#              no kernel but the folder with Debian's source of one, that of uml or the newer
+#
 # Packages are unpacked, not installed. Kernels are kept in ~/.cache/xtent/kernel, or in the
 # folder that XTENT_KERNEL_CACHE names.
 # shellcheck disable=SC2154  # of kernel-packages.sh
@@ -149,6 +152,8 @@ arm64 | armhf)
         arrange "$version" "${bed/armhf/arm}"
     }
     ;;
+source-6.1) folder=$(source_tree linux-source-6.1 "$(linux.uml --version)") ;;
+source-6.12) folder=$(source_tree linux-source-6.12) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2

@@ -1,6 +1,10 @@
 //! Test vectors whose tweaks are no sector numbers, for the modes' own tests.
 extern crate std;
 
+mod testmgr;
+
+pub(crate) use testmgr::kernel;
+
 use serde_json::Value;
 use std::vec::Vec;
 

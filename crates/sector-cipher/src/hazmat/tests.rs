@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::{WrongUnit, decrypt_unit, encrypt_unit};
-use crate::vectors::{bytes, published, unhex};
+use crate::vectors::{bytes, kernel, published, unhex};
 use crate::{Backend, Cipher, CipherSpec, Mode, SectorCount, SectorSize};
 use serde_json::Value;
 use std::borrow::ToOwned;
@@ -101,6 +101,37 @@ fn nist_cavp_xts() {
         check("aes-xts-plain64", key, tweak, plain, encrypted);
     }
     assert_eq!((run, stolen), (2800, 400));
+}
+
+/// The kernel's, of XTS and CBC. A message of CBC is shorter than a sector: it is the start
+/// of one, which does not depend on what follows.
+#[test]
+#[ignore = "the kernel's vectors, in its source: make kernel-test"]
+fn kernel_vectors() {
+    for vector in kernel("aes_xts_tv_template", 5) {
+        assert!(check_unit("aes-xts-plain64", &vector));
+    }
+    for (template, name, least) in [
+        ("aes_cbc_tv_template", "aes-cbc-plain64", 5),
+        ("essiv_aes_cbc_tv_template", "aes-cbc-essiv:sha256", 5),
+    ] {
+        for vector in kernel(template, least) {
+            let field = |field: &str| unhex(&vector[field]);
+            let (plain, encrypted) = (field("pt"), field("ct"));
+            let tweak = field("tweak").try_into().unwrap();
+            let len = plain.len();
+            for &backend in Backend::available() {
+                let cipher = cipher(name, 512, &field("key"), backend);
+                let mut sector = plain.clone();
+                sector.resize(512, 0);
+                encrypt_unit(&cipher, tweak, &mut sector).unwrap();
+                assert!(sector[..len] == encrypted, "{name} {backend} {len}");
+                sector[len..].fill(0);
+                decrypt_unit(&cipher, tweak, &mut sector).unwrap();
+                assert!(sector[..len] == plain, "{name} {backend} {len}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Hctr2 {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::vectors::{published, unhex, vectors};
+    use crate::vectors::{kernel, published, unhex, vectors};
     use serde_json::Value;
     use std::vec::Vec;
 
@@ -120,6 +120,13 @@ mod tests {
     #[ignore = "published vectors: XTENT_PUBLISHED_VECTORS=FILE, --ignored published"]
     fn published_vectors() {
         assert_eq!(check(&published("HCTR2")), 120);
+    }
+
+    /// The kernel's, whose tweaks have 32 bytes.
+    #[test]
+    #[ignore = "the kernel's vectors, in its source: make kernel-test"]
+    fn kernel_vectors() {
+        assert!(check(&kernel("aes_hctr2_tv_template", 14)) >= 8);
     }
 
     /// Tweaks of any length, as the crate `hctr2-rs` has them.

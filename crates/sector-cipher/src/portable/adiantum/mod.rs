@@ -250,7 +250,7 @@ impl Adiantum {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::vectors::{published, unhex, vectors};
+    use crate::vectors::{kernel, published, unhex, vectors};
     use serde_json::Value;
     use std::vec::Vec;
 
@@ -300,5 +300,17 @@ mod tests {
     #[ignore = "published vectors: XTENT_PUBLISHED_VECTORS=FILE, --ignored published"]
     fn published_vectors() {
         assert_eq!(check(&published("Adiantum12"), 12), 50);
+    }
+
+    /// The kernel's.
+    #[test]
+    #[ignore = "the kernel's vectors, in its source: make kernel-test"]
+    fn kernel_vectors() {
+        for (template, rounds) in [
+            ("adiantum_xchacha12_aes_tv_template", 12),
+            ("adiantum_xchacha20_aes_tv_template", 20),
+        ] {
+            assert!(check(&kernel(template, 6), rounds) >= 5);
+        }
     }
 }
