@@ -4,11 +4,13 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
 use common::Bed;
 use common::server::Server;
+use rustix::fs::{FlockOperation, flock};
 
 #[test]
 fn help_goes_by_the_name_of_a_command() {
@@ -289,7 +291,12 @@ fn bash_completes_commands_and_names() {
             "/run/xtent/status".into()
         };
         let file = status.join(format!("completion-{}.json", std::process::id()));
-        std::fs::write(&file, entry.to_string()).unwrap();
+        // Locked, as a process that lives has it: whoever registers takes others away.
+        let unfinished = file.with_extension("new");
+        let mut held = std::fs::File::create(&unfinished).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        held.write_all(entry.to_string().as_bytes()).unwrap();
+        std::fs::rename(&unfinished, &file).unwrap();
         let found = complete("xtent umount ''");
         std::fs::remove_file(&file).unwrap();
         assert!(found.contains(&name), "{found:?}");
