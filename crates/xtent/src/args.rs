@@ -170,7 +170,7 @@ pub(crate) struct TokenArgs {
     /// Without any option of this section, and none for a passphrase, all tokens of the
     /// volume are tried first: systemd-tpm2, systemd-fido2, clevis, and every other type
     /// for which cryptsetup has a plugin. A token with a PIN asks for it on the terminal.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32), conflicts_with_all = KEY_OPTIONS)]
+    #[arg(long, value_name = "N", value_parser = parse_slot, conflicts_with_all = KEY_OPTIONS)]
     pub(crate) token_id: Option<u32>,
     /// Try tokens of this type only: systemd-tpm2, clevis, ...
     #[arg(long, value_name = "TYPE", conflicts_with_all = KEY_OPTIONS)]
@@ -215,7 +215,7 @@ pub(crate) struct PassphraseArgs {
     #[command(flatten)]
     pub(crate) key: KeyArgs,
     /// Try this keyslot only
-    #[arg(short = 'S', long, value_name = "N", help_heading = "Passphrase", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(short = 'S', long, value_name = "N", help_heading = "Passphrase", value_parser = parse_slot)]
     pub(crate) key_slot: Option<u32>,
     /// How often a passphrase may be typed until it is right
     #[arg(short = 'T', long, value_name = "N", default_value_t = 3, help_heading = "Passphrase", value_parser = clap::value_parser!(u32).range(1..))]
@@ -262,6 +262,12 @@ pub(crate) struct ThreadsArgs {
     /// Neither is a request cut while the cores are busy with others.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_threads)]
     pub(crate) cipher_threads: CipherThreads,
+}
+
+/// Parses the number of a keyslot or token, of which LUKS2 has 32 each.
+pub(crate) fn parse_slot(text: &str) -> std::result::Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number < 32);
+    number.ok_or_else(|| "it is no number from 0 to 31".to_owned())
 }
 
 fn parse_threads(text: &str) -> std::result::Result<CipherThreads, String> {

@@ -5,7 +5,7 @@ use clap::builder::PossibleValuesParser;
 use xtent_luks::{Changes, PERSISTENT_FLAGS, Priority};
 use xtent_store::Access;
 
-use crate::args::DeviceArgs;
+use crate::args::{DeviceArgs, parse_slot};
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
 use crate::open::{metadata, read_header};
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "key_slot")]
     priority: Option<PriorityArg>,
     /// The keyslot whose --priority changes
-    #[arg(short = 'S', long, value_name = "N", requires = "priority", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(short = 'S', long, value_name = "N", requires = "priority", value_parser = parse_slot)]
     key_slot: Option<u32>,
     /// Persistent flags to set, separated by commas
     #[arg(long, value_name = "FLAGS", value_delimiter = ',', value_parser = PossibleValuesParser::new(PERSISTENT_FLAGS))]

@@ -4,7 +4,9 @@ use xtent_luks::{ChangeOptions, Device, Header};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore};
 
-use crate::args::{ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, PassphraseArgs, UnlockArgs};
+use crate::args::{
+    ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, PassphraseArgs, UnlockArgs, parse_slot,
+};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::failure::{Failure, Result};
@@ -117,7 +119,7 @@ struct Add {
     #[command(flatten)]
     new: NewKeyArgs,
     /// Keyslot for the new key [default: the first free one]
-    #[arg(long, value_name = "N", help_heading = "New passphrase", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", help_heading = "New passphrase", value_parser = parse_slot)]
     new_key_slot: Option<u32>,
     #[command(flatten)]
     kdf: KdfArgs,

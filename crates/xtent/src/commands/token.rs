@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xtent_store::Access;
 
-use crate::args::DeviceArgs;
+use crate::args::{DeviceArgs, parse_slot};
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, read_header};
@@ -95,10 +95,10 @@ struct Add {
     #[arg(long, value_name = "TEXT")]
     key_description: String,
     /// The keyslot that the token is for [default: all in use]
-    #[arg(short = 'S', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(short = 'S', long, value_name = "N", value_parser = parse_slot)]
     key_slot: Option<u32>,
     /// Number of the token [default: the first free one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     token_id: Option<u32>,
 }
 
@@ -123,7 +123,7 @@ struct Import {
     #[arg(long, value_name = "FILE", default_value = "-")]
     json_file: PathBuf,
     /// Number of the token [default: the first free one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     token_id: Option<u32>,
     /// Replace the token that has the number
     #[arg(long, requires = "token_id")]
@@ -137,7 +137,7 @@ struct Export {
     #[command(flatten)]
     device: DeviceArgs,
     /// Number of the token
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     token_id: u32,
     /// New file, readable for its owner only; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
@@ -151,7 +151,7 @@ struct Remove {
     #[command(flatten)]
     device: DeviceArgs,
     /// Number of the token
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     token_id: u32,
 }
 
@@ -162,10 +162,10 @@ struct Assign {
     #[command(flatten)]
     device: DeviceArgs,
     /// Number of the token
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     token_id: u32,
     /// The keyslot
-    #[arg(short = 'S', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(short = 'S', long, value_name = "N", value_parser = parse_slot)]
     key_slot: u32,
 }
 
@@ -176,10 +176,10 @@ struct Unassign {
     #[command(flatten)]
     device: DeviceArgs,
     /// Number of the token
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(long, value_name = "N", value_parser = parse_slot)]
     token_id: u32,
     /// The keyslot
-    #[arg(short = 'S', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(short = 'S', long, value_name = "N", value_parser = parse_slot)]
     key_slot: u32,
 }
 

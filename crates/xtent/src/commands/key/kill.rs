@@ -3,7 +3,7 @@
 use xtent_luks::{Device, Unlocked};
 use xtent_store::Access;
 
-use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs};
+use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs, parse_slot};
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, read_header, while_deriving, with_retries};
@@ -26,7 +26,7 @@ pub(super) struct Kill {
     #[command(flatten)]
     device: DeviceArgs,
     /// The keyslot to destroy
-    #[arg(value_name = "SLOT", value_parser = clap::value_parser!(u32).range(0..32))]
+    #[arg(value_name = "SLOT", value_parser = parse_slot)]
     slot: u32,
     /// Destroy the last keyslot too: the data is lost for good
     #[arg(long)]
