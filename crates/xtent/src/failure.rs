@@ -3,6 +3,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::path::Path;
 
 use xtent_export as export;
 use xtent_luks as luks;
@@ -93,6 +94,15 @@ impl Failure {
     /// Adds what to do next.
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
+        self
+    }
+
+    /// Says first which file it is about, unless the message does already.
+    pub(crate) fn about(mut self, path: &Path) -> Self {
+        let path = path.display().to_string();
+        if !self.message.contains(&path) {
+            self.message = format!("{path}: {}", self.message);
+        }
         self
     }
 

@@ -67,11 +67,7 @@ pub(crate) fn refuse_dash(path: &Path) -> Result<()> {
 pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) -> Result<Header> {
     let header = device.read().map_err(|e| {
         let not_luks = e.kind == xtent_luks::ErrorKind::NotLuks;
-        let mut failure = Failure::from(e);
-        let path = file.path().display().to_string();
-        if !failure.message.contains(&path) {
-            failure.message = format!("{path}: {}", failure.message);
-        }
+        let failure = Failure::from(e).about(file.path());
         if !not_luks || failure.advice.is_some() {
             return failure;
         }

@@ -247,7 +247,9 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
     if args.device.detached.header.is_none() {
         refuse_backup_as_device(&file, &device, &args.file)?;
     }
-    let plan = device.plan_restore(&args.file)?;
+    let plan = device
+        .plan_restore(&args.file)
+        .map_err(|e| Failure::from(e).about(&args.file))?;
     if plan.is_detached && share_storage(data.path(), file.path()) {
         return Err(onto_the_data(data.path(), &args.file));
     }
@@ -408,10 +410,12 @@ fn erase(args: &Erase, output: &Output) -> Result<()> {
 }
 
 fn repair(args: &Repair, output: &Output) -> Result<()> {
-    let (_file, device) = metadata(&args.device, Access::ReadWrite)?;
+    let (file, device) = metadata(&args.device, Access::ReadWrite)?;
     // What cannot be read is repaired all the same, or the error tells.
     let damage = device.read().map_or(Vec::new(), |header| header.damage());
-    let repaired = device.repair()?;
+    let repaired = device
+        .repair()
+        .map_err(|e| Failure::from(e).about(file.path()))?;
     let mut text = match repaired {
         true => "The header was repaired.".to_owned(),
         false => "The header is good; nothing to do.".to_owned(),
