@@ -23,8 +23,12 @@ pub(super) fn read_whole(
     let wanted = match size {
         Some(size) => usize::try_from(size)
             .ok()
-            .filter(|&size| size <= FILE_LIMIT)
-            .ok_or_else(|| too_large(name))?,
+            .filter(|size| (1..=FILE_LIMIT).contains(size))
+            .ok_or_else(|| {
+                Failure::parameters(format!(
+                    "--keyfile-size {size}: a passphrase has 1 to {FILE_LIMIT} bytes"
+                ))
+            })?,
         // One byte more, to notice a file that is too large.
         None => FILE_LIMIT + 1,
     };
