@@ -54,6 +54,7 @@ const KINDS: &[(Errno, ErrorKind)] = &[
     (Errno::OPNOTSUPP, ErrorKind::Unsupported),
     (Errno::NOSYS, ErrorKind::Unsupported),
     (Errno::NOTTY, ErrorKind::Unsupported),
+    (Errno::ISDIR, ErrorKind::Unsupported),
     (Errno::IO, ErrorKind::Io),
 ];
 
@@ -122,6 +123,7 @@ impl ErrorKind {
                 "free space (or raise the quota or file size limit) on the file system that holds it"
             }
             (Self::Unsupported, "open") => "give a regular file or a block device",
+            (Self::Unsupported, "create") => "give the name of a file",
             (Self::Unsupported, _) => "use a file system or device that supports it",
             (Self::Io, "flush" | "durable write") => {
                 "writes since the last successful flush may be lost; check the system log, \

@@ -28,6 +28,14 @@ fn a_device_that_is_missing_or_no_device() {
     bed.run("serve /dev/null").failed(4, &["character device"]);
     bed.run("format disk.img")
         .failed(4, &["does not exist", "--size"]);
+    bed.run("format --size 1M --key-file key new/")
+        .failed(4, &["Is a directory", "the name of a file"]);
+    bed.run("header repair key").failed(4, &["key: no LUKS"]);
+    let bed = Bed::with_luks2();
+    bed.run("header restore -q disk.img key")
+        .failed(4, &["key: the backup is not usable"]);
+    bed.run_words(&["serve", "--run", "", "disk.img"])
+        .failed(1, &["--run"]);
 }
 
 #[test]
@@ -59,6 +67,11 @@ fn no_passphrase_at_all() {
             )
             .failed(4, &[&format!("nothing after the {offset} bytes"), "offset"]);
         }
+    }
+    for size in ["0", "9M"] {
+        let line = format!("key test --key-file key --keyfile-size {size} disk.img");
+        bed.run(&line)
+            .failed(1, &["--keyfile-size", "1 to 8388608 bytes"]);
     }
     std::fs::write(bed.path("empty"), "").unwrap();
     bed.run("key test --key-file empty disk.img")
@@ -201,7 +214,10 @@ fn keyslots_that_are_not_there() {
     let bed = Bed::with_luks2();
     bed.run("key kill --batch-mode disk.img 5")
         .failed(1, &["keyslot 5", "not in use"]);
-    bed.run("key kill disk.img 99").failed(1, &["99"]);
+    bed.run("key kill disk.img 99")
+        .failed(1, &["99", "0 to 31"]);
+    bed.run("key kill 0 disk.img")
+        .failed(1, &["<SLOT>", "0 to 31"]);
     bed.run("key test --key-slot 5 --key-file key disk.img")
         .failed(1, &["5"]);
     bed.run("key add --key-file key --new-key-file other --new-key-slot 0 disk.img")

@@ -160,7 +160,7 @@ pub(crate) struct Args {
     /// a Unix socket in $unixsocket. Nothing is printed on standard output. It runs
     /// outside of the sandbox. It is asked to
     /// end (SIGTERM) when the server ends first.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last"])]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last"], value_parser = clap::builder::NonEmptyStringValueParser::new())]
     run: Option<String>,
     /// End when the last client has gone that had chosen the export
     #[arg(long)]
