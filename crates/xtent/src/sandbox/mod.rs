@@ -46,7 +46,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
         Ok(how) => in_force.push(how),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,
-            "serving without landlock: the kernel does not have it or has it turned off"
+            "serving without landlock"
         ),
     }
     match syscalls::filter() {
