@@ -34,6 +34,17 @@ pub(crate) struct DeviceArgs {
     pub(crate) detached: HeaderArgs,
 }
 
+impl DeviceArgs {
+    /// What holds the metadata, for messages.
+    pub(crate) fn metadata_name(&self) -> String {
+        match (&self.detached.header, self.partition) {
+            (Some(header), _) => header.display().to_string(),
+            (None, Some(number)) => format!("partition {number} of {}", self.device.display()),
+            (None, None) => self.device.display().to_string(),
+        }
+    }
+}
+
 /// The detached header.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HeaderArgs {

@@ -90,7 +90,16 @@ fn a_volume_in_every_kind_of_table() {
         assert_eq!(out.len() as u64, 4 * MIB, "{table}");
         assert!(out[..3 << 20] == vec![7; 3 << 20]);
         bed.run(&format!("header backup {option} whole saved")).ok();
-        bed.run(&format!("header erase -q {option} whole")).ok();
+        // What is asked about names it, and so does what was done.
+        let name = format!("partition {number} of whole");
+        bed.run(&format!("header erase {option} whole"))
+            .failed(1, &[&name]);
+        bed.run(&format!("header restore {option} whole saved"))
+            .failed(1, &[&name]);
+        bed.run(&format!("key kill --even-last {option} whole 0"))
+            .failed(1, &[&name]);
+        let said = bed.run(&format!("header erase -q {option} whole")).ok();
+        assert!(said.out.contains(&name), "{said:?}");
         bed.run(&format!("header restore -q {option} whole saved"))
             .ok();
         bed.run(&format!("key test --key-file key {option} whole"))

@@ -265,7 +265,7 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
             args.confirm,
             &format!(
                 "This will replace the header and all keyslots of {} by those of {}.{}",
-                file.path().display(),
+                args.device.metadata_name(),
                 args.file.display(),
                 found.map_or(String::new(), |found| format!(" It holds {found} now."))
             ),
@@ -277,7 +277,7 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
     }
     output.done(
         &serde_json::json!({ "restored": text_of(file.path()) }),
-        format!("Header of {} restored.", file.path().display()),
+        format!("Header of {} restored.", args.device.metadata_name()),
     )
 }
 
@@ -399,13 +399,13 @@ fn erase(args: &Erase, output: &Output) -> Result<()> {
                 [_] => "the only keyslot".to_owned(),
                 _ => format!("all {} keyslots", slots.len()),
             },
-            file.path().display()
+            args.device.metadata_name()
         ),
     )?;
     device.erase()?;
     output.done(
         &serde_json::json!({ "erased": slots }),
-        format!("All keyslots of {} erased.", file.path().display()),
+        format!("All keyslots of {} erased.", args.device.metadata_name()),
     )
 }
 

@@ -257,7 +257,14 @@ fn remove(args: &Remove, output: &Output) -> Result<()> {
     let Some(slot) = unlocked.keyslot else {
         return Err(Failure::parameters("no keyslot was opened"));
     };
-    guard_last(&device, &file, slot, args.even_last, args.confirm, output)?;
+    guard_last(
+        &args.device,
+        (&device, &file),
+        slot,
+        args.even_last,
+        args.confirm,
+        output,
+    )?;
     device.remove_key(&unlocked, args.even_last)?;
     result(
         output,
@@ -277,8 +284,8 @@ fn openers(header: &Header) -> Vec<u32> {
 
 /// Refuses the last keyslot that opens the volume without its switch, and asks with it.
 fn guard_last(
-    device: &Device,
-    file: &FileStore,
+    args: &DeviceArgs,
+    (device, file): (&Device, &FileStore),
     slot: u32,
     even_last: bool,
     ask: ConfirmArgs,
@@ -307,7 +314,7 @@ fn guard_last(
         ask,
         &format!(
             "Keyslot {slot} is {which} of {}: nobody will be able to read the data again.",
-            file.path().display()
+            args.metadata_name()
         ),
     )
 }

@@ -55,8 +55,8 @@ pub(super) fn run(args: &Kill, output: &Output) -> Result<()> {
         .filter(|&slot| slot != args.slot)
         .collect();
     super::guard_last(
-        &device,
-        &file,
+        &args.device,
+        (&device, &file),
         args.slot,
         args.even_last,
         args.confirm,
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Kill, output: &Output) -> Result<()> {
                 "Keyslot {} of {} holds a key that is not the volume's: nobody will be able to \
                  read it again.",
                 args.slot,
-                file.path().display()
+                args.device.metadata_name()
             ),
         )?;
     }
