@@ -7,6 +7,8 @@ ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # `dev` builds in a third of the time what is a third as fast.
 PROFILE ?= release
 FUZZ_SECONDS ?= 60
+# Of each attack in the soak, four times.
+SOAK_ROUNDS ?= 100
 # Of kernel-test and rtl-test: --rest leaves out what `make test` has run.
 PART ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -38,7 +40,7 @@ test-all: test kernel-test rtl-test soak test-constant-time ## make test, and al
 
 soak: ## a thousand kills of a server under load, attacks by clients; long
 	@scripts/setup.sh test
-	$(CARGO) test --package xtent-tests --test kills --test hostile_clients -- --ignored soak --nocapture
+	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test hostile_clients -- --ignored soak --nocapture
 
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel

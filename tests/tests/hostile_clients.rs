@@ -307,7 +307,11 @@ fn attackers_harm_nobody_else() {
 #[test]
 #[ignore = "many rounds of every attack; make soak"]
 fn soak_attackers_harm_nobody_else() {
+    let rounds = std::env::var("XTENT_SOAK_ROUNDS");
+    let rounds = rounds.map_or(100, |rounds| {
+        rounds.parse().expect("XTENT_SOAK_ROUNDS=NUMBER")
+    });
     for seed in 2..6 {
-        attack(100, seed);
+        attack(rounds, seed);
     }
 }
