@@ -2,12 +2,11 @@
 //!
 //! A keyslot comes to life in two steps with a flush between: key material,
 //! salt and iterations while it is still disabled, then its flag, which lies
-//! in one sector. It dies by one write as well: flag, iterations and salt go
-//! together (for keyslot 6, whose salt spans both sectors, three quarters of
-//! it are in the second one; whichever sector is lost, too much salt is gone
-//! to derive the key again). Without the salt the key material is noise; it
-//! is overwritten next. So a keyslot that a dump shows as disabled can never
-//! be revived from what is left, even when the power failed in between.
+//! in one sector. It dies in two steps as well: its key material is overwritten,
+//! of which the anti-forensic split makes every sector needed, then its flag,
+//! iterations and salt in the header. So a keyslot that a dump shows as disabled
+//! has left nothing behind, even when the power failed in between; one that was
+//! still to be disabled then opens no more, and can be killed by its number.
 
 use std::ops::RangeInclusive;
 
@@ -149,19 +148,18 @@ pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     let _lock = device.lock.exclusive()?;
     let mut header = read_locked(device)?;
     header.sound()?;
+    // All that can be, whatever cannot. Those of disabled keyslots too: they may hold
+    // what is left of a write that was interrupted.
+    let mut wiped = Ok(());
     for number in 0..SLOTS {
+        wiped = wiped.and(wipe_area(device, &header, number));
         let offset = header.slot(number).offset;
         header.set_slot(number, Slot::empty(offset));
     }
+    wiped = wiped.and(device.store.flush().map_err(Error::from));
     write_sectors(device, &header, 0..=1)?;
     device.store.flush()?;
-    // Those of disabled keyslots too: they may hold what is left of a write
-    // that was interrupted.
-    for number in 0..SLOTS {
-        wipe_area(device, &header, number)?;
-    }
-    device.store.flush()?;
-    Ok(())
+    wiped
 }
 
 /// See [`Device::configure`]. The UUID lies in the first sector, which is
@@ -308,15 +306,15 @@ fn activate(
     Ok(())
 }
 
-/// Disables a keyslot and wipes what it held.
+/// Wipes what a keyslot held and disables it, that also where wiping fails.
 fn destroy(device: &Device, header: &mut Header, number: usize) -> Result<(), Error> {
+    let wiped =
+        wipe_area(device, header, number).and_then(|()| device.store.flush().map_err(Error::from));
     let offset = header.slot(number).offset;
     header.set_slot(number, Slot::empty(offset));
     write_sectors(device, header, sectors_of_slot(number))?;
     device.store.flush()?;
-    wipe_area(device, header, number)?;
-    device.store.flush()?;
-    Ok(())
+    wiped
 }
 
 /// Replaces an active keyslot's contents. Interrupted, its key is lost.
@@ -365,19 +363,20 @@ fn wipe_area(device: &Device, header: &Header, number: usize) -> Result<(), Erro
     overwrite_randomly(device, area.start, area.end)
 }
 
-/// Overwrites a range with random bytes.
+/// Overwrites a range with random bytes; after an error the rest of it all the same.
 pub(super) fn overwrite_randomly(device: &Device, start: u64, end: u64) -> Result<(), Error> {
     let mut noise = vec![0; 1 << 16];
     let mut at = start;
+    let mut written = Ok(());
     while at < end {
         let length = usize::try_from(end - at)
             .unwrap_or(usize::MAX)
             .min(noise.len());
         xtent_secret::fill_random(&mut noise[..length])?;
-        device.store.write_at(&noise[..length], at)?;
+        written = written.and(device.store.write_at(&noise[..length], at));
         at += length as u64;
     }
-    Ok(())
+    Ok(written?)
 }
 
 fn to_keyslot(number: usize) -> u32 {

@@ -192,9 +192,9 @@ pub(crate) fn change_key(
     Ok(keyslot)
 }
 
-/// See [`Device::kill_slot`]. The slot is gone from both copies before its
-/// area is wiped; after a cut in between, the material is left in an area that
-/// nothing names, until another key takes its place or the header is erased.
+/// See [`Device::kill_slot`]. The key material is wiped before the slot goes from both
+/// copies: what no header names any more has left nothing behind. After a cut in between
+/// the slot is still there, opens no more, and can be killed again.
 pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
     let _lock = device.lock.exclusive()?;
     let header = read(&*device.store, Foreign::Refuse)?;
@@ -239,8 +239,11 @@ fn kill(device: &Device, header: &Header, keyslot: u32, even_last: bool) -> Resu
         ));
     }
     let mut header = header.with_text(header.text_without(&[keyslot])?)?;
+    header.check_writable()?;
+    // Where that fails it is at least forgotten.
+    let wiped = write::wipe(&*device.store, area);
     header.write(&*device.store)?;
-    write::wipe(&*device.store, area)
+    wiped
 }
 
 /// See [`Device::erase`]. The whole keyslots area is wiped, with whatever an
@@ -251,9 +254,12 @@ pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     header.requirements_met()?;
     let all: Vec<u32> = header.metadata.keyslots.keys().copied().collect();
     let mut header = header.with_text(header.text_without(&all)?)?;
-    header.write(&*device.store)?;
+    header.check_writable()?;
     let area = keyslots_area(header.binary.size, header.metadata.config.keyslots_size);
-    write::wipe(&*device.store, area)
+    // Where that fails they are at least forgotten.
+    let wiped = write::wipe(&*device.store, area);
+    header.write(&*device.store)?;
+    wiped
 }
 
 /// As [`update`] with key material, which is on the disk before the header
@@ -591,7 +597,6 @@ impl Header {
     /// Whether there can be another update, and its text fits its area: asked
     /// before anything is written.
     fn check_writable(&self) -> Result<(), Error> {
-        self.next_seqid()?;
         self.binary
             .encode(super::binary::Which::Primary, &self.text)
             .map(drop)

@@ -31,7 +31,7 @@ impl Header {
     /// new one, whatever happens to the 512-byte blocks of the copy that is
     /// being written, because its checksum is wrong until it is whole.
     pub(crate) fn write(&mut self, store: &dyn Store) -> Result<(), Error> {
-        self.binary.seqid = self.next_seqid()?;
+        self.binary.seqid = self.next_seqid();
         let first = match (self.chosen, self.other) {
             // Both are good and the same: the order is cryptsetup's.
             (_, OtherCopy::Same) => Which::Primary,
@@ -51,11 +51,11 @@ impl Header {
         Ok(())
     }
 
-    /// The number of the next update.
-    pub(crate) fn next_seqid(&self) -> Result<u64, Error> {
-        self.binary.seqid.checked_add(1).ok_or_else(|| {
-            Error::corrupt("the LUKS2 header has the highest sequence number there is")
-        })
+    /// The number of the next update. After the highest comes 1, so that nobody who once
+    /// wrote to the disk can keep keys from being removed: until the last copy with the
+    /// highest is written over, that is the one which counts, and it is whole.
+    pub(crate) fn next_seqid(&self) -> u64 {
+        self.binary.seqid.checked_add(1).unwrap_or(1)
     }
 
     /// Makes the copy that was not chosen the same as the chosen one.
@@ -84,17 +84,18 @@ impl Header {
     }
 }
 
-/// Fills `area` with random bytes, durably.
+/// Fills `area` with random bytes, durably; after an error the rest of it all the same.
 pub(crate) fn wipe(store: &dyn Store, area: Area) -> Result<(), Error> {
     let mut buffer = vec![0; PIECE];
     let mut offset = area.offset;
+    let mut written = Ok(());
     while offset < area.end() {
         let piece = usize::try_from(area.end() - offset).map_or(PIECE, |left| left.min(PIECE));
         xtent_secret::fill_random(&mut buffer[..piece])?;
-        store.write_at(&buffer[..piece], offset)?;
+        written = written.and(store.write_at(&buffer[..piece], offset));
         offset += piece as u64;
     }
-    store.flush()?;
+    written.and(store.flush())?;
     Ok(())
 }
 

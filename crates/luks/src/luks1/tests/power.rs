@@ -123,17 +123,8 @@ fn a_killed_keyslot_is_dead_once_it_shows_as_disabled() {
                 assert!(!header.keyslots().contains(&killed), "{survivor}");
             }
             if !header.keyslots().contains(&killed) {
-                // With the flag and the iterations put back it stays dead:
-                // the salt is gone.
-                let left = *header.slot(killed as usize);
-                header.set_slot(
-                    killed as usize,
-                    header::Slot {
-                        active: true,
-                        iterations: slot.iterations,
-                        ..left
-                    },
-                );
+                // With all of its entry put back it stays dead: what that names is gone.
+                header.set_slot(killed as usize, slot);
                 device.store.write_at(header.sectors(), 0).unwrap();
                 assert_eq!(opens(&device, "other"), None, "{survivor}");
             }

@@ -114,6 +114,21 @@ pub(super) fn sealed(image: &[u8], text: &str) -> Vec<u8> {
     image
 }
 
+/// `image` with this sequence number in both copies.
+pub(super) fn with_seqid(image: &[u8], seqid: u64) -> Vec<u8> {
+    let binary = Binary {
+        seqid,
+        ..Binary::parse(image, Which::Primary, 0).unwrap()
+    };
+    let text = text(image);
+    let mut image = image.to_vec();
+    for (which, start) in [(Which::Primary, 0), (Which::Secondary, COPY)] {
+        let copy = binary.encode(which, &text).unwrap();
+        image[start..start + COPY].copy_from_slice(&copy);
+    }
+    image
+}
+
 /// Every operation on `image` fails, and none writes.
 pub(super) fn assert_refused(image: &[u8], what: &str) {
     let store = Arc::new(MemStore::from(image.to_vec()));

@@ -1,6 +1,7 @@
 //! What each operation promises, besides what cryptsetup is the judge of.
 
 use serde_json::{Value, json};
+use xtent_store::testing::{Fault, FaultStore, Operation};
 
 use super::*;
 use crate::{ChangeOptions, ErrorKind, Priority};
@@ -431,29 +432,30 @@ fn dumps_are_safe_to_print() {
 }
 
 #[test]
-fn the_last_sequence_number_is_the_last() {
-    let mut image = volume();
-    let binary = Binary {
-        seqid: u64::MAX,
-        ..Binary::parse(&image, Which::Primary, 0).unwrap()
-    };
-    let text = text(&image);
+fn after_the_highest_sequence_number_comes_one() {
+    let killed = changed(with_seqid(&volume(), u64::MAX), |device| {
+        device.kill_slot(0, true).unwrap();
+    });
+    assert!(read(&killed).unwrap().keyslots().is_empty());
     for (which, start) in [(Which::Primary, 0), (Which::Secondary, COPY)] {
-        let copy = binary.encode(which, &text).unwrap();
-        image[start..start + COPY].copy_from_slice(&copy);
+        let binary = Binary::parse(&killed[start..], which, start as u64).unwrap();
+        assert_eq!(binary.seqid, 1);
     }
-    let store = Arc::new(MemStore::from(image));
-    let device = on(&store);
-    let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
-    for error in [
-        device
-            .add_key(&unlocked, &word("new"), None, &fast())
-            .unwrap_err(),
-        device.kill_slot(0, true).unwrap_err(),
-    ] {
-        assert_eq!(error.kind, ErrorKind::Corrupt);
-    }
-    assert_eq!(store.writes(), 0);
+}
+
+/// What can be wiped is, whatever cannot be written.
+#[test]
+fn an_erase_that_fails_has_erased_all_the_same() {
+    let image = volume();
+    let before = image[AREAS..AREAS + AREA].to_vec();
+    let store = Arc::new(FaultStore::new(MemStore::from(image)));
+    store.inject(Fault::on(Operation::Write).within(0..AREAS as u64));
+    on(&store).erase().unwrap_err();
+    store.heal();
+    let mut after = vec![0; AREA];
+    store.read_at(&mut after, AREAS as u64).unwrap();
+    let mut sectors = after.chunks(512).zip(before.chunks(512));
+    assert!(!sectors.any(|(a, b)| a == b));
 }
 
 #[test]
