@@ -247,6 +247,33 @@ fn a_failed_request_fails_alone() {
     fixture.assert_clean();
 }
 
+/// Who writes through the kernel's cache never hears of it otherwise.
+#[test]
+fn a_write_that_failed_is_told_at_the_end() {
+    if is_unprivileged() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
+    let volume = volume_over(store.clone(), DiscardPolicy::Never, 4096, false);
+    let served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
+    let file = OpenOptions::new()
+        .write(true)
+        .open(fixture.dir().join(FILE_NAME))
+        .unwrap();
+    store.inject(Fault::on(Operation::Write).errno(Errno::NOSPC.raw_os_error()));
+    assert_eq!(errno(file.write_at(&[5; 4096], 0)), Some(Errno::NOSPC));
+    store.heal();
+    file.write_all_at(&[5; 4096], 4096).unwrap();
+    drop(file);
+    let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("a write failed"), "{error}");
+    assert!(error.to_string().contains("No space left"), "{error}");
+    let error = served.ended().unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
+    fixture.assert_clean();
+}
+
 #[test]
 fn fsync_flushes_and_synchronous_writes_are_durable() {
     if is_unprivileged() {
@@ -348,6 +375,12 @@ fn mount_points_that_cannot_be() {
     let mut options = file_only(&fixture);
     options.device = "/no/such/device".into();
     assert_eq!(fuse::check(&options).unwrap_err().kind, ErrorKind::Io);
+    // What would be hidden.
+    let file = fixture.dir().join("file");
+    File::create(&file).unwrap();
+    let warnings = fuse::check(&file_only(&fixture)).unwrap();
+    assert!(warnings[0].contains("not empty"), "{warnings:?}");
+    std::fs::remove_file(file).unwrap();
 
     let _served =
         fixture.serve(Mount::new(volume(DiscardPolicy::Never, 512), &file_only(&fixture)).unwrap());

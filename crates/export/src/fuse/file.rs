@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -62,6 +62,16 @@ pub(super) struct Shared {
     /// statfs(2) fails. A loop device that is attached meanwhile offers
     /// neither discards nor "write zeroes".
     pub(super) statfs_fails: AtomicBool,
+    /// Writes that failed. Who wrote may never hear of it: the kernel writes later
+    /// what came through its cache or a file system.
+    pub(super) lost: Mutex<Lost>,
+}
+
+/// Writes that failed.
+#[derive(Default)]
+pub(super) struct Lost {
+    pub(super) count: u64,
+    pub(super) first: Option<Error>,
 }
 
 /// The directory and its file.
@@ -159,7 +169,20 @@ impl VolumeFile {
         let range = self.clip(offset, len);
         self.volume
             .write_zeroes(range.start, range.end - range.start, false)
-            .map_err(|e| failed("write zeroes", &range, &e))
+            .map_err(|e| self.lose("write zeroes", &range, e))
+    }
+
+    /// Takes note of a failed write.
+    fn lose(&self, what: &str, range: &Range<u64>, error: Error) -> Errno {
+        let errno = failed(what, range, &error);
+        let mut lost = self
+            .shared
+            .lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        lost.count += 1;
+        lost.first.get_or_insert(error);
+        errno
     }
 }
 
@@ -329,7 +352,7 @@ impl Filesystem for VolumeFile {
         let durable = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
         match self.volume.write_at(&data[..len], range.start, durable) {
             Ok(()) => reply.written(written),
-            Err(e) => reply.error(failed("write", &range, &e)),
+            Err(e) => reply.error(self.lose("write", &range, e)),
         }
     }
 

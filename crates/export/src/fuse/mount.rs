@@ -174,6 +174,12 @@ pub fn check(options: &Options) -> Result<Vec<String>, Error> {
             format!("{} is not a directory", dir.display()),
         ));
     }
+    if std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        warnings.push(format!(
+            "{} is not empty: what it holds is hidden until the volume is unmounted",
+            dir.display()
+        ));
+    }
     Ok(warnings)
 }
 

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -179,6 +179,7 @@ impl FuseMount {
         self.flush()
     }
 
+    /// Flushes, and reports what had not even been written.
     fn flush(&self) -> Result<(), Error> {
         self.volume.flush().map_err(|e| Error {
             kind: ErrorKind::Volume(e.kind),
@@ -187,6 +188,29 @@ impl FuseMount {
                 self.dir.display()
             ),
             source: Some(Box::new(e)),
+        })?;
+        let lost = std::mem::take(
+            &mut *self
+                .shared
+                .lost
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let Some(first) = lost.first else {
+            return Ok(());
+        };
+        let writes = match lost.count {
+            1 => "a write".to_owned(),
+            count => format!("{count} writes"),
+        };
+        Err(Error {
+            kind: ErrorKind::Volume(first.kind),
+            message: format!(
+                "{writes} failed while it was mounted, and not every program can have been told: what \
+                 was written since it was mounted may be lost, so check it and the file system. The \
+                 first failure"
+            ),
+            source: Some(Box::new(first)),
         })
     }
 }

@@ -87,9 +87,10 @@ impl StateDir {
     }
 
     fn at(base: &Path) -> Result<Self, Error> {
-        private_dir(base)?;
+        // Sockets that others use may be there as well: they enter, and change nothing.
+        private_dir(base, 0o022)?;
         let mounts = base.join("mounts");
-        private_dir(&mounts)?;
+        private_dir(&mounts, 0o077)?;
         Ok(Self(mounts))
     }
 
@@ -292,8 +293,9 @@ fn id(dir: &Path) -> String {
     format!("{hash:016x}")
 }
 
-/// Makes `dir`, or checks that it is this user's and closed to all others.
-fn private_dir(dir: &Path) -> Result<(), Error> {
+/// Makes `dir`, or checks that it is this user's and gives nobody else the rights
+/// in `closed`.
+fn private_dir(dir: &Path, closed: u32) -> Result<(), Error> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => return Ok(()),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -313,13 +315,13 @@ fn private_dir(dir: &Path) -> Result<(), Error> {
         )
     })?;
     let uid = rustix::process::geteuid().as_raw();
-    if metadata.is_dir() && metadata.uid() == uid && metadata.mode() & 0o077 == 0 {
+    if metadata.is_dir() && metadata.uid() == uid && metadata.mode() & closed == 0 {
         return Ok(());
     }
     Err(Error {
         kind: ErrorKind::Permission,
         message: format!(
-            "{} must be a directory of user {uid} that nobody else can enter (mode 0700); \
+            "{} must be a directory of user {uid} that nobody else can change (mode 0700 will do); \
              remove it or correct it",
             dir.display()
         ),
@@ -400,7 +402,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dir = base.path().join("xtent");
         std::fs::create_dir(&dir).unwrap();
-        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o775)).unwrap();
         assert_eq!(
             StateDir::at(&dir).err().unwrap().kind,
             ErrorKind::Permission
