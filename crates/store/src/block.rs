@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use rustix::fs::{major, minor};
-use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
 /// `BLKDISCARD` of `linux/fs.h`: discards the range given as start and length
 /// in bytes.
@@ -19,6 +19,15 @@ pub(crate) fn discard(device: impl AsFd, start: u64, len: u64) -> rustix::io::Re
     // SAFETY: BLKDISCARD reads two u64 through its argument, which is what
     // the input is, and writes nothing.
     unsafe { ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([start, len])) }
+}
+
+/// `BLKROGET` of `linux/fs.h`: whether the device refuses writes, as an int.
+const BLKROGET: Opcode = opcode::none(0x12, 94);
+
+/// Whether the device refuses writes. Linux opens it for writing all the same.
+pub(crate) fn is_read_only(device: impl AsFd) -> rustix::io::Result<bool> {
+    // SAFETY: BLKROGET writes an int through its argument, and nothing else.
+    unsafe { ioctl(device, Getter::<BLKROGET, i32>::new()) }.map(|flag| flag != 0)
 }
 
 /// A number from the request queue of the disk with device number `device`,

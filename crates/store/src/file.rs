@@ -126,6 +126,10 @@ impl FileStore {
         let metadata = file.metadata().map_err(fail)?;
         check_type(&metadata, path)?;
         let (block, limits) = if metadata.file_type().is_block_device() {
+            let refuses = || block::is_read_only(&file).map_err(|e| fail(e.into()));
+            if access == Access::ReadWrite && refuses()? {
+                return Err(fail(Errno::ROFS.into()));
+            }
             block_geometry(&file, metadata.rdev())
         } else {
             (None, file_limits(&metadata))

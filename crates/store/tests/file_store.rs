@@ -400,6 +400,30 @@ fn a_loop_device_over_a_part_has_that_part_only() {
 }
 
 #[test]
+fn a_block_device_that_refuses_writes_is_not_opened_for_them() {
+    if !is_root() {
+        say_skipped("a read-only block device, through a loop device");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("backing");
+    File::create(&file).unwrap().set_len(1 << 20).unwrap();
+    let arguments = ["--find", "--show", "--read-only", file.to_str().unwrap()];
+    let device = run("losetup", &arguments);
+    let _undo = Undo("losetup", vec!["--detach".into(), device.clone()]);
+    let device = Path::new(&device);
+    assert_eq!(
+        kind(FileStore::open(device, Access::ReadWrite)),
+        ErrorKind::ReadOnly
+    );
+    assert!(
+        FileStore::open(device, Access::ReadOnly)
+            .unwrap()
+            .is_read_only()
+    );
+}
+
+#[test]
 fn a_file_and_the_loop_device_over_it_have_one_server() {
     if !is_root() {
         say_skipped("the lock on the file under a loop device");
