@@ -9,11 +9,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fchmod, open};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, chownat, fchmod, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
+use rustix::process::{Gid, Uid};
 
 use crate::{Error, ErrorKind};
 
@@ -97,6 +98,25 @@ pub struct SocketFile {
     path: PathBuf,
     /// The file itself: while it is open, no other gets its inode number.
     file: OwnedFd,
+}
+
+impl SocketFile {
+    /// Gives the socket to another user. It is the file that was made, or at least a
+    /// socket: whoever may write to its folder can have put anything in its place.
+    pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
+        let failed = |error: io::Error| {
+            let message = format!("cannot give {} to user {uid}", self.path.display());
+            Error::io(message, error)
+        };
+        let found = rustix::fs::fstat(&self.file).map_err(|e| failed(e.into()))?;
+        let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+        if !is_socket || found.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(failed(io::Error::other("another file has taken its place")));
+        }
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        chownat(&self.file, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+            .map_err(|e| failed(e.into()))
+    }
 }
 
 impl Drop for SocketFile {
@@ -241,6 +261,23 @@ mod tests {
         assert!(path.exists());
         drop(second);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_is_given_away_and_nothing_that_took_its_place() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let (_listener, file) = bind_unix(&path).unwrap();
+        let (moved, other) = (dir.path().join("moved"), dir.path().join("other"));
+        fs::rename(&path, &moved).unwrap();
+        fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        file.give_to(1, 1).unwrap();
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        assert_eq!((owner(&moved), owner(&other)), (1, 0));
     }
 
     #[test]
