@@ -111,13 +111,17 @@ pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {
         .collect())
 }
 
-/// The default socket of a device, in this user's runtime folder.
-pub(crate) fn default_socket(device: &Path) -> Result<Spec> {
+/// The default socket of a device, in this user's runtime folder; with `is_own` one of
+/// this process alone.
+pub(crate) fn default_socket(device: &Path, is_own: bool) -> Result<Spec> {
     let dir = runtime::folder().map_err(|failure| match failure.advice {
         Some(_) => failure,
         None => failure.advise("Give another place with --nbd unix:PATH."),
     })?;
     let mut file = device.file_name().unwrap_or(device.as_os_str()).to_owned();
+    if is_own {
+        file.push(format!(".{}", std::process::id()));
+    }
     file.push(".sock");
     Ok(Spec::Unix(dir.join(file)))
 }

@@ -134,6 +134,11 @@ impl Container {
             Some(path) => Arc::new(FileStore::open(path, Access::ReadOnly)?),
             None => data.clone(),
         };
+        // So that nobody erases or overwrites the header of a volume in use. Several
+        // volumes may have one.
+        if lock && !share_storage(data.path(), file.path()) {
+            file.lock_for_serving()?;
+        }
         let metadata = Device::new(file.clone());
         let header = read_header(&metadata, &file, output)?;
         Ok(Self {

@@ -12,6 +12,9 @@ use crate::failure::{Exit, Failure, Result};
 /// Bytes in a file that may be one of a process id.
 const LONGEST: u64 = 16;
 
+/// The highest process id that Linux gives (`PID_MAX_LIMIT`).
+const HIGHEST: u32 = 1 << 22;
+
 /// Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct PidFile {
@@ -21,7 +24,7 @@ pub(crate) struct PidFile {
 
 impl PidFile {
     /// Writes this process's id and a line end to a new file, or in place of the id
-    /// of a process that has ended. Anything else that has the name stays: it may be
+    /// of a server that has ended. Anything else that has the name stays: it may be
     /// a volume, or a key.
     pub(crate) fn write(path: &Path) -> Result<Self> {
         let fail = |e| Failure::system(format!("cannot write {}", path.display()), e);
@@ -53,6 +56,14 @@ impl Drop for PidFile {
     }
 }
 
+/// Whether the process runs, and this program: after a while, or a restart of the
+/// machine, the number of one that was killed is another's.
+fn is_ours(pid: u32) -> bool {
+    let name = |process: &str| std::fs::read(format!("/proc/{process}/comm")).ok();
+    let found = name(&pid.to_string());
+    found.is_some() && found == name("self")
+}
+
 /// Removes the file of a process that has ended; an error for everything else.
 fn refuse_what_is_there(path: &Path) -> Result<()> {
     let mut options = File::options();
@@ -78,10 +89,17 @@ fn refuse_what_is_there(path: &Path) -> Result<()> {
     }
     // One that is empty was left by a server that could not remove it.
     if !text.is_empty() {
-        match text.trim_end().parse::<u32>() {
-            Ok(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {}
-            Ok(pid) => return taken(&format!("is the file of process {pid}, which runs")),
-            Err(_) => return taken("is no file with a process id"),
+        // A number that can be one of a process; others may be a key.
+        let number = text.strip_suffix('\n').map(str::parse::<u32>);
+        match number
+            .and_then(std::result::Result::ok)
+            .filter(|&pid| pid <= HIGHEST)
+        {
+            Some(pid) if is_ours(pid) => {
+                return taken(&format!("is the file of process {pid}, which runs"));
+            }
+            Some(_) => {}
+            None => return taken("is no file with a process id"),
         }
     }
     std::fs::remove_file(path)
@@ -97,7 +115,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         let ours = format!("{}\n", std::process::id());
-        for stale in [None, Some(""), Some("4294967294\n")] {
+        // No process, and one of another program.
+        for stale in [None, Some(""), Some("4194304\n"), Some("1\n")] {
             if let Some(text) = stale {
                 std::fs::write(&path, text).unwrap();
             }
@@ -106,7 +125,13 @@ mod tests {
             drop(file);
             assert!(!path.exists());
         }
-        for kept in ["a key", &ours, "123456789012345678901234567890"] {
+        for kept in [
+            "a key",
+            "12345678\n",
+            "4194304",
+            &ours,
+            "123456789012345678901234567890",
+        ] {
             std::fs::write(&path, kept).unwrap();
             assert_eq!(PidFile::write(&path).unwrap_err().exit, Exit::Busy);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), kept);

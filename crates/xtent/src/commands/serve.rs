@@ -1,9 +1,10 @@
 //! `xtent serve`: the volume over NBD.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use clap::ValueEnum;
+use nix::sys::signal::Signal;
 use nix::unistd::User;
 use xtent_export::nbd::{self, Export, Shutdown};
 use xtent_store::{Access, Store};
@@ -12,7 +13,7 @@ use xtent_volume::{Config, DiscardPolicy, Volume};
 use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::client::Client;
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Grown, Growth};
 use crate::headerless::{Closed, PlainArgs};
 use crate::listen::{self, Bound, Spec};
@@ -49,7 +50,7 @@ EXAMPLES:
     systemd-creds encrypt --name=xtent.passphrase key /etc/xtent/disk.cred
   Back up a plain image encrypted, without an encrypted copy here: make a header
   for it, which changes nothing in the image, and serve what it would be encrypted:
-    xtent format --header disk.header --batch-mode disk.raw
+    xtent format --header disk.header disk.raw
     xtent serve --encrypt --header disk.header --run 'nbdcopy \"$uri\" /backup/disk.luks' disk.raw
     cp disk.header /backup && xtent decrypt --header /backup/disk.header /backup/disk.luks disk.raw
   For one command, which finds the URI in $uri and the socket in $unixsocket:
@@ -57,7 +58,8 @@ EXAMPLES:
 
 NOTES:
   It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
-  under way, flushes, and ends with exit code 0 if everything is on the disk. A
+  under way, flushes, and ends with exit code 0 if everything is on the disk (with
+  --run: 130 or 143, since the command was cut short). A
   second signal ends it at once (exit code 130 or 143).
 
   It does not end with the terminal it was started on: somebody may be using the
@@ -93,6 +95,9 @@ NOTES:
   With --discard allow, holes in the image show which sectors are in use, and
   discarded sectors read back as noise. LUKS2's persistent flag allow-discards
   counts as --discard allow, unless the option says otherwise.
+
+  A TCP port, on loopback too, is open to every user of this machine: NBD asks for no
+  password. A Unix socket is its owner's.
 
 FILES:
   /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock
@@ -241,12 +246,14 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             user,
         })?
     };
-    on_signals(&shutdown, growth, Arc::clone(&registration), entry, output)?;
+    let ended_by = on_signals(&shutdown, growth, Arc::clone(&registration), entry, output)?;
     match &mut client {
         Some(client) => client.watch(shutdown.clone())?,
         None => announce(args, &uris, &volume, &in_force, &output)?,
     }
     notifier.tell("READY=1");
+    // A socket that can send to any other is nothing to keep beside clients.
+    drop(notifier);
 
     let piece = volume.preferred_piece();
     let exports = vec![Export {
@@ -256,12 +263,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }];
     let options = options(args, piece);
     let result = nbd::serve(listeners, exports, options, &shutdown);
-    notifier.tell("STOPPING=1");
     registration.end();
     drop((made, pid_file));
     result?;
     tracing::info!("everything is on the disk");
-    match client.and_then(|mut client| client.exit_code()) {
+    let Some(mut client) = client else {
+        return Ok(());
+    };
+    // Whatever the command makes of it, it was cut short.
+    if let Some(&signal) = ended_by.get() {
+        return Err(Failure::interrupted(signal));
+    }
+    match client.exit_code() {
         None | Some(0) => Ok(()),
         Some(code) => std::process::exit(code),
     }
@@ -374,36 +387,40 @@ fn bind_all(args: &Args, bound: &mut Vec<Bound>, user: Option<&User>) -> Result<
         bound.push(listen::bind(spec, args.allow_remote)?);
     }
     if bound.is_empty() {
-        let spec = listen::default_socket(&args.device.device)?;
-        bound.push(listen::bind(&spec, args.allow_remote)?);
+        let spec = listen::default_socket(&args.device.device, args.run.is_some())?;
+        let listening = listen::bind(&spec, args.allow_remote);
+        // Of a device with the same name in another folder, perhaps.
+        bound.push(listening.map_err(|failure| match failure.exit {
+            Exit::Busy => failure.advise("Or give this server its own place: --nbd unix:PATH."),
+            _ => failure,
+        })?);
     }
     let Some(user) = user else {
         return Ok(());
     };
-    for (_, path) in bound.iter().filter_map(|b| b.made.as_ref()) {
-        std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).map_err(
-            |e| {
-                Failure::system(
-                    format!("cannot give {} to {}", path.display(), user.name),
-                    e,
-                )
-            },
-        )?;
+    for (file, _) in bound.iter().filter_map(|b| b.made.as_ref()) {
+        file.give_to(user.uid.as_raw(), user.gid.as_raw())?;
     }
     Ok(())
 }
 
+/// Has signals end the server, or look at its device; what ended it before its command did.
 fn on_signals(
     shutdown: &Shutdown,
     growth: Growth,
     registration: Arc<Registration>,
     entry: Entry,
     output: Output,
-) -> Result<()> {
+) -> Result<Arc<OnceLock<Signal>>> {
     let shutdown = shutdown.clone();
+    let ended_by = Arc::<OnceLock<Signal>>::default();
+    let first = Arc::clone(&ended_by);
     signals::on_ending_of_server(
         move |signal| {
             tracing::info!(%signal, "ending: finishing requests and flushing");
+            if !shutdown.is_triggered() {
+                let _ = first.set(signal);
+            }
             shutdown.trigger();
         },
         move || {
@@ -421,7 +438,8 @@ fn on_signals(
                 ));
             }
         },
-    )
+    )?;
+    Ok(ended_by)
 }
 
 /// For programs.

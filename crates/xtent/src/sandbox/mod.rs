@@ -41,6 +41,10 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     // Before the user changes, who may not look into these folders.
     let rules = files::rules(needs);
     privileges::drop_all(needs.user.as_ref())?;
+    // A change of user takes it back.
+    if let Err(error) = xtent_secret::harden_process() {
+        tracing::warn!(%error, "this user's processes may look into this one");
+    }
     in_force.push("no-capabilities");
     match rules.and_then(files::close) {
         Ok(how) => in_force.push(how),

@@ -39,7 +39,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     libc::SYS_close,
-    libc::SYS_fcntl,
     libc::SYS_lseek,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
@@ -124,6 +123,18 @@ const ALLOWED_HERE: &[i64] = &[];
 /// different types.)
 const IOCTLS: &[u64] = &[0x1277, 0x127f, 0x8008_1272, 0x5421, 0x541b, 0x5401];
 
+/// Commands of fcntl: flags, and locks on what is open. Not those by which the kernel
+/// sends signals in this process's name (`F_SETOWN`, `F_SETSIG`).
+const FCNTLS: &[i32] = &[
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+];
+
 /// Filters every thread of the process from now on.
 pub(super) fn filter() -> Result<(), Missing> {
     seccompiler::apply_filter_all_threads(&no_clone3()?)?;
@@ -151,6 +162,13 @@ fn allow_list() -> Result<BpfProgram, Missing> {
         IOCTLS
             .iter()
             .map(|&request| equal(1, request))
+            .collect::<Result<_, _>>()?,
+    );
+    rules.insert(
+        libc::SYS_fcntl,
+        FCNTLS
+            .iter()
+            .map(|&command| equal(1, u64::try_from(command)?))
             .collect::<Result<_, _>>()?,
     );
     // Signals to the process itself only: abort().
