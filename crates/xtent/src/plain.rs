@@ -84,6 +84,11 @@ impl Place {
         self.descriptor.is_some() || self.metadata().is_some_and(in_order)
     }
 
+    /// Whether it is standard output, by any name: that may be `/dev/null`.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        matches!(self.descriptor, Some((1, _)))
+    }
+
     /// Opens a stream to read. Of a FIFO this waits for a writer.
     pub(crate) fn open_source(&self) -> Result<Stream> {
         let stream = self.open(OpenOptions::new().read(true))?;

@@ -210,6 +210,18 @@ fn scripts_ask_by_exit_code() {
     }
 }
 
+/// The device is not written to: there is nothing to ask about but the header.
+#[test]
+fn a_new_header_elsewhere_asks_nothing() {
+    let bed = Bed::with_luks2();
+    let before = std::fs::read(bed.path("disk.img")).unwrap();
+    let format = format!("format --key-file key {CHEAP} --header new.header disk.img");
+    bed.run(&format).ok();
+    assert_eq!(std::fs::read(bed.path("disk.img")).unwrap(), before);
+    bed.run(&format)
+        .failed(1, &["overwrite data on new.header", "It holds a LUKS2"]);
+}
+
 const CHEAP: &str = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000";
 
 #[test]

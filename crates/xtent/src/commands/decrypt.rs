@@ -197,7 +197,7 @@ fn to_stream(args: &Args, volume: &Volume, stream: &Stream, output: &Output) -> 
         || stream.finish(),
     )?;
     let result = result(args, &moved);
-    if !stream.is_also(rustix::stdio::stdout()) {
+    if !args.target.is_standard_output() && !stream.is_also(rustix::stdio::stdout()) {
         output.done(&result, summary(&moved))?;
     } else if output.json {
         complain(&result.to_string());

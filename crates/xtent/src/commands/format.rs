@@ -211,7 +211,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     options.sector_size = sector_size(args, &data, size, &options)?;
     warn_about(&data, &options, &output);
 
-    let overwritten: Vec<String> = [Some(&data), header.as_ref()]
+    // With a header elsewhere nothing is written to the device, but for a file system.
+    let is_written = header.is_none() || mkfs.is_some();
+    let overwritten: Vec<String> = [is_written.then_some(&data), header.as_ref()]
         .into_iter()
         .flatten()
         .filter_map(Target::loss)

@@ -383,8 +383,8 @@ fn refuse_backup_as_device(file: &FileStore, device: &Device, backup: &Path) -> 
 fn device_first(action: &str, device: &Path, file: &Path) -> String {
     format!(
         "DEVICE comes first: is `xtent header {action} {} {}` meant?",
-        device.display(),
-        file.display()
+        shell_word(device),
+        shell_word(file)
     )
 }
 

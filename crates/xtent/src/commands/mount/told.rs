@@ -19,9 +19,10 @@ pub(super) fn takes_root(args: &Args) -> Failure {
         "Run it as root, or the same command with --file-only{} for the plaintext as the file {}. \
          An ext2, ext3 or ext4 file system in it then needs no root with fuse2fs (Debian package \
          fuse2fs):\n\
-         fuse2fs -o fakeroot {} FOLDER",
+         fuse2fs -o {} {} FOLDER",
         instead(args),
         file.display(),
+        fuse2fs_options(args.read_only),
         shell_word(&file)
     ))
 }
@@ -30,11 +31,21 @@ pub(super) fn takes_root(args: &Args) -> Failure {
 pub(super) fn use_of_file(dir: &Path, volume: &Volume) -> Option<String> {
     ext_block_size(volume)?;
     let dir = dir.display();
+    let options = fuse2fs_options(volume.is_read_only());
     Some(format!(
         "It holds an ext2, ext3 or ext4 file system. To use that without root (Debian package \
-         fuse2fs):\n  fuse2fs -o fakeroot {dir}/{FILE_NAME} FOLDER\n  fusermount3 -u FOLDER \
+         fuse2fs):\n  fuse2fs -o {options} {dir}/{FILE_NAME} FOLDER\n  fusermount3 -u FOLDER \
          && xtent umount {dir}"
     ))
+}
+
+/// What `fuse2fs -o` takes.
+fn fuse2fs_options(is_read_only: bool) -> &'static str {
+    if is_read_only {
+        "ro,fakeroot"
+    } else {
+        "fakeroot"
+    }
 }
 
 /// What --file-only does not go with, of the options that were given.
@@ -156,7 +167,8 @@ fn advice(args: &Args, found: &Found<'_>, content: Content) -> String {
                 text += &format!(
                     " with blocks of {block} bytes, smaller than the volume's sectors of \
                      {sector_size}: the kernel cannot mount that. {as_file}, and `fuse2fs -o \
-                     fakeroot DIR/{FILE_NAME} FOLDER` (Debian package fuse2fs) mounts that file."
+                     {} DIR/{FILE_NAME} FOLDER` (Debian package fuse2fs) mounts that file.",
+                    fuse2fs_options(args.read_only)
                 );
                 return text;
             }
@@ -176,6 +188,10 @@ fn advice(args: &Args, found: &Found<'_>, content: Content) -> String {
                      says which; try without.",
                     refused.join(" ")
                 );
+            }
+            if args.read_only && args.options.is_none() && ext_block_size(volume).is_some() {
+                text += "\nIf it was not unmounted in good order, a read-only mount cannot bring it \
+                         up to date from its journal: `-o noload` mounts it as it is.";
             }
             if sector_size > 512 {
                 text += &format!(
