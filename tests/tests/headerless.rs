@@ -135,6 +135,111 @@ fn the_kernel_and_xtent_read_each_other() {
     }
 }
 
+/// By the device mapper: table with key, UUID, data; and each closes what the other has opened.
+#[test]
+fn mappings_are_those_of_cryptsetup() {
+    let scratch = Scratch::new();
+    let disk = scratch.image("disk", IMAGE);
+    let luks = Shape::LUKS2.image(Maker::Xtent, &scratch, DATA as u64);
+    let data = pattern(DATA, 71);
+    let mut script = String::from(
+        "seen() {
+             dmsetup table --showkeys plain >$1
+             dmsetup info -c --noheadings -o uuid plain >>$1
+             blockdev --getro /dev/mapper/plain >>$1
+         }
+         ours() {
+             cat /in/word | xtent open --type plain \"$@\" plain $on
+             seen ours
+         }
+         theirs() {
+             cat /in/word | cryptsetup open --batch-mode --type plain \"$@\" $on plain
+             seen theirs
+         }
+         on=/d/disk\n",
+    );
+    for (name, options, from) in CASES {
+        let options = format!("{options} {from} --size {}", DATA / 512).replace("KEY", "/in/key");
+        script.push_str(&format!(
+            "theirs {options}
+             xtent close plain
+             ours {options}
+             cmp ours theirs
+             cat ours >>tables
+             no_key
+             dd if=/in/data of=/dev/mapper/plain bs=64k conv=fsync 2>/dev/null
+             cryptsetup close plain
+             theirs {options}
+             cat /dev/mapper/plain >{name}
+             xtent close plain\n"
+        ));
+    }
+    let (_, xts, _) = CASES[1];
+    script.push_str(&format!(
+        "more='{xts} --readonly --allow-discards --perf-no_read_workqueue'
+         theirs $more
+         cryptsetup close plain
+         ours $more
+         cmp ours theirs
+         cat ours >>tables
+         xtent status /d/disk
+         xtent close plain
+         # An image file, to its end.
+         cp /in/data /tmp/image
+         on=/tmp/image
+         ours {xts}
+         cmp -n 4096 /dev/mapper/plain /in/data >/dev/null || echo 'is not the ciphertext'
+         xtent close plain
+         [ ! -e /sys/block/loop0/loop ]
+         open=\"xtent open --type plain --key-file /in/key --cipher aes-xts-plain64\"
+         fails 4 $open --key-size 512 plain /d/luks
+         fails 1 $open --key-size 512 --sector-size 4096 --skip 7 plain /d/disk
+         fails 1 $open --key-size 512 --sector-size 4096 --size 7 plain /d/disk
+         fails 4 $open --key-size 512 --size 99999 plain /d/disk
+         fails 1 $open --key-size 512 --header /d/luks plain /d/disk
+         fails 1 xtent open --key-file /in/key --cipher aes-xts-plain64 plain /d/luks
+         [ \"$(dmsetup ls)\" = 'No devices found' ]"
+    ));
+    let outcome = Job::new(&script)
+        .with_xtent()
+        .disk("disk", &disk)
+        .disk("luks", &luks.image)
+        .file("word", PASSPHRASE)
+        .file("key", &key())
+        .file("data", &data)
+        .run();
+    for (name, ..) in CASES {
+        assert_same(&outcome.file(name), &data, name);
+    }
+    let tables = String::from_utf8(outcome.file("tables")).unwrap();
+    for part in [
+        " crypt aes-cbc-essiv:sha256 ",
+        " 7 98:",
+        "2 sector_size:4096 iv_large_sectors",
+        "1 sector_size:4096",
+        "2 allow_discards no_read_workqueue",
+        "\nCRYPT-PLAIN-plain\n",
+    ] {
+        assert!(tables.contains(part), "no {part:?} in\n{tables}");
+    }
+    // The key itself, as cryptsetup has it there.
+    let digits: String = key()[..64].iter().map(|b| format!("{b:02x}")).collect();
+    assert!(tables.contains(&digits), "{tables}");
+    for told in [
+        "is not the ciphertext",
+        "is mapped\n  as       /dev/mapper/plain",
+        "--ignore-signature",
+        "a multiple of 8 with --sector-size 4096",
+        "neither a header nor keyslots",
+    ] {
+        assert!(
+            outcome.console.contains(told),
+            "{told:?} is not in\n{}",
+            outcome.console
+        );
+    }
+}
+
 #[test]
 fn what_no_header_says_has_to_be_said() {
     let scratch = Scratch::new();

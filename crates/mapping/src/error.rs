@@ -65,7 +65,11 @@ impl Error {
 
     /// An operation that the kernel refused for a reason that it shares with many.
     pub(crate) fn refused(message: impl Into<String>, error: &DmError) -> Self {
-        let source = io_error(error);
+        Self::refused_for(message, io_error(error))
+    }
+
+    /// The same, by the system's error.
+    pub(crate) fn refused_for(message: impl Into<String>, source: io::Error) -> Self {
         let kind = match source.kind() {
             io::ErrorKind::PermissionDenied => ErrorKind::Permission,
             io::ErrorKind::ResourceBusy => ErrorKind::Busy,

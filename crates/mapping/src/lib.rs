@@ -1,6 +1,6 @@
 //! Volumes opened by the kernel's device mapper, with the target `xtent` if it is
-//! there, else with `crypt`. The key goes through the kernel's keyring, and
-//! what is made is what cryptsetup would make: it can show and close it.
+//! there, else with `crypt`. The key of a volume with a header goes through the kernel's
+//! keyring, and what is made is what cryptsetup would make: it can show and close it.
 //!
 //! This room knows tables and names of the device mapper; what is in a header is
 //! told to it.
@@ -8,6 +8,7 @@
 mod error;
 mod keyring;
 mod listed;
+mod load;
 mod mapper;
 mod name;
 mod node;
@@ -18,4 +19,4 @@ pub use error::{Error, ErrorKind};
 pub use listed::{Mapped, listed};
 pub use mapper::{Choice, Closed, Mapper, Opened, Wanted};
 pub use name::{Format, Name, uuid};
-pub use table::{Options, Table, Target};
+pub use table::{Options, Place, Table, Target};

@@ -9,6 +9,7 @@ use xtent_secret::SecretBytes;
 
 use crate::error::{EBUSY, ENXIO, io_error};
 use crate::keyring::LoadedKey;
+use crate::load::load;
 use crate::name::{OURS, dm_uuid};
 use crate::{Error, ErrorKind, Name, Table, Target, node, told};
 
@@ -20,6 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The device mapper.
 pub struct Mapper {
     dm: DM,
+    control: File,
 }
 
 /// Which target to take.
@@ -73,9 +75,9 @@ impl Mapper {
     pub fn connect() -> Result<Self, Error> {
         const CONTROL: &str = "/dev/mapper/control";
         // The crate's own error keeps no errno.
-        File::open(CONTROL).map_err(told::no_device_mapper)?;
+        let control = File::open(CONTROL).map_err(told::no_device_mapper)?;
         let dm = DM::new().map_err(|e| told::no_device_mapper(io_error(&e)))?;
-        let mapper = Self { dm };
+        let mapper = Self { dm, control };
         // Opened by somebody who may open the file but not make mappings.
         mapper
             .versions()
@@ -169,13 +171,14 @@ impl Mapper {
             armed: true,
         };
         {
-            let _loaded = LoadedKey::new(&table.key_name(), key)?;
-            let line = (0, table.sectors(), target.name().to_owned(), table.line());
-            let options = DmOptions::default().set_flags(access | DmFlags::DM_SECURE_DATA);
+            let key_name = table.key_name();
+            let _loaded = match &key_name {
+                Some(key_name) => Some(LoadedKey::new(key_name, key)?),
+                None => None,
+            };
             // In this thread, whose keyring the target is going to search.
-            self.dm
-                .table_load(&id, &[line], options)
-                .map_err(|e| told::not_loaded(target, table, &e, || self.has(target)))?;
+            load(&self.control, name, target, table, key, wanted.read_only)?
+                .map_err(|e| told::not_loaded(target, table, e, || self.has(target)))?;
         }
         if stop() {
             return Err(Error::new(

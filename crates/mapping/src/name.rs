@@ -67,6 +67,8 @@ pub enum Format {
     Luks1,
     /// LUKS2.
     Luks2,
+    /// None: plain dm-crypt.
+    Plain,
 }
 
 /// What the UUIDs of all of cryptsetup's mappings begin with.
@@ -80,15 +82,15 @@ pub(crate) fn plain(header: &str) -> impl Iterator<Item = char> {
         .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
 }
 
-/// The mapping's UUID as cryptsetup writes it: `CRYPT-LUKS2-<32 digits>-NAME`, cut
-/// off where the kernel has no room for more.
+/// The mapping's UUID as cryptsetup writes it: `CRYPT-LUKS2-<32 digits>-NAME`, or without
+/// a header `CRYPT-PLAIN-NAME`, cut off where the kernel has no room for more.
 pub fn uuid(format: Format, header: &str, name: &Name) -> String {
-    let format = match format {
-        Format::Luks1 => "LUKS1",
-        Format::Luks2 => "LUKS2",
-    };
     let header: String = plain(header).filter(|c| *c != '-').collect();
-    let mut text = format!("{OURS}{format}-{header}-{name}");
+    let mut text = match format {
+        Format::Luks1 => format!("{OURS}LUKS1-{header}-{name}"),
+        Format::Luks2 => format!("{OURS}LUKS2-{header}-{name}"),
+        Format::Plain => format!("{OURS}PLAIN-{name}"),
+    };
     text.truncate(LONGEST_UUID);
     text
 }
@@ -124,6 +126,7 @@ mod tests {
             uuid(Format::Luks2, header, &name("v-1")),
             "CRYPT-LUKS2-2c2e6a3c6f1d4f6e9d8b7a54a52d1c11-v-1"
         );
+        assert_eq!(uuid(Format::Plain, "", &name("v-1")), "CRYPT-PLAIN-v-1");
         let long = uuid(Format::Luks1, header, &name(&"n".repeat(127)));
         assert!(long.starts_with("CRYPT-LUKS1-2c2e6a3c6f1d4f6e9d8b7a54a52d1c11-nnn"));
         assert_eq!(long.len(), 128);

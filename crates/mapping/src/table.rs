@@ -80,15 +80,26 @@ impl Options {
     }
 }
 
+/// Where the target finds the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the keyring, as cryptsetup has it for LUKS2: no table shows it.
+    Keyring {
+        /// What it is called there follows from it.
+        header_uuid: String,
+    },
+    /// In the table itself, as cryptsetup has it for volumes without a header: root can
+    /// have it shown.
+    Line,
+}
+
 /// One segment of ciphertext as a table with one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// dm-crypt's cipher name.
     pub cipher: String,
-    /// Bytes of key.
-    pub key_bytes: usize,
-    /// Of the header: what the key is called in the keyring follows from it.
-    pub header_uuid: String,
+    /// Where the key is.
+    pub key: Place,
     /// Added to every sector number, in 512-byte units.
     pub iv_offset: u64,
     /// Number of the device with the ciphertext.
@@ -99,6 +110,8 @@ pub struct Table {
     pub length: u64,
     /// Bytes per sector.
     pub sector_size: u32,
+    /// Whether sector numbers count sectors of that size, and not of 512 bytes.
+    pub iv_large_sectors: bool,
     /// The rest.
     pub options: Options,
 }
@@ -110,28 +123,25 @@ impl Table {
     }
 
     /// What the key is called in the keyring: cryptsetup's name for the first
-    /// digest's key of a LUKS2 volume.
-    pub fn key_name(&self) -> String {
-        format!(
-            "cryptsetup:{}-d0",
-            plain(&self.header_uuid).collect::<String>()
-        )
+    /// digest's key of a LUKS2 volume. `None` if it is not there.
+    pub fn key_name(&self) -> Option<String> {
+        match &self.key {
+            Place::Keyring { header_uuid } => Some(format!(
+                "cryptsetup:{}-d0",
+                plain(header_uuid).collect::<String>()
+            )),
+            Place::Line => None,
+        }
     }
 
-    /// Everything after the target's name.
-    pub fn line(&self) -> String {
+    /// Everything after the target's name: what stands before the key, and after it.
+    pub(crate) fn around_key(&self) -> (String, String) {
         let (major, minor) = (
             rustix::fs::major(self.device),
             rustix::fs::minor(self.device),
         );
-        let mut line = format!(
-            "{} :{}:logon:{} {} {major}:{minor} {}",
-            self.cipher,
-            self.key_bytes,
-            self.key_name(),
-            self.iv_offset,
-            self.offset / 512
-        );
+        let before = format!("{} ", self.cipher);
+        let mut after = format!(" {} {major}:{minor} {}", self.iv_offset, self.offset / 512);
         let mut options: Vec<String> = self
             .options
             .words()
@@ -139,17 +149,20 @@ impl Table {
             .collect();
         if self.sector_size != 512 {
             options.push(format!("sector_size:{}", self.sector_size));
+            if self.iv_large_sectors {
+                options.push("iv_large_sectors".to_owned());
+            }
         }
         if !options.is_empty() {
             // Writing to a string cannot fail.
-            let _ = write!(line, " {} {}", options.len(), options.join(" "));
+            let _ = write!(after, " {} {}", options.len(), options.join(" "));
         }
-        line
+        (before, after)
     }
 
     /// What in it a dm-crypt of this version does not have.
     pub(crate) fn missing_in(&self, version: (u32, u32)) -> Option<&'static str> {
-        let keyring = [("keys in the keyring", (1, 15))];
+        let keyring = self.key_name().map(|_| ("keys in the keyring", (1, 15)));
         let sectors = (self.sector_size != 512).then_some(("sectors larger than 512", (1, 17)));
         self.options
             .words()
@@ -167,24 +180,23 @@ mod tests {
     fn table() -> Table {
         Table {
             cipher: "aes-xts-plain64".to_owned(),
-            key_bytes: 64,
-            header_uuid: "2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11".to_owned(),
+            key: Place::Keyring {
+                header_uuid: "2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11".to_owned(),
+            },
             iv_offset: 0,
             device: rustix::fs::makedev(98, 32),
             offset: 16 << 20,
             length: 1 << 20,
             sector_size: 512,
+            iv_large_sectors: false,
             options: Options::default(),
         }
     }
 
     #[test]
     fn a_plain_volume_has_no_options() {
-        assert_eq!(
-            table().line(),
-            "aes-xts-plain64 :64:logon:cryptsetup:2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11-d0 \
-             0 98:32 32768"
-        );
+        let (before, after) = table().around_key();
+        assert_eq!((&*before, &*after), ("aes-xts-plain64 ", " 0 98:32 32768"));
         assert_eq!(table().sectors(), 2048);
     }
 
@@ -199,30 +211,28 @@ mod tests {
         };
         let table = Table {
             sector_size: 4096,
+            iv_large_sectors: true,
             iv_offset: 8,
             options: Options::default().or(all),
             ..table()
         };
-        assert!(
-            table.line().ends_with(
-                " 8 98:32 32768 6 allow_discards same_cpu_crypt submit_from_crypt_cpus \
-                 no_read_workqueue no_write_workqueue sector_size:4096"
-            ),
-            "{}",
-            table.line()
+        assert_eq!(
+            table.around_key().1,
+            " 8 98:32 32768 7 allow_discards same_cpu_crypt submit_from_crypt_cpus \
+             no_read_workqueue no_write_workqueue sector_size:4096 iv_large_sectors"
         );
     }
 
     #[test]
     fn a_header_cannot_add_words() {
         let hostile = Table {
-            header_uuid: "2c 0 8:0 0 1 allow_discards\n".to_owned(),
+            key: Place::Keyring {
+                header_uuid: "2c 0 8:0 0 1 allow_discards\n".to_owned(),
+            },
             ..table()
         };
-        assert_eq!(
-            hostile.line().split(' ').count(),
-            table().line().split(' ').count()
-        );
+        let name = hostile.key_name().unwrap();
+        assert!(!name.contains(char::is_whitespace), "{name}");
     }
 
     #[test]
@@ -234,6 +244,11 @@ mod tests {
             ..table()
         };
         assert_eq!(large.missing_in((1, 16)), Some("sectors larger than 512"));
+        let headerless = Table {
+            key: Place::Line,
+            ..table()
+        };
+        assert_eq!(headerless.missing_in((1, 14)), None);
         let mut quick = table();
         quick.options.no_read_workqueue = true;
         assert_eq!(quick.missing_in((1, 21)), Some("no_read_workqueue"));

@@ -64,10 +64,9 @@ pub(crate) fn not_removed(name: &Name, users: i32, error: &DmError) -> Error {
 pub(crate) fn not_loaded(
     target: Target,
     table: &Table,
-    error: &DmError,
+    source: io::Error,
     is_there: impl Fn() -> bool,
 ) -> Error {
-    let source = io_error(error);
     let module = target.module();
     let without = "`xtent serve` and `xtent mount` need nothing of the kernel's.";
     let told = match source.raw_os_error() {
@@ -90,8 +89,10 @@ pub(crate) fn not_loaded(
             format!("the kernel has no {module}"),
         )
         .advise(format!("`modprobe {module}` may load it. {without}")),
-        _ => Error::refused(format!("{module} refuses the volume"), error)
-            .advise("The kernel's log (`dmesg`) says why."),
+        _ => {
+            return Error::refused_for(format!("{module} refuses the volume"), source)
+                .advise("The kernel's log (`dmesg`) says why.");
+        }
     };
     told.because(source)
 }

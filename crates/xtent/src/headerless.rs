@@ -16,6 +16,8 @@ use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cipher::unknown;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{Container, open_device, prompt};
+#[cfg(feature = "device-mapper")]
+use crate::open::{Found, unlock_with_retries};
 use crate::output::Output;
 use crate::probe;
 use crate::secrets::Source;
@@ -150,6 +152,16 @@ impl PlainArgs {
         data.lock_for_serving()?;
         if access == Access::ReadWrite {
             self.refuse_signature(&*data, &device.device)?;
+        }
+        let units = sector_size.bytes() as u64 / UNIT;
+        for (option, value) in [("--size", self.size), ("--skip", self.skip)] {
+            if !value.unwrap_or(0).is_multiple_of(units) {
+                return Err(Failure::parameters(format!(
+                    "{option} counts 512 bytes, and has to be a multiple of {units} with \
+                     --sector-size {}",
+                    sector_size.bytes()
+                )));
+            }
         }
         let bytes = |sectors: Option<u64>| {
             sectors.unwrap_or(0).checked_mul(UNIT).ok_or_else(|| {
@@ -293,6 +305,14 @@ impl Headerless {
     }
 }
 
+/// A volume's key, and how it was come by.
+#[cfg(feature = "device-mapper")]
+pub(crate) struct VolumeKey {
+    pub(crate) key: SecretBytes,
+    pub(crate) keyslot: Option<u32>,
+    pub(crate) token: Option<u32>,
+}
+
 /// A volume to be opened, with a header or without, this process's alone (shared
 /// among readers) until it ends.
 pub(crate) enum Closed {
@@ -369,6 +389,28 @@ impl Closed {
         output: &Output,
     ) -> Result<Volume> {
         Ok(self.volume_and_keyslot(unlock, config, output)?.0)
+    }
+
+    /// Asks for the passphrase and gives the volume's key, for who encrypts elsewhere.
+    #[cfg(feature = "device-mapper")]
+    pub(crate) fn key(&self, unlock: &UnlockArgs, output: &Output) -> Result<VolumeKey> {
+        match self {
+            Self::Luks(container) => {
+                let path = container.data.path();
+                let Found { unlocked, token } =
+                    unlock_with_retries(&container.metadata, path, unlock, output)?;
+                Ok(VolumeKey {
+                    key: unlocked.key,
+                    keyslot: unlocked.keyslot,
+                    token,
+                })
+            }
+            Self::Plain(headerless) => Ok(VolumeKey {
+                key: headerless.key(unlock, output)?,
+                keyslot: None,
+                token: None,
+            }),
+        }
     }
 
     /// As [`Closed::volume`], and gives the keyslot that opened it, if it has any.

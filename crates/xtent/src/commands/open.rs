@@ -5,9 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use sector_cipher::Mode;
-use xtent_luks::Version;
-use xtent_mapping::{Choice, Format, Mapper, Name, Opened, Options, Table, Target, Wanted, uuid};
+use sector_cipher::{Mode, SectorCount};
+use xtent_luks::{Header, Version};
+use xtent_mapping::{
+    Choice, Format, Mapper, Name, Opened, Options, Place, Table, Target, Wanted, uuid,
+};
 use xtent_store::loopdev::LoopDevice;
 use xtent_store::{Access, FileStore};
 use xtent_volume::DiscardPolicy;
@@ -15,7 +17,7 @@ use xtent_volume::DiscardPolicy;
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{Container, Found, unlock_with_retries};
+use crate::headerless::{Closed, PlainArgs, VolumeKey};
 use crate::output::{Output, text_of};
 use crate::partition;
 use crate::same::refuse_attached;
@@ -31,6 +33,9 @@ EXAMPLES:
     xtent open secret disk.img
   Insist on the kernel's dm-crypt, or on dm-xtent:
     xtent open --target crypt secret /dev/sdb1
+  A volume of plain dm-crypt, made with the defaults of cryptsetup up to 2.6:
+    xtent open --type plain --cipher aes-cbc-essiv:sha256 --key-size 256 \\
+        --hash ripemd160 secret /dev/sdb1
 
 NOTES:
   The kernel encrypts: dm-xtent if it is loaded (kernel/README.md in the sources),
@@ -43,7 +48,8 @@ NOTES:
   The volume key gets to the kernel through this thread's keyring, for LUKS1 as
   well, and is taken out again once the target has it: no table shows it.
   `cryptsetup resize` and `luksResume` of a LUKS1 volume, which expect otherwise,
-  want it opened by cryptsetup.
+  want it opened by cryptsetup. Without a header (--type plain) the key is in the table, as
+  with cryptsetup, where root can have it shown (`dmsetup table --showkeys`).
 
   LUKS2's persistent flags count, as with cryptsetup: allow-discards,
   same-cpu-crypt, submit-from-crypt-cpus, no-read-workqueue, no-write-workqueue.
@@ -117,6 +123,8 @@ pub(crate) struct Args {
     #[arg(long = "perf-no_write_workqueue")]
     no_write_workqueue: bool,
     #[command(flatten)]
+    plain: PlainArgs,
+    #[command(flatten)]
     unlock: UnlockArgs,
 }
 
@@ -125,26 +133,21 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     args.unlock.key.source().check()?;
     let mapper = Mapper::connect()?;
     mapper.refuse_taken(&args.name)?;
-    let container = open_container(args, &output)?;
-    let mut table = plan(args, &container, global)?;
+    let closed = open_closed(args, &output)?;
+    let mut table = plan(args, &closed, global)?;
     let (target, why) = mapper.choose(args.target.into(), &table)?;
-    let found = unlock_with_retries(
-        &container.metadata,
-        container.data.path(),
-        &args.unlock,
-        &output,
-    )?;
-    table.key_bytes = found.unlocked.key.len();
+    let found = closed.key(&args.unlock, &output)?;
     output.note(format!("Opening with {}: {why}.", target.module()));
 
     // From here on a signal leaves all of the mapping or nothing.
     let held = Held::all()?;
-    let format = match container.header.version() {
-        Version::Luks1 => Format::Luks1,
-        Version::Luks2 => Format::Luks2,
+    let format = match closed.header().map(Header::version) {
+        Some(Version::Luks1) => Format::Luks1,
+        Some(Version::Luks2) => Format::Luks2,
+        None => Format::Plain,
     };
-    let uuid = uuid(format, container.header.uuid(), &args.name);
-    let below = Below::of(container, args.read_only)?;
+    let uuid = uuid(format, closed.uuid(), &args.name);
+    let below = Below::of(closed, args.read_only)?;
     table.device = below.number()?;
     let wanted = Wanted {
         name: &args.name,
@@ -153,12 +156,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         table: &table,
         read_only: args.read_only,
     };
-    let opened = mapper.open(&wanted, &found.unlocked.key, || held.ended())?;
+    let opened = mapper.open(&wanted, &found.key, || held.ended())?;
     announce(&opened, args, target, &why, &found, &table, &output)
 }
 
 /// Refuses what is served or mounted by somebody else already.
-fn open_container(args: &Args, output: &Output) -> Result<Container> {
+fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
     let access = if args.read_only {
         Access::ReadOnly
     } else {
@@ -167,18 +170,19 @@ fn open_container(args: &Args, output: &Output) -> Result<Container> {
     if let Some(number) = args.device.partition {
         return Err(partition::refuse_mapping(&args.device.device, number));
     }
-    let container = Container::open(&args.device, access, true, output)?;
-    let data = &container.data;
+    let closed = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
+    let data = closed.data();
     if !data.is_block_device() && !args.read_only {
         refuse_attached(data.path())?;
     }
-    Ok(container)
+    Ok(closed)
 }
 
-/// The table, but for the device's number and the key's length.
-fn plan(args: &Args, container: &Container, global: &Global) -> Result<Table> {
-    let config = container.plan(args.read_only, DiscardPolicy::Never, global.cpu)?;
-    let path = container.data.path();
+/// The table, but for the device's number.
+fn plan(args: &Args, closed: &Closed, global: &Global) -> Result<Table> {
+    let config = closed.plan(args.read_only, DiscardPolicy::Never, global.cpu)?;
+    let data = closed.data();
+    let path = data.path();
     if matches!(config.cipher.mode(), Mode::Eme2 | Mode::Aez10 | Mode::Xcb) {
         return Err(Failure::new(
             Exit::Device,
@@ -203,16 +207,22 @@ fn plan(args: &Args, container: &Container, global: &Global) -> Result<Table> {
         no_read_workqueue: args.no_read_workqueue,
         no_write_workqueue: args.no_write_workqueue,
     };
+    let flags = closed.header().map_or(&[][..], Header::persistent_flags);
     Ok(Table {
         cipher: config.cipher.to_string(),
-        key_bytes: 0,
-        header_uuid: container.header.uuid().to_owned(),
+        key: match closed.header() {
+            Some(header) => Place::Keyring {
+                header_uuid: header.uuid().to_owned(),
+            },
+            None => Place::Line,
+        },
         iv_offset: config.iv_offset,
         device: 0,
         offset: config.offset,
         length: config.length,
         sector_size: u32::try_from(config.sector_size.bytes()).unwrap_or(4096),
-        options: asked.or(stored(container.header.persistent_flags())),
+        iv_large_sectors: config.sector_count == SectorCount::Large,
+        options: asked.or(stored(flags)),
     })
 }
 
@@ -241,11 +251,11 @@ enum Below {
 }
 
 impl Below {
-    fn of(container: Container, read_only: bool) -> Result<Self> {
-        let data = container.data.clone();
+    fn of(closed: Closed, read_only: bool) -> Result<Self> {
+        let data = closed.data();
         // The exclusive claim on a device goes with the last reference: the
         // device mapper makes its own.
-        drop(container);
+        drop(closed);
         let failed = |e| Failure::system(format!("cannot open {} again", data.path().display()), e);
         if data.is_block_device() {
             return Ok(Self::Device(data.file().try_clone().map_err(failed)?));
@@ -277,7 +287,7 @@ fn announce(
     args: &Args,
     target: Target,
     why: &str,
-    found: &Found,
+    found: &VolumeKey,
     table: &Table,
     output: &Output,
 ) -> Result<()> {
@@ -287,7 +297,7 @@ fn announce(
             "path": text_of(&opened.path),
             "target": target.name(),
             "why": why,
-            "keyslot": found.unlocked.keyslot,
+            "keyslot": found.keyslot,
             "token": found.token,
             "cipher": table.cipher,
             "sector_size": table.sector_size,

@@ -1,0 +1,200 @@
+//! A table on its way into the kernel. Not by way of the crate `devicemapper`, which
+//! copies and logs what it loads: of a volume without a header, that has the key in it.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+
+use devicemapper::DmFlags;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
+use xtent_secret::SecretBytes;
+
+use crate::table::Place;
+use crate::{Error, ErrorKind, Name, Table, Target};
+
+/// Bytes of `struct dm_ioctl`, and where its fields are (linux/dm-ioctl.h).
+const HEADER: usize = 312;
+const VERSION: usize = 0;
+const DATA_SIZE: usize = 12;
+const DATA_START: usize = 16;
+const TARGET_COUNT: usize = 20;
+const FLAGS: usize = 28;
+const NAME: usize = 48;
+
+/// Bytes of `struct dm_target_spec`, and where its fields are behind the header.
+const SPEC: usize = 40;
+const LENGTH: usize = 8;
+const NEXT: usize = 20;
+const TARGET_TYPE: usize = 24;
+
+/// Loads `table` as the inactive one of the mapping `name`.
+///
+/// # Errors
+/// The kernel's refusal as `Ok(Err(_))`; that there is no memory for the line.
+pub(crate) fn load(
+    control: &File,
+    name: &Name,
+    target: Target,
+    table: &Table,
+    key: &SecretBytes,
+    read_only: bool,
+) -> Result<io::Result<()>, Error> {
+    let mut request = request(name, target, table, key, read_only)?;
+    // SAFETY: `LoadTable` describes the ioctl as linux/dm-ioctl.h has it.
+    let done = unsafe { ioctl(control, LoadTable(&mut request)) };
+    Ok(done.map_err(io::Error::from))
+}
+
+/// `DM_TABLE_LOAD` with a buffer that is one request.
+struct LoadTable<'a>(&'a mut SecretBytes);
+
+// SAFETY: the kernel reads and writes `data_size` bytes from the pointer on, which is the
+// length of the buffer that it points to.
+unsafe impl Ioctl for LoadTable<'_> {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        opcode::read_write::<[u8; HEADER]>(0xfd, 9)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr().cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The request's bytes: header, target, line. `DM_SECURE_DATA` has the kernel wipe its copy
+/// of them.
+fn request(
+    name: &Name,
+    target: Target,
+    table: &Table,
+    key: &SecretBytes,
+    read_only: bool,
+) -> Result<SecretBytes, Error> {
+    let (before, after) = table.around_key();
+    let word = key_word(table, key)?;
+    let line: [&[u8]; 3] = [before.as_bytes(), &word, after.as_bytes()];
+    let length: usize = line.iter().map(|part| part.len()).sum();
+    // With the zero at the end of the line.
+    let behind = (SPEC + length + 1).next_multiple_of(8);
+    let mut request = secret(HEADER + behind)?;
+    let mut flags = DmFlags::DM_SECURE_DATA;
+    if read_only {
+        flags |= DmFlags::DM_READONLY;
+    }
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_ne_bytes();
+    let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
+    // The oldest version that has the call: of newer kernels, too.
+    put(VERSION, &number(4));
+    put(DATA_SIZE, &number(HEADER + behind));
+    put(DATA_START, &number(HEADER));
+    put(TARGET_COUNT, &number(1));
+    put(FLAGS, &flags.bits().to_ne_bytes());
+    put(NAME, name.to_string().as_bytes());
+    put(HEADER + LENGTH, &table.sectors().to_ne_bytes());
+    put(HEADER + NEXT, &number(behind));
+    put(HEADER + TARGET_TYPE, target.name().as_bytes());
+    let mut at = HEADER + SPEC;
+    for part in line {
+        put(at, part);
+        at += part.len();
+    }
+    Ok(request)
+}
+
+/// The key as the line has it: where it is, or itself.
+fn key_word(table: &Table, key: &SecretBytes) -> Result<SecretBytes, Error> {
+    match &table.key {
+        Place::Keyring { .. } => {
+            let place = format!(
+                ":{}:logon:{}",
+                key.len(),
+                table.key_name().unwrap_or_default()
+            );
+            let mut word = secret(place.len())?;
+            word.copy_from_slice(place.as_bytes());
+            Ok(word)
+        }
+        Place::Line => {
+            let mut word = secret(2 * key.len())?;
+            for (digits, byte) in word.chunks_exact_mut(2).zip(key.iter()) {
+                digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
+            Ok(word)
+        }
+    }
+}
+
+/// The hexadecimal digit, by no table that the cache would tell of.
+fn digit(nibble: u8) -> u8 {
+    // All ones above nine.
+    let is_letter = 9_u8.wrapping_sub(nibble) >> 7;
+    nibble + b'0' + is_letter * (b'a' - b'0' - 10)
+}
+
+fn secret(length: usize) -> Result<SecretBytes, Error> {
+    SecretBytes::zeroed(length).map_err(|e| {
+        Error::new(ErrorKind::Io, "no memory for the mapping's table").because(e.source)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    fn table(key: Place) -> Table {
+        Table {
+            cipher: "aes-xts-plain64".to_owned(),
+            key,
+            iv_offset: 0,
+            device: rustix::fs::makedev(98, 32),
+            offset: 4096,
+            length: 1 << 20,
+            sector_size: 512,
+            iv_large_sectors: false,
+            options: Options::default(),
+        }
+    }
+
+    fn line_of(request: &SecretBytes) -> String {
+        let line = &request[HEADER + SPEC..];
+        let end = line.iter().position(|&byte| byte == 0).unwrap();
+        String::from_utf8(line[..end].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_itself_or_its_place() {
+        let key = SecretBytes::copy_of(&[0x00, 0x9a, 0xf5]).unwrap();
+        let name: Name = "v".parse().unwrap();
+        let of =
+            |place| line_of(&request(&name, Target::Crypt, &table(place), &key, true).unwrap());
+        assert_eq!(of(Place::Line), "aes-xts-plain64 009af5 0 98:32 8");
+        let uuid = "2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11";
+        assert_eq!(
+            of(Place::Keyring {
+                header_uuid: uuid.to_owned()
+            }),
+            format!("aes-xts-plain64 :3:logon:cryptsetup:{uuid}-d0 0 98:32 8")
+        );
+    }
+
+    #[test]
+    fn a_request_ends_where_it_says() {
+        let key = SecretBytes::zeroed(64).unwrap();
+        let name: Name = "n".repeat(127).parse().unwrap();
+        let request = request(&name, Target::Xtent, &table(Place::Line), &key, false).unwrap();
+        let number = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().unwrap());
+        assert_eq!(number(DATA_SIZE) as usize, request.len());
+        assert_eq!(number(HEADER + NEXT) as usize, request.len() - HEADER);
+        assert_eq!(request[NAME + 126..][..2], [b'n', 0]);
+        assert_eq!(&request[HEADER + TARGET_TYPE..][..6], b"xtent\0");
+        assert_eq!(request.last(), Some(&0));
+    }
+}
