@@ -131,7 +131,43 @@ pub struct FormatOptions {
     pub data_offset: Option<u64>,
     /// Whether data lives on another device (then the offset's default is 0).
     pub detached: bool,
+    /// LUKS2 only: bytes of each of the two copies of the metadata, of which 4096 are
+    /// binary: 16, 32, 64 ... 4096 KiB. 16 KiB if absent.
+    pub metadata_size: Option<u64>,
+    /// LUKS2 only: bytes for key material, a multiple of 4096 up to 128 MiB; all that there
+    /// is before the data, or up to 16 MiB of header, if absent.
+    pub keyslots_size: Option<u64>,
 }
+
+impl FormatOptions {
+    /// Bytes that a header of its own takes by default.
+    ///
+    /// # Errors
+    /// If there is no header of that size.
+    pub fn header_size(&self) -> Result<u64, Error> {
+        match self.version {
+            Version::Luks1 => Ok(LUKS1_DATA_OFFSET),
+            Version::Luks2 => luks2::header_size(self),
+        }
+    }
+
+    /// Where the data begins if nobody says; at a multiple of `alignment` bytes.
+    ///
+    /// # Errors
+    /// If there is no header of that size.
+    pub fn default_data_offset(&self, alignment: Option<u64>) -> Result<u64, Error> {
+        match self.version {
+            Version::Luks1 if self.detached => Ok(0),
+            Version::Luks1 => LUKS1_DATA_OFFSET
+                .checked_next_multiple_of(alignment.unwrap_or(1))
+                .ok_or_else(|| Error::options("the data would start beyond the end of any device")),
+            Version::Luks2 => luks2::default_data_offset(self, alignment),
+        }
+    }
+}
+
+/// Where LUKS1's data begin, with room for keys of any size: cryptsetup's default.
+const LUKS1_DATA_OFFSET: u64 = 2 << 20;
 
 /// How `change_key` may behave.
 #[derive(Clone, Copy, Debug, Default)]

@@ -158,6 +158,8 @@ fn options(cipher: &str, bits: usize, hash: &str) -> FormatOptions {
         subsystem: None,
         data_offset: None,
         detached: false,
+        metadata_size: None,
+        keyslots_size: None,
     }
 }
 

@@ -54,6 +54,8 @@ fn luks1(payload: u64, keyslots: &[u32]) -> Vec<u8> {
         subsystem: None,
         data_offset: Some(payload),
         detached: false,
+        metadata_size: None,
+        keyslots_size: None,
     };
     device.format(&options, &pass(0)).unwrap();
     let unlocked = device.unlock(&pass(0), None, &LIMITS).unwrap();

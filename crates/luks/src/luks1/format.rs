@@ -110,6 +110,11 @@ impl Layout {
                 "LUKS1 has neither label nor subsystem; they need LUKS2",
             ));
         }
+        if options.metadata_size.is_some() || options.keyslots_size.is_some() {
+            return Err(Error::options(
+                "LUKS1's header has one size; others need LUKS2",
+            ));
+        }
         keyslot::cipher(&options.encryption, options.key_length)?;
         Hash::from_name(&options.hash)?;
         let (cipher_name, cipher_mode) = options

@@ -15,11 +15,12 @@ use super::validate::{AREA_ALIGNMENT, MAX_KEYSLOTS_SIZE, keyslots_area};
 use super::{areas, document, write};
 use crate::{Device, Error, ErrorKind, FormatOptions, VolumeKey};
 
-/// Bytes of each copy: cryptsetup's default.
-const COPY_SIZE: u64 = COPY_SIZES[0];
-
 /// Where the data begins, and the header ends: cryptsetup's default.
 const DEFAULT_DATA_OFFSET: u64 = 16 << 20;
+
+/// What the data's offset is a multiple of where the header's size was chosen: cryptsetup's
+/// default.
+const DATA_ALIGNMENT: u64 = 1 << 20;
 
 /// See [`Device::format`].
 ///
@@ -68,7 +69,7 @@ pub(crate) fn format(
             zero: digest.json(0, &[0]),
         },
         config: ConfigJson {
-            json_size: (COPY_SIZE - BINARY_SIZE as u64).to_string(),
+            json_size: (layout.copy_size - BINARY_SIZE as u64).to_string(),
             keyslots_size: layout.keyslots.size.to_string(),
         },
     };
@@ -76,10 +77,10 @@ pub(crate) fn format(
         Error::options(format!("cannot write LUKS2 metadata: {error}")).caused_by(error)
     })?;
     let metadata = Metadata::parse(&document::parse(&text)?)?;
-    metadata.validate(COPY_SIZE)?;
+    metadata.validate(layout.copy_size)?;
     let header = Header {
         binary: Binary {
-            size: COPY_SIZE,
+            size: layout.copy_size,
             seqid: 1,
             label: text_fields.label,
             subsystem: text_fields.subsystem,
@@ -141,8 +142,61 @@ pub(crate) fn wipe_copies(store: &dyn Store, range: Range<u64>) -> Result<(), Er
     Ok(())
 }
 
+/// The sizes that `options` ask for: of each copy of the metadata, and of the keyslots area
+/// if they say.
+fn sizes(options: &FormatOptions) -> Result<(u64, Option<u64>), Error> {
+    let copy_size = options.metadata_size.unwrap_or(COPY_SIZES[0]);
+    if !COPY_SIZES.contains(&copy_size) {
+        let possible: Vec<String> = COPY_SIZES.map(|size| (size >> 10).to_string()).into();
+        return Err(Error::options(format!(
+            "LUKS2 metadata of {copy_size} bytes is not possible: {} KiB",
+            possible.join(", ")
+        )));
+    }
+    if let Some(size) = options.keyslots_size {
+        if size == 0 || !size.is_multiple_of(AREA_ALIGNMENT) || size > MAX_KEYSLOTS_SIZE {
+            return Err(Error::options(format!(
+                "a keyslots area of {size} bytes is not possible: it has a multiple of {AREA_ALIGNMENT}, \
+                 up to 128 MiB"
+            )));
+        }
+        let needed = areas::area_size(options.key_length);
+        if size < needed {
+            return Err(Error::options(format!(
+                "a keyslots area of {size} bytes has no room for a keyslot: one of a {}-bit key takes {needed}",
+                options.key_length * 8
+            )));
+        }
+    }
+    Ok((copy_size, options.keyslots_size))
+}
+
+/// See [`FormatOptions::header_size`].
+pub(crate) fn header_size(options: &FormatOptions) -> Result<u64, Error> {
+    let (copy_size, keyslots_size) = sizes(options)?;
+    Ok(keyslots_size.map_or(DEFAULT_DATA_OFFSET, |size| {
+        keyslots_area(copy_size, size).end()
+    }))
+}
+
+/// See [`FormatOptions::default_data_offset`].
+pub(crate) fn default_data_offset(
+    options: &FormatOptions,
+    alignment: Option<u64>,
+) -> Result<u64, Error> {
+    let header = header_size(options)?;
+    if options.detached {
+        return Ok(0);
+    }
+    let default = options.keyslots_size.map_or(1, |_| DATA_ALIGNMENT);
+    header
+        .checked_next_multiple_of(alignment.unwrap_or(default))
+        .ok_or_else(|| Error::options("the data would start beyond the end of any device"))
+}
+
 /// Where things go.
 struct Layout {
+    copy_size: u64,
     keyslots: Area,
     data_offset: u64,
 }
@@ -155,10 +209,10 @@ impl Layout {
                 "sectors of {sector_size} bytes are not possible: 512, 1024, 2048 or 4096"
             )));
         }
+        let (copy_size, keyslots_size) = sizes(options)?;
         let data_offset = match options.data_offset {
             Some(offset) => offset,
-            None if options.detached => 0,
-            None => DEFAULT_DATA_OFFSET,
+            None => default_data_offset(options, None)?,
         };
         if !data_offset.is_multiple_of(sector_size) {
             return Err(Error::options(format!(
@@ -170,28 +224,19 @@ impl Layout {
                 "a data offset of 0 needs the header on another device",
             ));
         }
-        // The header ends where the data begins; on another device it has
-        // cryptsetup's usual size, or less where that device is smaller.
-        let end = match data_offset {
-            0 => DEFAULT_DATA_OFFSET.min(store.size()),
-            offset if options.detached => offset.min(DEFAULT_DATA_OFFSET).min(store.size()),
-            offset => offset,
+        let keyslots = match keyslots_size {
+            Some(size) => {
+                let area = keyslots_area(copy_size, size);
+                if data_offset != 0 && data_offset < area.end() {
+                    return Err(Error::options(format!(
+                        "the LUKS2 header takes {} bytes, there are {data_offset} before the data offset",
+                        area.end()
+                    )));
+                }
+                area
+            }
+            None => Self::keyslots(options, copy_size, data_offset, store)?,
         };
-        let room = end.saturating_sub(2 * COPY_SIZE);
-        let size = (room - room % AREA_ALIGNMENT).min(MAX_KEYSLOTS_SIZE);
-        let needed = areas::area_size(options.key_length);
-        if size < needed {
-            let what = format!(
-                "the LUKS2 header needs at least {} bytes, there are {end}",
-                2 * COPY_SIZE + needed
-            );
-            return Err(if end == data_offset {
-                Error::options(format!("{what} before the data offset"))
-            } else {
-                Error::new(ErrorKind::TooShort, what)
-            });
-        }
-        let keyslots = keyslots_area(COPY_SIZE, size);
         let least = if options.detached {
             keyslots.end()
         } else {
@@ -217,9 +262,41 @@ impl Layout {
             )));
         }
         Ok(Self {
+            copy_size,
             keyslots,
             data_offset,
         })
+    }
+
+    /// The keyslots area where nobody says how large: all that there is.
+    fn keyslots(
+        options: &FormatOptions,
+        copy_size: u64,
+        data_offset: u64,
+        store: &dyn Store,
+    ) -> Result<Area, Error> {
+        // The header ends where the data begins; on another device it has
+        // cryptsetup's usual size, or less where that device is smaller.
+        let end = match data_offset {
+            0 => DEFAULT_DATA_OFFSET.min(store.size()),
+            offset if options.detached => offset.min(DEFAULT_DATA_OFFSET).min(store.size()),
+            offset => offset,
+        };
+        let room = end.saturating_sub(2 * copy_size);
+        let size = (room - room % AREA_ALIGNMENT).min(MAX_KEYSLOTS_SIZE);
+        let needed = areas::area_size(options.key_length);
+        if size < needed {
+            let what = format!(
+                "the LUKS2 header needs at least {} bytes, there are {end}",
+                2 * copy_size + needed
+            );
+            return Err(if end == data_offset {
+                Error::options(format!("{what} before the data offset"))
+            } else {
+                Error::new(ErrorKind::TooShort, what)
+            });
+        }
+        Ok(keyslots_area(copy_size, size))
     }
 }
 

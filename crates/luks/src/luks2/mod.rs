@@ -42,6 +42,6 @@ pub(crate) use edit::{
     add_key, add_unbound_key, change_key, erase, is_volume_key, kill_slot, read_shared, remove_key,
     repair, unlock, unlock_any,
 };
-pub(crate) use format::{format, wipe_copies};
+pub(crate) use format::{default_data_offset, format, header_size, wipe_copies};
 pub(crate) use read::{Header, read_present};
 pub(crate) use restore::{Plan, backup_bytes, is_detached, plan_restore};

@@ -149,6 +149,8 @@ fn options(key_length: usize, sector_size: u32, kdf: &str) -> FormatOptions {
         subsystem: None,
         data_offset: None,
         detached: false,
+        metadata_size: None,
+        keyslots_size: None,
     }
 }
 

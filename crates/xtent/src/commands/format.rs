@@ -157,6 +157,20 @@ pub(crate) struct Args {
     /// Start the data at a multiple of so many 512-byte sectors
     #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
     align_payload: Option<u64>,
+    /// Room for keyslots' and tokens' descriptions (LUKS2): 16K, 32K, 64K ... 4M [default: 16K]
+    ///
+    /// The header has it twice. 4096 bytes of it are taken; a volume with many tokens, or
+    /// large ones, needs more than the default.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    luks2_metadata_size: Option<u64>,
+    /// Room for key material (LUKS2): a multiple of 4096 up to 128M
+    ///
+    /// A key of 512 bits takes 252 KiB, one of 256 bits 128 KiB. Without --offset the data
+    /// begin behind it, at a multiple of 1 MiB or of --align-payload; with --offset it is
+    /// cut off there, with a warning. [default: all that is there before the data, which
+    /// begin at 16 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    luks2_keyslots_size: Option<u64>,
     /// Make a file system in the new volume too, with blocks that fit its sectors
     ///
     /// Runs mkfs.TYPE on the volume by way of FUSE (/dev/fuse, and without root
@@ -181,7 +195,7 @@ fn parse_sector_size(text: &str) -> std::result::Result<SectorSize, String> {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    let mut options = options(args)?;
+    let mut options = options(args, &output)?;
     args.key.source().check()?;
     let mkfs = match args.mkfs {
         Some(kind) => Some((kind, kind.find()?)),
@@ -235,7 +249,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let new_files = NewFiles::removed_on_signals()?;
     let data = data.ready(size + options.data_offset.unwrap_or(0), &new_files)?;
     let metadata = match header {
-        Some(header) => header.ready(default_offset(options.version), &new_files)?,
+        Some(header) => header.ready(options.header_size()?, &new_files)?,
         None => data.clone(),
     };
     let device = Device::new(metadata.clone());
@@ -399,16 +413,8 @@ fn remove(files: &[PathBuf]) {
     }
 }
 
-/// First byte of data after an attached header.
-fn default_offset(version: Version) -> u64 {
-    match version {
-        Version::Luks1 => 2 << 20,
-        Version::Luks2 => 16 << 20,
-    }
-}
-
 /// Everything that follows from the options alone.
-fn options(args: &Args) -> Result<FormatOptions> {
+fn options(args: &Args, output: &Output) -> Result<FormatOptions> {
     let version = match args.luks {
         Type::Luks1 => Version::Luks1,
         Type::Luks2 => Version::Luks2,
@@ -430,18 +436,7 @@ fn options(args: &Args) -> Result<FormatOptions> {
              --insecure-broken-cipher makes the volume all the same.",
         ));
     }
-    let detached = args.detached.header.is_some();
-    let default = if detached { 0 } else { default_offset(version) };
-    let data_offset = match (args.offset, args.align_payload) {
-        (Some(sectors), _) => sectors.checked_mul(512),
-        (None, Some(sectors)) => sectors
-            .checked_mul(512)
-            .and_then(|unit| default.checked_next_multiple_of(unit)),
-        (None, None) => Some(default),
-    }
-    .filter(|&offset| i64::try_from(offset).is_ok())
-    .ok_or_else(|| Failure::parameters("the data would start beyond the end of any device"))?;
-    Ok(FormatOptions {
+    let mut options = FormatOptions {
         version,
         encryption: cipher.to_string(),
         key_length: key_length(args, &cipher)?,
@@ -451,9 +446,48 @@ fn options(args: &Args) -> Result<FormatOptions> {
         uuid: args.uuid.clone(),
         label: args.label.clone(),
         subsystem: args.subsystem.clone(),
-        data_offset: Some(data_offset),
-        detached,
-    })
+        data_offset: None,
+        detached: args.detached.header.is_some(),
+        metadata_size: args.luks2_metadata_size,
+        keyslots_size: args.luks2_keyslots_size,
+    };
+    let beyond = || Failure::parameters("the data would start beyond the end of any device");
+    let in_bytes = |sectors: u64| sectors.checked_mul(512).ok_or_else(beyond);
+    let data_offset = match args.offset {
+        Some(sectors) => in_bytes(sectors)?,
+        None => options.default_data_offset(args.align_payload.map(in_bytes).transpose()?)?,
+    };
+    if i64::try_from(data_offset).is_err() {
+        return Err(beyond());
+    }
+    options.data_offset = Some(data_offset);
+    cut_keyslots(&mut options, output);
+    Ok(options)
+}
+
+/// As cryptsetup: an offset that is given counts for more than the size of the keyslots area.
+fn cut_keyslots(options: &mut FormatOptions, output: &Output) {
+    let (Ok(header), Some(wanted), Some(offset)) = (
+        options.header_size(),
+        options.keyslots_size,
+        options.data_offset,
+    ) else {
+        return;
+    };
+    if options.detached || header <= offset {
+        return;
+    }
+    let room = wanted.saturating_sub(header - offset) / 4096 * 4096;
+    if room == 0 {
+        // Refused when the layout is made.
+        return;
+    }
+    output.warn(format!(
+        "the keyslots area is made {} large, not {}: no more fits before --offset",
+        show_size(room),
+        show_size(wanted)
+    ));
+    options.keyslots_size = Some(room);
 }
 
 fn refuse_in_luks1(args: &Args, cipher: &CipherSpec) -> Result<()> {
@@ -467,6 +501,10 @@ fn refuse_in_luks1(args: &Args, cipher: &CipherSpec) -> Result<()> {
         "--label"
     } else if args.subsystem.is_some() {
         "--subsystem"
+    } else if args.luks2_metadata_size.is_some() {
+        "--luks2-metadata-size"
+    } else if args.luks2_keyslots_size.is_some() {
+        "--luks2-keyslots-size"
     } else if args.sector_size.is_some_and(|s| s.bytes() != 512) {
         "--sector-size above 512"
     } else if args.kdf.pbkdf.is_some_and(|kind| kind != Pbkdf::Pbkdf2) {

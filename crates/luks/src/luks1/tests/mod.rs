@@ -60,6 +60,8 @@ fn options() -> FormatOptions {
         subsystem: None,
         data_offset: None,
         detached: true,
+        metadata_size: None,
+        keyslots_size: None,
     }
 }
 

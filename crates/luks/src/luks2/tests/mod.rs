@@ -60,6 +60,8 @@ pub(super) fn options() -> FormatOptions {
         subsystem: None,
         data_offset: Some(DATA as u64),
         detached: false,
+        metadata_size: None,
+        keyslots_size: None,
     }
 }
 
