@@ -135,6 +135,74 @@ fn image_files_and_detached_headers_open() {
     assert!(text("shown").contains("is active"), "{}", text("shown"));
 }
 
+/// As systemd: who has a key file that does not do is asked.
+#[test]
+fn a_key_file_of_crypttab_that_does_not_open_asks() {
+    let scratch = Scratch::new();
+    let volume = Shape::LUKS2.image_with_key(Maker::Cryptsetup, &scratch, DATA as u64, b"typed");
+    let table = "right /d/v /in/key x-xtent\n\
+                 missing /d/v /in/none x-xtent,luks\n\
+                 wrong /d/v /in/other x-xtent,keyfile-size=3\n\
+                 short /d/v /in/other x-xtent,keyfile-size=3000\n\
+                 headless /d/v /in/none x-xtent,headless\n\
+                 plain /d/plain /in/long x-xtent,plain,cipher=aes-xts-plain64,size=512,sector-size=4096\n";
+    let outcome = Job::new(
+        "printf '#!/bin/sh\\necho \"$1\" >>/tmp/asked\\ncat /in/key\\n' >/bin/ask
+         chmod +x /bin/ask
+         by_table() { xtent crypttab open --file /in/table --ask-with /bin/ask $1; }
+         by_table right
+         xtent close right
+         [ ! -e /tmp/asked ]
+         for name in missing wrong short; do
+             rm -f /tmp/asked
+             by_table $name
+             cat /tmp/asked
+             cat /dev/mapper/$name >/dev/null
+             xtent close $name
+         done
+         fails 4 by_table headless
+         # The person gives up, too.
+         printf '#!/bin/sh\\nexit 1\\n' >/bin/ask
+         fails 2 by_table missing
+         # On the terminal, or as here where there is none, a line of standard input.
+         xtent open --or-ask --key-file /in/none line /d/v </in/key
+         xtent close line
+         fails 1 xtent open --type plain --cipher aes-xts-plain64 --key-size 512 \\
+             --or-ask --key-file /in/long plain /d/plain
+         by_table plain
+         dmsetup table plain >ours
+         cryptsetup close plain
+         cryptsetup open --type plain --key-file /in/long --cipher aes-xts-plain64 --key-size 512 \\
+             --sector-size 4096 /d/plain plain
+         dmsetup table plain >theirs
+         cryptsetup close plain
+         cmp ours theirs",
+    )
+    .with_xtent()
+    .disk("v", &volume.image)
+    .disk("plain", &scratch.image("plain", 1 << 20))
+    .file("key", b"typed")
+    .file("other", OTHER_KEY)
+    .file("long", &pattern(64, 3))
+    .file("table", table.as_bytes())
+    .run();
+    let asked = outcome.console.matches("\nPassphrase for /d/v:\n").count();
+    assert_eq!(asked, 3, "{}", outcome.console);
+    for told in [
+        "cannot open key file /in/none",
+        "no keyslot opens with this passphrase",
+        "of the 3000 bytes",
+        "Asking for the passphrase instead.",
+        "--or-ask is for LUKS",
+    ] {
+        assert!(
+            outcome.console.contains(told),
+            "{told:?} is not in\n{}",
+            outcome.console
+        );
+    }
+}
+
 #[test]
 fn what_fails_leaves_nothing_behind() {
     let scratch = Scratch::new();

@@ -143,6 +143,20 @@ pub(crate) struct UnlockArgs {
 }
 
 impl UnlockArgs {
+    /// The same without the key file: a person is asked, by `program` or on the terminal.
+    #[cfg(feature = "device-mapper")]
+    pub(crate) fn asking(&self, program: Option<&std::path::Path>) -> Self {
+        let mut asking = self.clone();
+        let key = &mut asking.passphrase.key;
+        key.key_file = None;
+        key.keyfile_offset = None;
+        key.keyfile_size = None;
+        key.ask_with = program.map(Into::into);
+        // A key file was to be used, and tokens were not.
+        asking.tokens.no_tokens = true;
+        asking
+    }
+
     /// Leaves standard input to the data: what unlocks comes from elsewhere, a
     /// passphrase by default from the terminal all the same.
     pub(crate) fn leave_stdin(&mut self) -> Result<()> {

@@ -1,7 +1,6 @@
 //! `xtent crypttab`: what systemd's generator and the initramfs do with lines of
 //! crypttab(5) that have the option `x-xtent`. For packages, not for people.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::symlink;
@@ -227,12 +226,18 @@ fn open(name: &str, file: &Path, ask_with: Option<&Path>, global: &Global) -> Re
 }
 
 fn carry_out(entry: &Entry, ask_with: Option<&Path>, global: &Global) -> Result<()> {
-    let mut words: Vec<OsString> = vec!["xtent".into()];
-    words.extend(entry.arguments().into_iter().map(OsString::from));
-    if let Some(program) = ask_with.filter(|_| entry.asks()) {
-        words.insert(2, "--ask-with".into());
-        words.insert(3, program.into());
-    }
+    let program = match ask_with.map(|program| (program, program.to_str())) {
+        Some((program, None)) => {
+            return Err(Failure::parameters(format!(
+                "the path of --ask-with is no UTF-8: {}",
+                program.display()
+            )));
+        }
+        Some((_, program)) => program,
+        None => None,
+    };
+    let mut words = vec!["xtent".to_owned()];
+    words.extend(entry.arguments(program));
     let cli = Cli::try_parse_from(words)
         .map_err(|e| Failure::parameters(e.render().to_string().trim().to_owned()))?;
     cli.command.run(global)
@@ -270,12 +275,21 @@ mod tests {
     /// What a line becomes is understood by `xtent open`.
     #[test]
     fn command_lines_parse() {
-        let line = "d /dev/sda /k x-xtent,discard,read-only,header=/h,key-slot=1,tries=0,\
-                    keyfile-size=3,keyfile-offset=1,same-cpu-crypt,submit-from-crypt-cpus,\
-                    no-read-workqueue,no-write-workqueue,tpm2-device=/dev/tpmrm0,token-timeout=9";
-        let entry = parse(line).remove(0).unwrap();
-        assert!(entry.remarks.is_empty());
-        let words = [vec!["xtent".to_owned()], entry.arguments()].concat();
-        Cli::try_parse_from(words).unwrap();
+        for line in [
+            "d /dev/sda /k x-xtent,discard,read-only,header=/h,key-slot=1,tries=0,\
+             keyfile-size=3,keyfile-offset=1,same-cpu-crypt,submit-from-crypt-cpus,\
+             no-read-workqueue,no-write-workqueue",
+            "d /dev/sda - x-xtent,tpm2-device=/dev/tpmrm0,token-timeout=0,tries=0",
+            "d /dev/sda - x-xtent,plain,cipher=aes-xts-plain64,size=512,hash=sha256,\
+             sector-size=4096,offset=8,skip=8",
+            "d /dev/sda /k x-xtent,plain,cipher=aes-cbc-essiv:sha256,size=256",
+        ] {
+            let entry = parse(line).remove(0).unwrap();
+            assert!(entry.remarks.is_empty());
+            for program in [None, Some("/ask")] {
+                let words = [vec!["xtent".to_owned()], entry.arguments(program)].concat();
+                Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+            }
+        }
     }
 }

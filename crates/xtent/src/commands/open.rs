@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -126,17 +127,24 @@ pub(crate) struct Args {
     plain: PlainArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
+    /// Ask for the passphrase if the key file is missing or does not open the volume
+    ///
+    /// By PROGRAM as with --ask-with, or without one on the terminal.
+    #[arg(long, value_name = "PROGRAM", num_args = 0..=1, require_equals = true, requires = "key_file", help_heading = "Passphrase")]
+    or_ask: Option<Option<PathBuf>>,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    args.unlock.key.source().check()?;
+    if args.or_ask.is_none() {
+        args.unlock.key.source().check()?;
+    }
     let mapper = Mapper::connect()?;
     mapper.refuse_taken(&args.name)?;
     let closed = open_closed(args, &output)?;
     let mut table = plan(args, &closed, global)?;
     let (target, why) = mapper.choose(args.target.into(), &table)?;
-    let found = closed.key(&args.unlock, &output)?;
+    let found = unlock(args, &closed, &output)?;
     output.note(format!("Opening with {}: {why}.", target.module()));
 
     // From here on a signal leaves all of the mapping or nothing.
@@ -160,6 +168,19 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     announce(&opened, args, target, &why, &found, &table, &output)
 }
 
+/// The volume's key, by whatever way it is to be come by.
+fn unlock(args: &Args, closed: &Closed, output: &Output) -> Result<VolumeKey> {
+    match (closed.key(&args.unlock, output), &args.or_ask) {
+        (Err(failure), Some(program)) if !failure.is_interruption() => {
+            output.warn(format!("{failure}\n  Asking for the passphrase instead."));
+            let asking = args.unlock.asking(program.as_deref());
+            asking.key.source().check()?;
+            closed.key(&asking, output)
+        }
+        (other, _) => other,
+    }
+}
+
 /// Refuses what is served or mounted by somebody else already.
 fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
     let access = if args.read_only {
@@ -171,6 +192,11 @@ fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
         return Err(partition::refuse_mapping(&args.device.device, number));
     }
     let closed = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
+    if args.or_ask.is_some() && closed.header().is_none() {
+        return Err(Failure::parameters(
+            "--or-ask is for LUKS: a plain volume cannot tell that the key file is wrong",
+        ));
+    }
     let data = closed.data();
     if !data.is_block_device() && !args.read_only {
         refuse_attached(data.path())?;

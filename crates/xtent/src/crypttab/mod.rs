@@ -2,6 +2,8 @@
 //! the machine starts.
 
 mod names;
+mod options;
+mod span;
 mod unit;
 
 use std::path::Path;
@@ -29,6 +31,10 @@ pub(crate) struct Entry {
     options: Vec<String>,
     /// Seconds or a span of time, as systemd-ask-password takes it.
     pub(crate) timeout: Option<String>,
+    /// How long systemd waits for the device, in its own words.
+    pub(crate) device_timeout: Option<String>,
+    /// What a header would say, of a volume without one.
+    plain: Option<Plain>,
     /// Not opened at boot, only when something asks for it.
     pub(crate) noauto: bool,
     /// The machine starts without it.
@@ -41,6 +47,14 @@ pub(crate) struct Entry {
     pub(crate) headless: bool,
     /// What else the line says, and why it does not count.
     pub(crate) remarks: Vec<String>,
+}
+
+/// Options of plain dm-crypt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Plain {
+    cipher: Option<String>,
+    key_size: Option<String>,
+    hash: Option<String>,
 }
 
 /// Xtent's lines, in order: understood, or the line's name and why not.
@@ -114,6 +128,11 @@ fn entry(name: &str, device: &str, key: &str, options: &[String]) -> Result<Entr
         header: None,
         options: Vec::new(),
         timeout: None,
+        device_timeout: None,
+        plain: options
+            .iter()
+            .any(|option| option == "plain")
+            .then(Plain::default),
         noauto: false,
         nofail: false,
         netdev: false,
@@ -124,6 +143,7 @@ fn entry(name: &str, device: &str, key: &str, options: &[String]) -> Result<Entr
     for option in options {
         entry.take(option)?;
     }
+    entry.settle()?;
     Ok(entry)
 }
 
@@ -141,116 +161,32 @@ fn own_path(what: &str, path: &str) -> Result<String, String> {
 }
 
 impl Entry {
-    fn take(&mut self, option: &str) -> Result<(), String> {
-        let (key, value) = match option.split_once('=') {
-            Some((key, value)) => (key, Some(value)),
-            None => (option, None),
-        };
-        let mut pass = |flag: &str, value: &str| {
-            self.options.push(format!("{flag}={value}"));
-        };
-        match (key, value) {
-            (MARK | "luks", None) => {}
-            ("discard", None) => self.options.push("--allow-discards".to_owned()),
-            ("read-only" | "readonly", None) => self.options.push("--read-only".to_owned()),
-            ("same-cpu-crypt", None) => self.options.push("--perf-same_cpu_crypt".to_owned()),
-            ("submit-from-crypt-cpus", None) => {
-                self.options
-                    .push("--perf-submit_from_crypt_cpus".to_owned());
-            }
-            ("no-read-workqueue", None) => self.options.push("--perf-no_read_workqueue".to_owned()),
-            ("no-write-workqueue", None) => {
-                self.options.push("--perf-no_write_workqueue".to_owned());
-            }
-            ("header", Some(path)) => self.header = Some(own_path("header", path)?),
-            ("key-slot" | "keyslot", Some(n)) => pass("--key-slot", number(key, n)?),
-            ("keyfile-offset", Some(n)) => pass("--keyfile-offset", number(key, n)?),
-            ("keyfile-size", Some(n)) => pass("--keyfile-size", number(key, n)?),
-            // 0: as often as it takes.
-            ("tries", Some("0")) => pass("--tries", "4294967295"),
-            ("tries", Some(n)) => pass("--tries", number(key, n)?),
-            ("timeout", Some("0")) => {}
-            ("timeout", Some(span)) if is_span(span) => self.timeout = Some(span.to_owned()),
-            ("timeout", Some(span)) => return Err(format!("`timeout={span}` is no time")),
-            ("noauto", None) => self.noauto = true,
-            ("auto", None) => self.noauto = false,
-            ("nofail", None) => self.nofail = true,
-            ("fail", None) => self.nofail = false,
-            ("_netdev", None) => self.netdev = true,
-            ("x-initrd.attach" | "initramfs", None) => self.in_initrd = true,
-            ("headless", None | Some("1" | "yes" | "true" | "on")) => self.headless = true,
-            ("headless", Some(_)) => self.headless = false,
-            // Tokens are tried by themselves; the header says which there are.
-            ("tpm2-device" | "fido2-device", Some("auto")) => {}
-            ("tpm2-device", Some(path)) if path.starts_with('/') => {
-                pass("--tpm2-device", &format!("device:{path}"));
-            }
-            ("token-timeout", Some(n)) if n.parse::<u32>().is_ok_and(|n| n > 0) => {
-                pass("--token-timeout", n);
-            }
-            // Another program's, or what has no meaning without a keyscript.
-            ("loud" | "quiet" | "verify", None) => {}
-            _ if is_other_kind(key) => {
-                return Err(format!("`{option}` is not for volumes that Xtent opens"));
-            }
-            _ if key.starts_with("x-") => {}
-            _ => self
-                .remarks
-                .push(format!("`{option}` is not known and does not count")),
-        }
-        Ok(())
-    }
-
-    /// The command line after `xtent`, but for how to ask.
-    pub(crate) fn arguments(&self) -> Vec<String> {
+    /// The command line after `xtent`. Somebody who is to be asked is asked by `program`,
+    /// else on the terminal: without a key file, or if that does not open the volume.
+    pub(crate) fn arguments(&self, program: Option<&str>) -> Vec<String> {
         let mut arguments = vec!["open".to_owned()];
+        match (self.key.is_some(), program) {
+            _ if self.headless => {}
+            (false, Some(program)) => arguments.push(format!("--ask-with={program}")),
+            (false, None) => {}
+            // Of a volume that cannot tell a wrong key, the file is the only one.
+            (true, _) if self.plain.is_some() => {}
+            (true, Some(program)) => arguments.push(format!("--or-ask={program}")),
+            (true, None) => arguments.push("--or-ask".to_owned()),
+        }
         if let Some(key) = &self.key {
             arguments.push(format!("--key-file={key}"));
         }
         if let Some(header) = &self.header {
             arguments.push(format!("--header={header}"));
         }
-        if self.key.is_none() && self.headless {
+        if self.key.is_none() && self.headless && self.plain.is_none() {
             arguments.push("--token-only".to_owned());
         }
         arguments.extend(self.options.iter().cloned());
         arguments.extend(["--".to_owned(), self.name.clone(), self.device.clone()]);
         arguments
     }
-
-    /// Whether a person is asked.
-    pub(crate) fn asks(&self) -> bool {
-        self.key.is_none() && !self.headless
-    }
-}
-
-/// Options that make another kind of volume of it, or another way to its key.
-fn is_other_kind(key: &str) -> bool {
-    const KINDS: [&str; 9] = [
-        "plain",
-        "swap",
-        "tmp",
-        "bitlk",
-        "tcrypt",
-        "keyscript",
-        "decrypt_keyctl",
-        "skip",
-        "offset",
-    ];
-    KINDS.contains(&key) || key.starts_with("tcrypt-") || key.starts_with("veracrypt-")
-}
-
-fn number<'a>(key: &str, text: &'a str) -> Result<&'a str, String> {
-    match text.parse::<u32>() {
-        Ok(_) => Ok(text),
-        Err(_) => Err(format!("`{key}={text}` is no number")),
-    }
-}
-
-/// Numbers with units, as systemd writes spans of time.
-fn is_span(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.')
 }
 
 #[cfg(test)]
@@ -276,12 +212,13 @@ mod tests {
     fn a_line_becomes_a_command_line() {
         let entry = one(
             "data UUID=ab-CD /etc/keys/d.key x-xtent,luks,discard,read-only,header=/h\\,1,key-slot=3,\
-             tries=0,keyfile-size=32,timeout=1min30s,nofail,tpm2-device=auto,x-systemd.device-timeout=5",
+             tries=0,keyfile-size=32,timeout=1min30s,nofail,x-systemd.device-timeout=5",
         );
         assert_eq!(
-            entry.arguments(),
+            entry.arguments(None),
             [
                 "open",
+                "--or-ask",
                 "--key-file=/etc/keys/d.key",
                 "--header=/h,1",
                 "--allow-discards",
@@ -294,19 +231,22 @@ mod tests {
                 "/dev/disk/by-uuid/ab-CD",
             ]
         );
-        assert!(entry.nofail && !entry.noauto && !entry.asks());
+        assert!(entry.nofail && !entry.noauto);
+        assert_eq!(entry.device_timeout.as_deref(), Some("5"));
         assert_eq!(entry.timeout.as_deref(), Some("1min30s"));
         assert!(entry.remarks.is_empty());
     }
 
     #[test]
-    fn without_a_key_file_somebody_is_asked_unless_headless() {
-        assert!(one("d /dev/sda none x-xtent").asks());
-        assert!(one("d /dev/sda - x-xtent").asks());
+    fn somebody_is_asked_unless_headless() {
+        let by = |line: &str| one(line).arguments(Some("/ask"))[1].clone();
+        assert_eq!(by("d /dev/sda none x-xtent"), "--ask-with=/ask");
+        assert_eq!(by("d /dev/sda - x-xtent"), "--ask-with=/ask");
+        assert_eq!(by("d /dev/sda /k x-xtent"), "--or-ask=/ask");
+        assert_eq!(by("d /dev/sda /k x-xtent,headless"), "--key-file=/k");
         let headless = one("d /dev/sda - x-xtent,headless=1,tpm2-device=/dev/tpmrm1");
-        assert!(!headless.asks());
         assert_eq!(
-            headless.arguments(),
+            headless.arguments(Some("/ask")),
             [
                 "open",
                 "--token-only",
@@ -316,6 +256,45 @@ mod tests {
                 "/dev/sda"
             ]
         );
+    }
+
+    #[test]
+    fn a_plain_volume_says_what_a_header_would() {
+        let plain =
+            "x-xtent,plain,cipher=aes-xts-plain64,size=512,sector-size=4096,offset=8,skip=16";
+        assert_eq!(
+            one(&format!("d /dev/sda /k {plain}")).arguments(Some("/ask")),
+            [
+                "open",
+                "--key-file=/k",
+                "--sector-size=4096",
+                "--offset=8",
+                "--skip=16",
+                "--type=plain",
+                "--cipher=aes-xts-plain64",
+                "--key-size=512",
+                "--",
+                "d",
+                "/dev/sda"
+            ]
+        );
+        let asked = one(&format!("d /dev/sda none {plain},hash=sha256")).arguments(Some("/ask"));
+        assert_eq!(asked[1], "--ask-with=/ask");
+        assert!(asked.contains(&"--hash=sha256".to_owned()), "{asked:?}");
+        for line in [
+            // Nothing but the options tells, and systemd's defaults are not everybody's.
+            "d /dev/sda /k x-xtent,plain",
+            "d /dev/sda /k x-xtent,plain,cipher=aes-xts-plain64",
+            "d /dev/sda none x-xtent,plain,cipher=aes-xts-plain64,size=512",
+            // systemd hashes what is in the file, cryptsetup does not.
+            "d /dev/sda /k x-xtent,plain,cipher=aes-xts-plain64,size=512,hash=sha256",
+            "d /dev/sda /k x-xtent,plain,cipher=aes-xts-plain64,size=512,header=/h",
+            "d /dev/sda /k x-xtent,plain,cipher=aes-xts-plain64,size=512,key-slot=1",
+            "d /dev/urandom /k x-xtent,plain,swap,cipher=aes-xts-plain64,size=512",
+        ] {
+            let found = parse(line);
+            assert!(matches!(&found[..], [Err(_)]), "{line}: {found:?}");
+        }
     }
 
     #[test]
@@ -332,6 +311,16 @@ mod tests {
             "d /dev/sda none x-xtent,tries=many",
             "d /dev/sda none x-xtent,timeout=$(reboot)",
             "d /dev/sda none x-xtent,header=/h:LABEL=boot",
+            "d /dev/sda none x-xtent,veracrypt",
+            "d /dev/sda none x-xtent,tcrypthidden",
+            "d /dev/sda none x-xtent,tmp=xfs",
+            "d /dev/sda /k x-xtent,keyfile-erase",
+            // The key file would be what the TPM or the security key decrypts.
+            "d /dev/sda /k x-xtent,tpm2-device=auto",
+            "d /dev/sda /k x-xtent,fido2-device=auto",
+            "d /dev/sda none x-xtent,fido2-cid=AAAA",
+            "d /dev/sda none x-xtent,pkcs11-uri=pkcs11:token=x",
+            "d /dev/sda none x-xtent,token-timeout=soon",
         ] {
             let found = parse(line);
             assert!(matches!(&found[..], [Err(_)]), "{line}: {found:?}");
@@ -341,7 +330,57 @@ mod tests {
     }
 
     #[test]
-    fn unknown_options_are_remarked() {
-        assert_eq!(one("d /dev/sda - x-xtent,colour=red").remarks.len(), 1);
+    fn what_does_not_count_is_remarked() {
+        for option in [
+            "colour=red",
+            "fido2-device=/dev/hidraw1",
+            "tpm2-pcrs=7",
+            "tpm2-signature=/s",
+            "tpm2-pin=yes",
+            "try-empty-password",
+            "password-echo=no",
+            "verify",
+            "check=blkid",
+            "noearly",
+        ] {
+            let entry = one(&format!("d /dev/sda - x-xtent,{option}"));
+            assert_eq!(entry.remarks.len(), 1, "{option}");
+        }
+        // What a header says, or another program takes, is no news: so it is with systemd.
+        for option in [
+            "cipher=aes",
+            "size=256",
+            "hash=sha1",
+            "keyfile-timeout=5",
+            "keyfile-erase=no",
+            "x-other",
+            "loud",
+        ] {
+            let entry = one(&format!("d /dev/sda - x-xtent,{option}"));
+            assert!(entry.remarks.is_empty(), "{:?}", entry.remarks);
+        }
+    }
+
+    #[test]
+    fn a_tpm_is_named_as_to_systemd() {
+        for (named, passed) in [
+            ("/dev/tpmrm1", "device:/dev/tpmrm1"),
+            ("device:/dev/tpmrm1", "device:/dev/tpmrm1"),
+            (
+                "swtpm:host=localhost\\,port=1",
+                "swtpm:host=localhost,port=1",
+            ),
+        ] {
+            let entry = one(&format!("d /dev/sda - x-xtent,tpm2-device={named}"));
+            let wanted = format!("--tpm2-device={passed}");
+            assert!(entry.arguments(None).contains(&wanted), "{named}");
+        }
+        let entry = one("d /dev/sda - x-xtent,allow-discards,token-timeout=1min30s");
+        assert_eq!(
+            entry.arguments(None)[1..3],
+            ["--allow-discards", "--token-timeout=90"]
+        );
+        let forever = one("d /dev/sda - x-xtent,token-timeout=0").arguments(None);
+        assert_eq!(forever[1], "--token-timeout=4294967295");
     }
 }

@@ -47,6 +47,17 @@ pub(crate) fn unit_of(entry: &Entry, crypttab: &Path, programs: &Programs<'_>) -
             ));
         }
     }
+    if let Some(span) = entry
+        .device_timeout
+        .as_ref()
+        .filter(|_| is_device(&entry.device))
+    {
+        let device = format!("{}.device", escape_path(&entry.device));
+        files.push((
+            format!("{device}.d/50-device-timeout.conf"),
+            format!("[Unit]\nJobRunningTimeoutSec={span}\n"),
+        ));
+    }
     Unit { files, links }
 }
 
@@ -111,10 +122,7 @@ fn service(entry: &Entry, crypttab: &Path, programs: &Programs<'_>, target: &str
         line(format!("Environment=XTENT_ASK_TIMEOUT={span}"));
     }
     let mut command = vec![programs.xtent.to_owned()];
-    command.extend(entry.arguments());
-    if entry.asks() {
-        command.insert(2, format!("--ask-with={}", programs.ask));
-    }
+    command.extend(entry.arguments(Some(programs.ask)));
     let words: Vec<String> = command.iter().map(|w| command_word(w)).collect();
     line(format!("ExecStart={}", words.join(" ")));
     line(format!(
@@ -178,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_device_is_waited_for_and_asked_for() {
-        let unit = unit("my-data UUID=1-2 none x-xtent,timeout=90s");
+        let unit = unit("my-data UUID=1-2 none x-xtent,timeout=90s,x-systemd.device-timeout=2min");
         let (name, text) = &unit.files[0];
         assert_eq!(name, "systemd-cryptsetup@my\\x2ddata.service");
         for line in [
@@ -191,6 +199,13 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "no {line} in {text}");
         }
+        assert_eq!(
+            unit.files[2],
+            (
+                "dev-disk-by\\x2duuid-1\\x2d2.device.d/50-device-timeout.conf".to_owned(),
+                "[Unit]\nJobRunningTimeoutSec=2min\n".to_owned()
+            )
+        );
         let links: Vec<&str> = unit.links.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(
             links,
