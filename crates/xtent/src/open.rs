@@ -361,7 +361,7 @@ pub(crate) fn while_deriving<T>(output: &Output, derive: impl FnOnce() -> T) -> 
 }
 
 /// How long nobody wonders.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `work`, and `note` beside it if it is not done in time.
 fn unless_done_within<T>(

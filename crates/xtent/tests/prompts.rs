@@ -4,8 +4,9 @@
 
 mod common;
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ExitStatus, Stdio};
 
 use common::{Bed, SECRET};
@@ -284,4 +285,78 @@ fn the_terminal_is_asked_when_standard_input_is_the_data() {
     s.type_secret(&format!("{SECRET}\n"));
     s.expect("Encrypted 6 bytes");
     assert_eq!(s.end().0.code(), Some(0));
+}
+
+/// A volume with a token that `script` opens, in the folder `helpers`.
+fn with_token(script: &str) -> Bed {
+    let bed = Bed::with_luks2();
+    let token = r#"{"type":"made-up","keyslots":["0"]}"#;
+    std::fs::write(bed.dir().join("token.json"), token).unwrap();
+    bed.run("token import --json-file token.json disk.img").ok();
+    let helpers = bed.dir().join("helpers");
+    std::fs::create_dir(&helpers).unwrap();
+    let helper = helpers.join("xtent-token-made-up");
+    std::fs::write(&helper, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&helper, Permissions::from_mode(0o755)).unwrap();
+    bed
+}
+
+const BY_TOKEN: &str = "key test --token-helpers helpers disk.img";
+
+#[test]
+fn a_token_that_does_not_answer_is_told_of_and_given_up() {
+    let bed = with_token("exec sleep infinity");
+    let mut s = Session::start(&bed, BY_TOKEN);
+    s.expect("Waiting for token 0 (made-up), up to 60 s");
+    s.terminal.write_all(b"\x03").unwrap();
+    let (status, rest) = s.end();
+    assert_eq!(status.code(), Some(130), "{status:?}");
+    assert_eq!(rest.matches("xtent: interrupted").count(), 1, "{rest:?}");
+
+    let mut s = Session::start(&bed, &format!("{BY_TOKEN} --token-timeout 1"));
+    s.expect("token 0 (made-up): no answer in 1 s");
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("opens keyslot 0");
+    assert_eq!(s.end().0.code(), Some(0));
+}
+
+#[test]
+fn the_pin_of_a_token_is_asked_for_and_not_shown() {
+    let bed = with_token(&format!(
+        "IFS= read -r request
+         pin=$(cat)
+         case $request in *'\"pin\":true'*) ;; *) exit 10 ;; esac
+         [ \"$pin\" = 2468 ] || exit 11
+         printf %s '{SECRET}'"
+    ));
+    let prompt = "PIN of token 0 (made-up) of disk.img: ";
+    let mut s = Session::start(&bed, BY_TOKEN);
+    s.expect(prompt);
+    s.type_secret("1357\n");
+    s.expect("the PIN is wrong");
+    s.expect(prompt);
+    s.type_secret("2468\n");
+    s.expect("opens keyslot 0");
+    let (status, rest) = s.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(!rest.contains("1357") && !rest.contains("2468"), "{rest}");
+
+    // Wrong too often: the passphrase is next.
+    let mut s = Session::start(&bed, &format!("{BY_TOKEN} --tries 2"));
+    for _ in 0..2 {
+        s.expect(prompt);
+        s.type_secret("1357\n");
+    }
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("opens keyslot 0");
+    assert_eq!(s.end().0.code(), Some(0));
+
+    let mut s = Session::start(&bed, BY_TOKEN);
+    s.expect(prompt);
+    s.type_secret("24\x03");
+    let (status, rest) = s.end();
+    assert_eq!(status.code(), Some(130), "{status:?}");
+    assert!(!rest.contains("24"), "{rest}");
 }

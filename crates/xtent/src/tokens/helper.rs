@@ -37,14 +37,23 @@ pub(super) enum Answer {
     TimedOut,
 }
 
-/// Runs `program` with `request` (and the PIN behind it) for at most `limit`; calls `say`
-/// with each line that it writes to standard error. Signals that ask this process to end kill
-/// the helper first.
+/// How long a helper may take.
+pub(super) struct Patience<'a> {
+    /// Then it is ended.
+    pub(super) limit: Duration,
+    /// Until `note` is called, once.
+    pub(super) silent: Duration,
+    /// Tells that it is waited for.
+    pub(super) note: &'a dyn Fn(),
+}
+
+/// Runs `program` with `request` (and the PIN behind it); calls `say` with each line that it
+/// writes to standard error. Signals that ask this process to end kill the helper first.
 pub(super) fn run(
     program: &Path,
     request: &[u8],
     pin: Option<&SecretBytes>,
-    limit: Duration,
+    patience: &Patience<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Answer> {
     let failed = |e: std::io::Error| {
@@ -66,12 +75,22 @@ pub(super) fn run(
             .map_err(failed)?,
     );
     let mut talk = Talk::new(&mut child.0, request, pin)?;
-    let end = Instant::now() + limit;
+    let start = Instant::now();
+    let mut is_noted = false;
     loop {
-        let Some(left) = end.checked_duration_since(Instant::now()) else {
+        let elapsed = start.elapsed();
+        let Some(left) = patience.limit.checked_sub(elapsed) else {
             return Ok(Answer::TimedOut);
         };
-        match watch.wait(&talk, left)? {
+        if !is_noted && elapsed >= patience.silent {
+            (patience.note)();
+            is_noted = true;
+        }
+        let next = match patience.silent.checked_sub(elapsed) {
+            Some(silence) if !is_noted => silence.min(left),
+            _ => left,
+        };
+        match watch.wait(&talk, next)? {
             Event::Talk => talk.go_on(say)?,
             Event::Child => {}
             // The drop of `child` ends the helper.
@@ -253,7 +272,7 @@ struct Watch {
 enum Event {
     /// A pipe is ready.
     Talk,
-    /// A child ended, or the time did.
+    /// A child ended, or a time did.
     Child,
     /// This signal asks for the end.
     End(Signal),

@@ -14,9 +14,9 @@ use xtent_token::{Outcome, PLUGIN_HELPER, Request, VERSION};
 
 use crate::args::{TokenArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{Found, while_deriving};
+use crate::open::{Found, PATIENCE, while_deriving};
 use crate::output::Output;
-use helper::Answer;
+use helper::{Answer, Patience};
 
 /// Not opened by machines: the passphrase is on somebody's paper.
 const RECOVERY: &str = "systemd-recovery";
@@ -169,7 +169,10 @@ impl Session<'_> {
             Ok(Answer::No(outcome)) => outcome,
             Ok(Answer::TimedOut) => {
                 let seconds = self.args.tokens.token_timeout;
-                self.give_up(opener, &format!("no answer in {seconds} s"));
+                self.give_up(
+                    opener,
+                    &format!("no answer in {seconds} s (--token-timeout)"),
+                );
                 return Ok(Attempt::Failed);
             }
         };
@@ -208,12 +211,24 @@ impl Session<'_> {
             verbose: tracing::enabled!(tracing::Level::DEBUG),
         };
         tracing::info!(token = opener.id, kind = %opener.kind, program = %program.display(), "trying a token");
-        let limit = Duration::from_secs(tokens.token_timeout.into());
+        let note = || {
+            self.output.note(format!(
+                "Waiting for token {} ({}), up to {} s ...",
+                opener.id,
+                opener.kind.escape_debug(),
+                tokens.token_timeout
+            ));
+        };
+        let patience = Patience {
+            limit: Duration::from_secs(tokens.token_timeout.into()),
+            silent: PATIENCE,
+            note: &note,
+        };
         helper::run(
             program,
             &request.to_line().map_err(fail)?,
             pin,
-            limit,
+            &patience,
             &mut |line| self.output.warn(format!("token {}: {line}", opener.id)),
         )
     }
