@@ -2,11 +2,13 @@
 # Boots a Debian 12 whose root file system is on LUKS2, opened by the package of target/deb
 # alone (no cryptsetup in its initramfs), in QEMU: with the passphrase typed; with a software
 # TPM for which systemd-cryptenroll has enrolled it; with another TPM, which has to
-# end in the question for the passphrase.
+# end in the question for the passphrase. By initramfs-tools, and by dracut with systemd in
+# its initramfs and without.
 #
 # Emulated, each boot takes minutes. XTENT_BOOT_ACCEL=kvm is faster where that works.
 #
 # usage: test-boot.sh
+#   XTENT_BOOT_DRACUT=0   without dracut, half the time
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,12 +33,13 @@ secret='correct horse'
 uuid=11111111-2222-3333-4444-555555555555
 
 step "a Debian 12 with a kernel"
-# The slow part, kept. The initramfs is made once Xtent is there.
-if [ ! -e "$work/boot-base/complete" ]; then
+# The slow part, kept. The initramfs is made once Xtent is there. dracut's core and
+# initramfs-tools go together; only the hooks that choose one of them for new kernels do not.
+packages=(linux-image-amd64 initramfs-tools dracut-core busybox systemd-sysv udev libnbd-bin)
+if [ "$(cat "$work/boot-base/complete" 2>/dev/null)" != "${packages[*]}" ]; then
     fresh_root "$work/base" "$work/boot-base"
-    quietly within "$work/boot-base" apt-get install -y --no-install-recommends linux-image-amd64 initramfs-tools \
-        busybox systemd-sysv udev libnbd-bin
-    touch "$work/boot-base/complete"
+    quietly within "$work/boot-base" apt-get install -y --no-install-recommends "${packages[@]}"
+    echo "${packages[*]}" >"$work/boot-base/complete"
 fi
 rm -rf "$root"
 cp -a "$work/boot-base" "$root"
@@ -110,11 +113,42 @@ for file in usr/bin/xtent usr/libexec/xtent/xtent-token-plugin usr/libexec/xtent
     grep -q "$file\$" "$log" || die "the initramfs has no $file"
 done
 
+dracut() { # dracut OUT OPTION... -- FILE...: makes an initramfs, and looks for files in it
+    local out=$1 file
+    local -a options=()
+    shift
+    while [ "$1" != -- ]; do options+=("$1") && shift; done
+    shift
+    # shellcheck disable=SC2016 # for the inner shell
+    quietly within "$root" sh -ec 'exec dracut --force --kver "$(ls /lib/modules)" "$@" /boot/dracut.img' sh "${options[@]}"
+    quietly within "$root" lsinitrd /boot/dracut.img
+    mv "$root/boot/dracut.img" "$out"
+    # Links are listed with what they point to.
+    for file in usr/bin/xtent xtent/xtent-token-plugin xtent/ask-console libtss2-esys.so.0 \
+        libcryptsetup-token-systemd-tpm2.so libcryptsetup.so.12 dm-crypt.ko "$@"; do
+        grep -Eq "$file( ->|\$)" "$log" || die "the initramfs of dracut has no $file"
+    done
+    if grep -Eq '(sbin|systemd)/(systemd-)?cryptsetup$' "$log"; then
+        die "cryptsetup is there too: this would not show who opens the volume"
+    fi
+}
+if [ "${XTENT_BOOT_DRACUT:-1}" = 1 ]; then
+    step "its initramfs by dracut"
+    # Without the module that would have systemd's own program open the volume.
+    dracut "$work/initrd-dracut" --omit crypt -- etc/crypttab system-generators/xtent-generator xtent/ask-systemd
+    # All that has systemd in it.
+    dracut "$work/initrd-dracut-plain" --omit "crypt systemd systemd-initrd systemd-udevd systemd-journald systemd-modules-load
+        systemd-sysctl systemd-tmpfiles systemd-sysusers systemd-ask-password dracut-systemd dbus" -- \
+        etc/xtent/crypttab settled/60-xtent-open.sh
+    if grep -q system-generators/ "$log"; then die "this would not show how it goes without systemd"; fi
+fi
+
 step "the disk"
 image=$work/disk.img
 plain=$work/plain.img
 rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/root/*.deb "$root"/usr/share/doc \
     "$root"/usr/share/locale "$root"/boot/initrd*
+initrd=$work/initrd
 rm -f "$plain" "$image"
 truncate -s 1600M "$plain"
 quietly mke2fs -q -t ext4 -b 4096 -d "$root" "$plain"
@@ -128,7 +162,7 @@ boot() { # boot WHAT TPM APPEND STEP...
     step "$1"
     local tpm=$2 append=$3
     shift 3
-    scripts/boot-guest.py --kernel "$work/vmlinuz" --initrd "$work/initrd" --disk "$image" --log "$work/console.log" \
+    scripts/boot-guest.py --kernel "$work/vmlinuz" --initrd "$initrd" --disk "$image" --log "$work/console.log" \
         --tpm "$tpm" --append "root=/dev/mapper/root ro console=ttyS0 panic=-1 $append" "$@"
     grep -a "REPORT" "$work/console.log" | tr -d '\r'
 }
@@ -141,5 +175,15 @@ boot "the first boot, passphrase typed after a wrong one" "$work/tpm-own" report
 boot "unattended, by the TPM" "$work/tpm-own" "" never 'Passphrase for' "${report[@]}"
 boot "another TPM: the passphrase is asked for" "$work/tpm-other" "" \
     expect 'Passphrase for /dev/disk/by-uuid' type "$secret" "${report[@]}"
+if [ "${XTENT_BOOT_DRACUT:-1}" = 1 ]; then
+    for initrd in "$work/initrd-dracut" "$work/initrd-dracut-plain"; do
+        boot "${initrd##*/}, unattended, by the TPM" "$work/tpm-own" "" never 'Passphrase for' "${report[@]}"
+        boot "${initrd##*/}, another TPM: the passphrase is asked for, typed after a wrong one" "$work/tpm-other" "" \
+            expect 'Passphrase for /dev/disk/by-uuid' type 'wrong' expect 'Passphrase for /dev/disk/by-uuid' \
+            type "$secret" "${report[@]}"
+    done
+else
+    step "NOT RUN: dracut (XTENT_BOOT_DRACUT=0)"
+fi
 rm -f "$image"
 step "passed"

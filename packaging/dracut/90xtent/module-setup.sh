@@ -39,7 +39,7 @@ installkernel() {
 
 # called by dracut
 install() {
-    local name key header table=/etc/xtent/crypttab systemd=''
+    local name key header library table=/etc/xtent/crypttab systemd=''
     dracut_module_included systemd && systemd=yes && table=/etc/crypttab
     mkdir -p "${initdir:?}/etc/xtent"
 
@@ -61,6 +61,11 @@ install() {
         inst_multiple @libexecdir@/xtent/xtent-token-plugin
         inst_libdir_file 'cryptsetup/libcryptsetup-token-*.so' 'libtss2-esys.so.*' 'libtss2-mu.so.*' \
             'libtss2-rc.so.*' 'libtss2-sys.so.*' 'libtss2-tcti-device.so.*' 'libtss2-tctildr.so.*' 'libfido2.so.*'
+        # dracut finds out what programs are linked to, but not libraries that programs load.
+        while read -r library; do
+            inst_library "$library"
+        done < <(find "$initdir" \( -name 'libcryptsetup-token-*.so' -o -name 'libtss2-*.so.*' -o -name 'libfido2.so.*' \) \
+            -printf '/%P\n' | xargs -r ldd 2> /dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u)
     fi
     if [[ $systemd ]]; then
         inst_multiple -o @libexecdir@/xtent/ask-systemd systemd-ask-password \
