@@ -14,9 +14,8 @@ PART ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
-MUSL := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot install-lib package-check check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot install-lib package-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,7 +93,11 @@ check: ## format, lints, licences, documentation
 
 static: ## a statically linked xtent, for any Linux of this machine's kind
 	@scripts/setup.sh static
-	@scripts/static.sh $(MUSL)
+	@PROFILE=$(PROFILE) scripts/static.sh
+
+test-static: ## build it with musl and with glibc, and use it where there is nothing else; needs root
+	@scripts/setup.sh static-test
+	@PROFILE=$(PROFILE) scripts/test-static.sh
 
 fuzz: ## every fuzz target, FUZZ_SECONDS (60) each
 	@scripts/setup.sh test

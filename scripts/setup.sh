@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -21,7 +21,8 @@ test="$demo $bench nbdsh:python3-libnbd zstd:zstd xz:xz-utils bzip2:bzip2 fuserm
     systemd-cryptenroll:systemd clevis-luks-bind:clevis-luks clevis-decrypt-tpm2:clevis-tpm2
     /usr/libexec/tangd:tang-common keyctl:keyutils"
 uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
-static="$build file:file"
+static="$build file:file readelf:binutils"
+static_test="$static cryptsetup:cryptsetup-bin nbdcopy:libnbd-bin"
 aarch64="debootstrap:debootstrap"
 kernel="$demo fio:fio sparse:sparse perl:perl /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make qemu-system-x86_64:qemu-system-x86"
 kernel_all="$kernel mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
@@ -43,6 +44,7 @@ test) wanted=$test ;;
 uml612) wanted=$uml612 ;;
 bench) wanted=$bench ;;
 static) wanted=$static ;;
+static-test) wanted=$static_test ;;
 aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
 kernel) wanted=$kernel ;;
@@ -51,7 +53,7 @@ deb) wanted=$deb ;;
 deb-test) wanted=$deb_test ;;
 boot) wanted=$boot ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot" >&2
     exit 2
     ;;
 esac
