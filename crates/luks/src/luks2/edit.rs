@@ -1,68 +1,21 @@
-//! The operations on keyslots. Each derives keys first, without a lock, then
+//! The operations that add and change keyslots. Each derives keys first, without a lock, then
 //! takes the exclusive lock, reads afresh, makes sure that what it relied on
 //! still stands, and writes.
-
-use std::collections::BTreeMap;
 
 use xtent_secret::SecretBytes;
 
 use super::keyslot::NewKeyslot;
 use super::model::{Area, MAX_OBJECTS, Pbkdf2Digest, SlotKdf};
 use super::read::{Foreign, Header, OtherCopy, read};
-use super::validate::keyslots_area;
+use super::unlock::{Wanted, open, snapshot};
 use super::{document, write};
-use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Priority, Unlocked};
+use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
 
 /// Bytes of the longest key that an unbound keyslot takes, as cryptsetup has it.
 const LONGEST_UNBOUND: usize = 512;
 
 /// The hash of the AF splitter where the user names none.
 const DEFAULT_HASH: &str = "sha256";
-
-/// See [`Device::unlock`].
-pub(crate) fn unlock(
-    device: &Device,
-    passphrase: &SecretBytes,
-    keyslot: Option<u32>,
-    limits: &KdfLimits,
-) -> Result<Unlocked, Error> {
-    let (header, materials) = snapshot(device, keyslot)?;
-    open(
-        &header,
-        materials,
-        passphrase,
-        Wanted::volume(keyslot),
-        limits,
-    )
-}
-
-/// See [`Device::unlock_any`].
-pub(crate) fn unlock_any(
-    device: &Device,
-    passphrase: &SecretBytes,
-    keyslot: Option<u32>,
-    limits: &KdfLimits,
-) -> Result<Unlocked, Error> {
-    let (header, materials) = snapshot(device, keyslot)?;
-    let wanted = Wanted {
-        only: keyslot,
-        unbound_too: true,
-    };
-    open(&header, materials, passphrase, wanted, limits)
-}
-
-/// See [`Device::unlock_with_volume_key`].
-pub(crate) fn is_volume_key(
-    device: &Device,
-    key: &SecretBytes,
-    limits: &KdfLimits,
-) -> Result<bool, Error> {
-    let header = read_shared(device)?;
-    header.requirements_met()?;
-    let (_, digest) = header.metadata.volume_digest()?;
-    Ok(header.key_length().is_none_or(|length| length == key.len())
-        && digest.verify(key, limits)?)
-}
 
 /// See [`Device::add_unbound_key`].
 pub(crate) fn add_unbound_key(
@@ -192,76 +145,6 @@ pub(crate) fn change_key(
     Ok(keyslot)
 }
 
-/// See [`Device::kill_slot`]. The key material is wiped before the slot goes from both
-/// copies: what no header names any more has left nothing behind. After a cut in between
-/// the slot is still there, opens no more, and can be killed again.
-pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
-    let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
-    kill(device, &header, keyslot, even_last)
-}
-
-/// See [`Device::remove_key`].
-pub(crate) fn remove_key(
-    device: &Device,
-    unlocked: &Unlocked,
-    even_last: bool,
-) -> Result<(), Error> {
-    let keyslot = unlocked.of_keyslot()?;
-    let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
-    if header
-        .salt(keyslot)
-        .is_some_and(|salt| salt != unlocked.salt)
-    {
-        return Err(Error::new(
-            ErrorKind::Changed,
-            format!("keyslot {keyslot} holds another key by now: nothing was removed"),
-        ));
-    }
-    kill(device, &header, keyslot, even_last)
-}
-
-/// Under the caller's lock.
-fn kill(device: &Device, header: &Header, keyslot: u32, even_last: bool) -> Result<(), Error> {
-    header.requirements_met()?;
-    let Some(slot) = header.metadata.keyslots.get(&keyslot) else {
-        return Err(not_in_use(keyslot));
-    };
-    let area = slot.area;
-    let openers = header.openers()?;
-    if openers == [keyslot] && !even_last {
-        return Err(Error::new(
-            ErrorKind::LastKeyslot,
-            format!(
-                "keyslot {keyslot} is the last one that opens this volume: without it the data is gone for good"
-            ),
-        ));
-    }
-    let mut header = header.with_text(header.text_without(&[keyslot])?)?;
-    header.check_writable()?;
-    // Where that fails it is at least forgotten.
-    let wiped = write::wipe(&*device.store, area);
-    header.write(&*device.store)?;
-    wiped
-}
-
-/// See [`Device::erase`]. The whole keyslots area is wiped, with whatever an
-/// interrupted operation may have left there.
-pub(crate) fn erase(device: &Device) -> Result<(), Error> {
-    let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
-    header.requirements_met()?;
-    let all: Vec<u32> = header.metadata.keyslots.keys().copied().collect();
-    let mut header = header.with_text(header.text_without(&all)?)?;
-    header.check_writable()?;
-    let area = keyslots_area(header.binary.size, header.metadata.config.keyslots_size);
-    // Where that fails they are at least forgotten.
-    let wiped = write::wipe(&*device.store, area);
-    header.write(&*device.store)?;
-    wiped
-}
-
 /// As [`update`] with key material, which is on the disk before the header
 /// names its area.
 fn update_with_material<T>(
@@ -311,139 +194,9 @@ pub(crate) fn read_shared(device: &Device) -> Result<Header, Error> {
     read(&*device.store, Foreign::Refuse)
 }
 
-/// Encrypted key material by keyslot. A bad sector in one keyslot's area is no
-/// reason not to try the others.
-type Materials = BTreeMap<u32, Result<Vec<u8>, Error>>;
-
-/// The header and the key material that it names, from one moment.
-fn snapshot(device: &Device, keyslot: Option<u32>) -> Result<(Header, Materials), Error> {
-    let _lock = device.lock.shared()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
-    let mut materials = Materials::new();
-    for (id, slot) in &header.metadata.keyslots {
-        if slot.luks2.is_some() && keyslot.is_none_or(|only| only == *id) {
-            let material = slot
-                .material_size()
-                .and_then(|size| write::read_area(&*device.store, slot.area, size));
-            materials.insert(*id, material);
-        }
-    }
-    Ok((header, materials))
-}
-
-/// Which keyslots to try.
-#[derive(Clone, Copy)]
-struct Wanted {
-    /// This one only.
-    only: Option<u32>,
-    /// Those whose key is not the volume's, too.
-    unbound_too: bool,
-}
-
-impl Wanted {
-    fn volume(only: Option<u32>) -> Self {
-        Self {
-            only,
-            unbound_too: false,
-        }
-    }
-}
-
-/// Tries the keyslots that `passphrase` may open, by priority and number.
-fn open(
-    header: &Header,
-    mut materials: Materials,
-    passphrase: &SecretBytes,
-    wanted: Wanted,
-    limits: &KdfLimits,
-) -> Result<Unlocked, Error> {
-    header.requirements_met()?;
-    let budget = limits.start();
-    // A slot that cannot be tried does not keep the others from being tried,
-    // but if none opens, it is what the user must know about.
-    let mut trouble = None;
-    let mut tried = false;
-    for keyslot in header.candidates(wanted)? {
-        tracing::debug!(keyslot, "trying the passphrase on a keyslot");
-        let mut attempt = || -> Result<_, Error> {
-            let slot = &header.metadata.keyslots[&keyslot];
-            slot.luks2()?;
-            let digest = header
-                .metadata
-                .digests_of_keyslot(keyslot)
-                .next()
-                .and_then(|id| header.metadata.digests.get(&id))
-                .ok_or_else(|| Error::corrupt("no digest"))?;
-            let material = materials
-                .remove(&keyslot)
-                .ok_or_else(|| Error::corrupt("no key material"))??;
-            let key = slot.open(&material, passphrase, &budget.left())?;
-            Ok(digest.verify(&key, &budget.left())?.then_some(key))
-        };
-        match attempt() {
-            Ok(Some(key)) => {
-                let salt = header.salt(keyslot).unwrap_or_default().to_vec();
-                let keyslot = Some(keyslot);
-                return Ok(Unlocked { key, keyslot, salt });
-            }
-            Ok(None) => tried = true,
-            Err(mut error) => {
-                tracing::debug!(keyslot, %error, "the keyslot could not be tried");
-                error.message = format!("keyslot {keyslot}: {}", error.message);
-                trouble.get_or_insert(error);
-            }
-        }
-    }
-    match trouble {
-        Some(mut error) => {
-            if tried {
-                error.message = format!(
-                    "no keyslot that could be tried opens with this passphrase; {}",
-                    error.message
-                );
-            }
-            Err(error)
-        }
-        None if tried => Err(Error::new(
-            ErrorKind::WrongPassphrase,
-            match wanted.only {
-                Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
-                None => "no keyslot opens with this passphrase".to_owned(),
-            },
-        )),
-        None => Err(header.nothing_to_try()?),
-    }
-}
-
 impl Header {
-    /// The error where no keyslot was tried and none was named: either those
-    /// that open are tried only when named, or there are none.
-    fn nothing_to_try(&self) -> Result<Error, Error> {
-        let openers: Vec<String> = self.openers()?.iter().map(u32::to_string).collect();
-        Ok(match &openers[..] {
-            [] => Error::new(
-                ErrorKind::Keyslot,
-                "no keyslot of the volume opens it: restore the header from a backup, or give the \
-                 volume key itself (--volume-key-file) if it was saved",
-            ),
-            [only] => Error::new(
-                ErrorKind::OnlyNamed,
-                format!(
-                    "keyslot {only} has priority \"ignore\": it is tried only when it is named"
-                ),
-            ),
-            [others @ .., last] => Error::new(
-                ErrorKind::OnlyNamed,
-                format!(
-                    "keyslots {} and {last} have priority \"ignore\": they are tried only when named",
-                    others.join(", ")
-                ),
-            ),
-        })
-    }
-
     /// The salt of a keyslot whose derivation is known.
-    fn salt(&self, keyslot: u32) -> Option<&[u8]> {
+    pub(super) fn salt(&self, keyslot: u32) -> Option<&[u8]> {
         match &self.metadata.keyslots.get(&keyslot)?.luks2.as_ref()?.kdf {
             SlotKdf::Known { salt, .. } => Some(salt),
             SlotKdf::Unknown(_) => None,
@@ -479,45 +232,6 @@ impl Header {
             .iter()
             .filter(|(id, slot)| slot.luks2.is_some() && digest.keyslots.contains(id))
             .map(|(id, _)| *id)
-            .collect())
-    }
-
-    /// The keyslots to try, in order.
-    fn candidates(&self, wanted: Wanted) -> Result<Vec<u32>, Error> {
-        let openers: Vec<u32> = if wanted.unbound_too {
-            let keyslots = &self.metadata.keyslots;
-            keyslots
-                .iter()
-                .filter(|(_, slot)| slot.luks2.is_some())
-                .map(|(id, _)| *id)
-                .collect()
-        } else {
-            self.openers()?
-        };
-        if let Some(only) = wanted.only {
-            let Some(slot) = self.metadata.keyslots.get(&only) else {
-                return Err(not_in_use(only));
-            };
-            slot.luks2().map_err(|mut error| {
-                error.message = format!("keyslot {only}: {}", error.message);
-                error
-            })?;
-            if !openers.contains(&only) {
-                return Err(Error::new(
-                    ErrorKind::Keyslot,
-                    format!("keyslot {only} holds a key that is not the volume's"),
-                ));
-            }
-            return Ok(vec![only]);
-        }
-        let with = |priority| {
-            openers
-                .iter()
-                .copied()
-                .filter(move |id| self.metadata.keyslots[id].priority == priority)
-        };
-        Ok(with(Priority::Prefer)
-            .chain(with(Priority::Normal))
             .collect())
     }
 
@@ -564,39 +278,9 @@ impl Header {
         ))
     }
 
-    /// The text without `keyslots`, and without any mention of them.
-    fn text_without(&self, keyslots: &[u32]) -> Result<String, Error> {
-        let mut text = self.text.clone();
-        for keyslot in keyslots {
-            let name = keyslot.to_string();
-            for (id, token) in &self.metadata.tokens {
-                if token.keyslots.contains(keyslot) {
-                    text = document::remove_item(
-                        &text,
-                        &["tokens", &id.to_string(), "keyslots"],
-                        &name,
-                    )?;
-                }
-            }
-            for id in self.metadata.digests_of_keyslot(*keyslot) {
-                text =
-                    document::remove_item(&text, &["digests", &id.to_string(), "keyslots"], &name)?;
-            }
-            text = document::remove(&text, &["keyslots"], &name)?;
-        }
-        // A digest that is left with nothing to belong to goes too.
-        for (id, digest) in &self.metadata.digests {
-            let left = digest.keyslots.iter().any(|id| !keyslots.contains(id));
-            if !left && !digest.keyslots.is_empty() && digest.segments.is_empty() {
-                text = document::remove(&text, &["digests"], &id.to_string())?;
-            }
-        }
-        Ok(text)
-    }
-
     /// Whether there can be another update, and its text fits its area: asked
     /// before anything is written.
-    fn check_writable(&self) -> Result<(), Error> {
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
         self.binary
             .encode(super::binary::Which::Primary, &self.text)
             .map(drop)

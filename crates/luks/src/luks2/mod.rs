@@ -9,7 +9,7 @@
 //! | `model`, `validate` | typed views of it, and whether they fit each other |
 //! | `read`, `write` | choosing the good copy; replacing both safely |
 //! | `areas`, `keyslot`, `digest` | room for key material; making and opening it; telling a right key |
-//! | `edit`, `format`, `restore` | the operations |
+//! | `unlock`, `edit`, `remove`, `format`, `restore` | the operations |
 //! | `token`, `config` | what else can be changed |
 //! | `opener` | tokens as ways to open the volume |
 //! | `dump` | what there is, for people and programs |
@@ -26,10 +26,12 @@ mod keyslot;
 pub(crate) mod model;
 mod opener;
 pub(crate) mod read;
+mod remove;
 mod restore;
 mod segment;
 mod signature;
 pub(crate) mod token;
+mod unlock;
 pub(crate) mod validate;
 pub(crate) mod write;
 
@@ -38,10 +40,9 @@ mod tests;
 
 pub(crate) use config::configure;
 pub use dump::{DigestDump, Dump, KdfDump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
-pub(crate) use edit::{
-    add_key, add_unbound_key, change_key, erase, is_volume_key, kill_slot, read_shared, remove_key,
-    repair, unlock, unlock_any,
-};
+pub(crate) use edit::{add_key, add_unbound_key, change_key, read_shared, repair};
 pub(crate) use format::{default_data_offset, format, header_size, wipe_copies};
 pub(crate) use read::{Header, read_present};
+pub(crate) use remove::{erase, kill_slot, remove_key};
 pub(crate) use restore::{Plan, backup_bytes, is_detached, plan_restore};
+pub(crate) use unlock::{is_volume_key, unlock, unlock_any};
