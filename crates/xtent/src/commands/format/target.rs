@@ -1,0 +1,153 @@
+//! What is formatted: an existing device or file, or one that is made, and removed again
+//! unless all goes well.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use xtent_store::{Access, FileStore, Store};
+
+use crate::failure::{Exit, Failure, Result};
+use crate::open::refuse_dash;
+use crate::{probe, signals};
+
+/// Where something will be written: it exists and is locked, or will be made.
+pub(super) enum Target<'a> {
+    Existing(Arc<FileStore>),
+    New(&'a Path),
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn look(path: &'a Path, may_be_new: bool) -> Result<Self> {
+        refuse_dash(path)?;
+        let exists = path
+            .try_exists()
+            .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?;
+        if !exists {
+            if may_be_new {
+                return Ok(Self::New(path));
+            }
+            return Err(
+                Failure::new(Exit::Device, format!("{} does not exist", path.display()))
+                    .advise("Give --size to make a new image file."),
+            );
+        }
+        let store = FileStore::open(path, Access::ReadWrite)?;
+        store.lock_for_serving()?;
+        Ok(Self::Existing(Arc::new(store)))
+    }
+
+    /// What would be lost, as a sentence.
+    pub(super) fn loss(&self) -> Option<String> {
+        match self {
+            Target::New(_) => None,
+            Target::Existing(store) if store.size() == 0 => None,
+            Target::Existing(store) => Some(format!(
+                "This will overwrite data on {} irrevocably.{}",
+                store.path().display(),
+                probe::describe(&**store)
+                    .map_or(String::new(), |found| format!(" It holds {found} now."))
+            )),
+        }
+    }
+
+    /// Makes a new file of `size` bytes if it is to be new.
+    pub(super) fn ready(self, size: u64, new_files: &NewFiles) -> Result<Arc<FileStore>> {
+        match self {
+            Target::Existing(store) => Ok(store),
+            Target::New(path) => {
+                let store = new_files.make(path, size)?;
+                store.lock_for_serving()?;
+                Ok(Arc::new(store))
+            }
+        }
+    }
+}
+
+/// Files made by a format that may still fail or be interrupted; removed
+/// unless it succeeds.
+pub(super) struct NewFiles(Arc<Mutex<Stage>>);
+
+/// What a signal has to undo.
+enum Stage {
+    /// Remove these files, and end.
+    Making(Vec<PathBuf>),
+    /// End this program, which makes the file system; this one then undoes the
+    /// mount and ends by itself.
+    Filling(Option<Pid>),
+}
+
+impl NewFiles {
+    /// None yet. From now on SIGINT, SIGTERM and SIGHUP remove them and end the
+    /// process. Call it before any thread exists.
+    pub(super) fn removed_on_signals() -> Result<Self> {
+        let files = Self(Arc::new(Mutex::new(Stage::Making(Vec::new()))));
+        let stage = Arc::clone(&files.0);
+        signals::hold()?;
+        signals::on_ending(move |signal| {
+            // Locked until the end, so that nothing is made or kept any more.
+            match &*stage.lock().unwrap_or_else(PoisonError::into_inner) {
+                Stage::Making(files) => {
+                    remove(files);
+                    signals::end(signal);
+                }
+                Stage::Filling(Some(program)) => {
+                    let _ = kill(*program, Signal::SIGTERM);
+                }
+                Stage::Filling(None) => {}
+            }
+        })?;
+        Ok(files)
+    }
+
+    fn make(&self, path: &Path, size: u64) -> Result<FileStore> {
+        let mut stage = self.stage();
+        let store = FileStore::create(path, size)?;
+        if let Stage::Making(files) = &mut *stage {
+            files.push(path.to_owned());
+        }
+        Ok(store)
+    }
+
+    pub(super) fn keep(&self) {
+        if let Stage::Making(files) = &mut *self.stage() {
+            files.clear();
+        }
+    }
+
+    /// Runs a program on the finished volume; from now on signals end that.
+    pub(super) fn fill(&self, command: &mut Command) -> std::io::Result<std::process::Output> {
+        let child = {
+            let mut stage = self.stage();
+            let child = command
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            *stage = Stage::Filling(i32::try_from(child.id()).ok().map(Pid::from_raw));
+            child
+        };
+        let output = child.wait_with_output();
+        *self.stage() = Stage::Filling(None);
+        output
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        if let Stage::Making(files) = &*self.stage() {
+            remove(files);
+        }
+    }
+}
+
+fn remove(files: &[PathBuf]) {
+    for path in files {
+        let _ = std::fs::remove_file(path);
+    }
+}
