@@ -1,5 +1,8 @@
 //! `xtent serve`: the volume over NBD.
 
+mod manual;
+mod volume;
+
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -7,104 +10,24 @@ use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use nix::unistd::User;
 use xtent_export::nbd::{self, Export, Shutdown};
-use xtent_store::{Access, Store};
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{DiscardPolicy, Volume};
+
+use manual::MANUAL;
+use volume::{Opened, open};
 
 use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::client::Client;
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Grown, Growth};
-use crate::headerless::{Closed, PlainArgs};
+use crate::headerless::PlainArgs;
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::pid_file::PidFile;
 use crate::registry::{self, Entry, Kind, Registration};
 use crate::size::show_size;
-use crate::{probe, sandbox, signals};
-
-const MANUAL: &str = "\
-EXAMPLES:
-  Serve on the default socket; the URI to give to clients is printed:
-    xtent serve disk.img
-  In the background of a shell, where no passphrase can be asked for:
-    xtent serve --nbd unix:/tmp/disk.sock --key-file key disk.img &
-  Serve read-only on a TCP port of this machine, with a key file:
-    xtent serve --read-only --nbd tcp:localhost:10809 --key-file key disk.img
-  Use it, with libnbd, QEMU or the kernel's client (as root):
-    nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'
-    qemu-img convert -p 'nbd+unix:///?socket=/tmp/disk.sock' copy.raw
-    nbd-client -unix /tmp/disk.sock /dev/nbd0 && mount /dev/nbd0 /mnt
-  As a systemd service with socket activation, the passphrase a credential
-  (disk.socket, disk.service, and how the credential is made):
-    [Socket]
-    ListenStream=/run/disk.sock
-    SocketMode=0600
-
-    [Service]
-    Type=notify
-    LoadCredentialEncrypted=xtent.passphrase:/etc/xtent/disk.cred
-    ExecStart=/usr/local/bin/xtent serve /var/lib/disk.img
-
-    systemd-creds encrypt --name=xtent.passphrase key /etc/xtent/disk.cred
-  Back up a plain image encrypted, without an encrypted copy here: make a header
-  for it, which changes nothing in the image, and serve what it would be encrypted:
-    xtent format --header disk.header disk.raw
-    xtent serve --encrypt --header disk.header --run 'nbdcopy \"$uri\" /backup/disk.luks' disk.raw
-    cp disk.header /backup && xtent decrypt --header /backup/disk.header /backup/disk.luks disk.raw
-  For one command, which finds the URI in $uri and the socket in $unixsocket:
-    xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
-
-NOTES:
-  It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
-  under way, flushes, and ends with exit code 0 if everything is on the disk (with
-  --run: 130 or 143, since the command was cut short). A
-  second signal ends it at once (exit code 130 or 143).
-
-  It does not end with the terminal it was started on: somebody may be using the
-  disk. SIGHUP has it look at the size of the device instead: a volume whose size
-  the header does not fix grows with its device, for clients that connect from
-  then on. NBD has no way to tell the others: they see the old size until they
-  connect again. A device that became smaller is logged, and what is missing fails.
-  SIGUSR1 and SIGUSR2 are ignored.
-
-  One server serves one device: a failure, a restart and a sandbox for each. Run
-  as many as there are devices; the Debian package has a template unit for that,
-  xtent-serve@.service, whose `systemctl reload` looks at the size again.
-
-  A client that has chosen the export may be silent for as long as it likes: an
-  idle virtual machine keeps its disk. One that does not get so far in 30 seconds
-  is disconnected. Clients beyond --connections are refused, which is logged with
-  their address or process; those that are connected keep what they have.
-
-  With -v the log has a line for each connection and its end, with what it read
-  and wrote. A request that fails is logged with its client always. Under systemd
-  lines carry their priority (sd-daemon(3)).
-
-  Once the volume is open it gives up all capabilities and confines itself
-  (Landlock, seccomp) to the open volume and its clients; with -v it says what
-  the kernel had to offer.
-
-  Keys can be changed with `xtent key` or cryptsetup while it serves.
-
-  With --encrypt the same image and header give the same bytes each time, so that
-  a backup can be incremental; who compares two backups sees which sectors changed,
-  as on any encrypted disk. Without the header nobody can open the backup.
-
-  With --discard allow, holes in the image show which sectors are in use, and
-  discarded sectors read back as noise. LUKS2's persistent flag allow-discards
-  counts as --discard allow, unless the option says otherwise.
-
-  A TCP port, on loopback too, is open to every user of this machine: NBD asks for no
-  password. A Unix socket is its owner's.
-
-FILES:
-  /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock
-      The default socket, for root and for users. Whoever can connect can read
-      and write the plaintext; sockets are made for their owner only. Without
-      $XDG_RUNTIME_DIR, as under su or cron, the folder is /run/user/UID/xtent,
-      or /tmp/xtent-UID where that is not there either.";
+use crate::{sandbox, signals};
 
 /// What discards do, on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -300,78 +223,6 @@ fn start(command: &str, args: &Args, uris: &[String], bound: &[Bound]) -> Result
     let socket = bound.iter().find_map(|bound| bound.made.as_ref());
     let socket = socket.map(|(_, path)| path.as_path());
     Client::start(command, uri, &args.export, socket)
-}
-
-/// An open volume and what its header says of it.
-struct Opened {
-    volume: Arc<Volume>,
-    growth: Growth,
-    cipher: String,
-    uuid: Option<String>,
-    /// First byte of the partition in the image.
-    start: u64,
-}
-
-/// The open volume; this process's alone unless read-only.
-fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
-    let read_only = args.read_only || args.encrypt;
-    let access = if read_only {
-        Access::ReadOnly
-    } else {
-        Access::ReadWrite
-    };
-    let container = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
-    let discard = match args.discard {
-        None => container.stored_discard_policy(),
-        Some(Discard::Never) => DiscardPolicy::Never,
-        Some(Discard::Allow) => DiscardPolicy::Allow,
-        Some(Discard::Zero) => DiscardPolicy::Zero,
-    };
-    let config = container.plan(read_only, discard, global.cpu)?;
-    if args.encrypt {
-        refuse_part(&container, &config)?;
-    }
-    let uuid = Some(container.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
-    let (data, header) = (container.data(), container.header().cloned());
-    let volume = container.volume(&args.unlock, &config, output)?;
-    let volume = volume.with_cipher_threads(args.threads.cipher_threads);
-    let volume = Arc::new(if args.encrypt {
-        volume.turned()
-    } else {
-        volume
-    });
-    Ok(Opened {
-        uuid,
-        start: data.window_start(),
-        growth: Growth::new(&data, header, &volume),
-        volume,
-        cipher: config.cipher.to_string(),
-    })
-}
-
-/// Refuses to encrypt less than the whole image, and what is a volume already.
-fn refuse_part(container: &Closed, config: &Config) -> Result<()> {
-    let data = container.data();
-    let (image, size) = (data.path().display(), data.size());
-    if config.offset != 0 || config.length != size {
-        return Err(Failure::parameters(format!(
-            "--encrypt needs a header for all of {image}: it has {size} bytes, the header is for {} \
-             from byte {} on, in sectors of {}",
-            config.length,
-            config.offset,
-            config.sector_size.bytes()
-        ))
-        .advise(
-            "Make one with `xtent format --header FILE`, with --sector-size 512 where the image's \
-             size is no multiple of 4096.",
-        ));
-    }
-    match probe::describe(&*data) {
-        Some(what) if what.contains("LUKS") => Err(Failure::parameters(format!(
-            "{image} holds {what}: it is encrypted already"
-        ))),
-        _ => Ok(()),
-    }
 }
 
 fn look_up(name: &str) -> Result<User> {

@@ -1,0 +1,83 @@
+//! What `xtent serve --help` says beside its options.
+
+pub(super) const MANUAL: &str = "\
+EXAMPLES:
+  Serve on the default socket; the URI to give to clients is printed:
+    xtent serve disk.img
+  In the background of a shell, where no passphrase can be asked for:
+    xtent serve --nbd unix:/tmp/disk.sock --key-file key disk.img &
+  Serve read-only on a TCP port of this machine, with a key file:
+    xtent serve --read-only --nbd tcp:localhost:10809 --key-file key disk.img
+  Use it, with libnbd, QEMU or the kernel's client (as root):
+    nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'
+    qemu-img convert -p 'nbd+unix:///?socket=/tmp/disk.sock' copy.raw
+    nbd-client -unix /tmp/disk.sock /dev/nbd0 && mount /dev/nbd0 /mnt
+  As a systemd service with socket activation, the passphrase a credential
+  (disk.socket, disk.service, and how the credential is made):
+    [Socket]
+    ListenStream=/run/disk.sock
+    SocketMode=0600
+
+    [Service]
+    Type=notify
+    LoadCredentialEncrypted=xtent.passphrase:/etc/xtent/disk.cred
+    ExecStart=/usr/local/bin/xtent serve /var/lib/disk.img
+
+    systemd-creds encrypt --name=xtent.passphrase key /etc/xtent/disk.cred
+  Back up a plain image encrypted, without an encrypted copy here: make a header
+  for it, which changes nothing in the image, and serve what it would be encrypted:
+    xtent format --header disk.header disk.raw
+    xtent serve --encrypt --header disk.header --run 'nbdcopy \"$uri\" /backup/disk.luks' disk.raw
+    cp disk.header /backup && xtent decrypt --header /backup/disk.header /backup/disk.luks disk.raw
+  For one command, which finds the URI in $uri and the socket in $unixsocket:
+    xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
+
+NOTES:
+  It runs in the foreground until SIGINT or SIGTERM, then finishes the requests
+  under way, flushes, and ends with exit code 0 if everything is on the disk (with
+  --run: 130 or 143, since the command was cut short). A
+  second signal ends it at once (exit code 130 or 143).
+
+  It does not end with the terminal it was started on: somebody may be using the
+  disk. SIGHUP has it look at the size of the device instead: a volume whose size
+  the header does not fix grows with its device, for clients that connect from
+  then on. NBD has no way to tell the others: they see the old size until they
+  connect again. A device that became smaller is logged, and what is missing fails.
+  SIGUSR1 and SIGUSR2 are ignored.
+
+  One server serves one device: a failure, a restart and a sandbox for each. Run
+  as many as there are devices; the Debian package has a template unit for that,
+  xtent-serve@.service, whose `systemctl reload` looks at the size again.
+
+  A client that has chosen the export may be silent for as long as it likes: an
+  idle virtual machine keeps its disk. One that does not get so far in 30 seconds
+  is disconnected. Clients beyond --connections are refused, which is logged with
+  their address or process; those that are connected keep what they have.
+
+  With -v the log has a line for each connection and its end, with what it read
+  and wrote. A request that fails is logged with its client always. Under systemd
+  lines carry their priority (sd-daemon(3)).
+
+  Once the volume is open it gives up all capabilities and confines itself
+  (Landlock, seccomp) to the open volume and its clients; with -v it says what
+  the kernel had to offer.
+
+  Keys can be changed with `xtent key` or cryptsetup while it serves.
+
+  With --encrypt the same image and header give the same bytes each time, so that
+  a backup can be incremental; who compares two backups sees which sectors changed,
+  as on any encrypted disk. Without the header nobody can open the backup.
+
+  With --discard allow, holes in the image show which sectors are in use, and
+  discarded sectors read back as noise. LUKS2's persistent flag allow-discards
+  counts as --discard allow, unless the option says otherwise.
+
+  A TCP port, on loopback too, is open to every user of this machine: NBD asks for no
+  password. A Unix socket is its owner's.
+
+FILES:
+  /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock
+      The default socket, for root and for users. Whoever can connect can read
+      and write the plaintext; sockets are made for their owner only. Without
+      $XDG_RUNTIME_DIR, as under su or cron, the folder is /run/user/UID/xtent,
+      or /tmp/xtent-UID where that is not there either.";
