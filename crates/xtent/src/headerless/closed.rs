@@ -1,0 +1,143 @@
+//! A volume with a header or without, from the options to the open volume or its key.
+
+use std::sync::Arc;
+
+use sector_cipher::Backend;
+use xtent_luks::Header;
+#[cfg(feature = "device-mapper")]
+use xtent_secret::SecretBytes;
+use xtent_store::{Access, FileStore};
+use xtent_volume::{Config, DiscardPolicy, Volume};
+
+use super::{Headerless, PlainArgs, VolumeType};
+use crate::args::{DeviceArgs, UnlockArgs};
+use crate::failure::Result;
+use crate::open::Container;
+#[cfg(feature = "device-mapper")]
+use crate::open::{Found, unlock_with_retries};
+use crate::output::Output;
+
+/// A volume's key, and how it was come by.
+#[cfg(feature = "device-mapper")]
+pub(crate) struct VolumeKey {
+    pub(crate) key: SecretBytes,
+    pub(crate) keyslot: Option<u32>,
+    pub(crate) token: Option<u32>,
+}
+
+/// A volume to be opened, with a header or without, this process's alone (shared
+/// among readers) until it ends.
+pub(crate) enum Closed {
+    Luks(Container),
+    Plain(Headerless),
+}
+
+impl Closed {
+    /// What the options say; fails on what this program cannot open, before anybody
+    /// is asked for a passphrase.
+    pub(crate) fn open(
+        device: &DeviceArgs,
+        plain: &PlainArgs,
+        unlock: &UnlockArgs,
+        access: Access,
+        output: &Output,
+    ) -> Result<Self> {
+        match plain.kind {
+            VolumeType::Plain => plain.open(device, access, unlock, output).map(Self::Plain),
+            VolumeType::Luks => {
+                plain.refuse_with_luks()?;
+                Container::open(device, access, true, output).map(Self::Luks)
+            }
+        }
+    }
+
+    /// The device with the ciphertext.
+    pub(crate) fn data(&self) -> Arc<FileStore> {
+        match self {
+            Self::Luks(container) => Arc::clone(&container.data),
+            Self::Plain(headerless) => Arc::clone(&headerless.data),
+        }
+    }
+
+    /// The header, if there is one.
+    pub(crate) fn header(&self) -> Option<&Header> {
+        match self {
+            Self::Luks(container) => Some(&container.header),
+            Self::Plain(_) => None,
+        }
+    }
+
+    /// The header's UUID; empty without one.
+    pub(crate) fn uuid(&self) -> &str {
+        self.header().map_or("", Header::uuid)
+    }
+
+    /// The discard policy that the header asks for when no option does.
+    pub(crate) fn stored_discard_policy(&self) -> DiscardPolicy {
+        match self {
+            Self::Luks(container) => container.stored_discard_policy(),
+            Self::Plain(_) => DiscardPolicy::Never,
+        }
+    }
+
+    /// What kind of volume it will be.
+    pub(crate) fn plan(
+        &self,
+        read_only: bool,
+        discard: DiscardPolicy,
+        backend: Option<Backend>,
+    ) -> Result<Config> {
+        match self {
+            Self::Luks(container) => container.plan(read_only, discard, backend),
+            Self::Plain(headerless) => Ok(headerless.plan(read_only, discard, backend)),
+        }
+    }
+
+    /// Asks for the passphrase and opens the volume.
+    pub(crate) fn volume(
+        self,
+        unlock: &UnlockArgs,
+        config: &Config,
+        output: &Output,
+    ) -> Result<Volume> {
+        Ok(self.volume_and_keyslot(unlock, config, output)?.0)
+    }
+
+    /// Asks for the passphrase and gives the volume's key, for who encrypts elsewhere.
+    #[cfg(feature = "device-mapper")]
+    pub(crate) fn key(&self, unlock: &UnlockArgs, output: &Output) -> Result<VolumeKey> {
+        match self {
+            Self::Luks(container) => {
+                let path = container.data.path();
+                let Found { unlocked, token } =
+                    unlock_with_retries(&container.metadata, path, unlock, output)?;
+                Ok(VolumeKey {
+                    key: unlocked.key,
+                    keyslot: unlocked.keyslot,
+                    token,
+                })
+            }
+            Self::Plain(headerless) => Ok(VolumeKey {
+                key: headerless.key(unlock, output)?,
+                keyslot: None,
+                token: None,
+            }),
+        }
+    }
+
+    /// As [`Closed::volume`], and gives the keyslot that opened it, if it has any.
+    pub(crate) fn volume_and_keyslot(
+        self,
+        unlock: &UnlockArgs,
+        config: &Config,
+        output: &Output,
+    ) -> Result<(Volume, Option<u32>)> {
+        match self {
+            Self::Luks(container) => container.volume_and_keyslot(unlock, config, output),
+            Self::Plain(headerless) => {
+                let key = headerless.key(unlock, output)?;
+                Ok((Volume::open(headerless.data, &key, config)?, None))
+            }
+        }
+    }
+}
