@@ -235,7 +235,7 @@ fn list_in(runtimes: &[PathBuf]) -> Vec<Listed> {
 }
 
 /// Nothing if it is none of ours, that of a process that has ended, or not
-/// `owner`'s; nor if it holds what would be more than one line when it is shown.
+/// `owner`'s.
 fn read(path: &Path, owner: u32) -> Option<Listed> {
     let file = open(path).ok()?;
     let metadata = file.metadata().ok()?;
@@ -244,25 +244,29 @@ fn read(path: &Path, owner: u32) -> Option<Listed> {
     }
     let mut text = Vec::new();
     (&file).take(LONGEST).read_to_end(&mut text).ok()?;
-    let mut entry: Entry = serde_json::from_slice(&text).ok()?;
+    let mut entry = parse(&text)?;
     // Whatever it says itself.
     entry.uid = owner;
+    Some(Listed {
+        entry,
+        is_alive: is_locked(&file),
+    })
+}
+
+/// What another user may have written. Nothing if it is no entry, or holds what would be
+/// more than one line when it is shown.
+pub(crate) fn parse(text: &[u8]) -> Option<Entry> {
+    let entry: Entry = serde_json::from_slice(text).ok()?;
     let texts = [&entry.device, &entry.cipher]
         .into_iter()
         .chain(&entry.uuid)
         .chain(&entry.uris)
         .chain(&entry.mount_point)
         .chain(&entry.loop_device);
-    if texts
+    let is_plain = !texts
         .into_iter()
-        .any(|text| text.contains(char::is_control))
-    {
-        return None;
-    }
-    Some(Listed {
-        entry,
-        is_alive: is_locked(&file),
-    })
+        .any(|text| text.contains(char::is_control));
+    is_plain.then_some(entry)
 }
 
 /// The registry's files in a folder.

@@ -314,10 +314,11 @@ pub(crate) fn user_name(uid: u32) -> String {
     user.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// How long ago that was, in the two largest units.
+/// How long ago that was, in the two largest units; of what is yet to come, no time at all.
 fn show_age(since: u64) -> String {
-    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(since);
-    let age = since.elapsed().unwrap_or_default().as_secs();
+    let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since));
+    let elapsed = since.and_then(|since| since.elapsed().ok());
+    let age = elapsed.unwrap_or_default().as_secs();
     let (minutes, hours, days) = (age / 60, age / 3600, age / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{age} s"),
@@ -345,8 +346,51 @@ mod tests {
         ] {
             assert_eq!(show_age(now - age), text);
         }
-        // A clock that was set back.
+        // A clock that was set back, and what another user has written.
         assert_eq!(show_age(now + 500), "0 s");
+        assert_eq!(show_age(u64::MAX), "0 s");
+    }
+
+    proptest::proptest! {
+        /// Root reads the registries of all users: what they wrote is listed as a few lines
+        /// about one volume, or not at all.
+        #[test]
+        fn any_entry_is_shown_as_one(
+            texts in proptest::collection::vec(".{0,20}", 6),
+            numbers in proptest::array::uniform5(proptest::num::u64::ANY),
+            flags in proptest::array::uniform4(proptest::bool::ANY),
+        ) {
+            let text = |at: usize| texts[at].clone();
+            let [size, sector_size, since, pid, uid] = numbers;
+            let json = serde_json::json!({
+                "kind": if flags[0] { "server" } else { "mount" },
+                "device": text(0),
+                "uuid": flags[1].then(|| text(1)),
+                "uris": [text(2)],
+                "mount_point": flags[2].then(|| text(3)),
+                "loop_device": text(4),
+                "size": size,
+                "sector_size": sector_size,
+                "cipher": text(5),
+                "read_only": flags[3],
+                "since": since,
+                "pid": pid >> 32,
+                "uid": uid >> 32,
+            });
+            if let Some(entry) = registry::parse(json.to_string().as_bytes()) {
+                let volume = Volume::of(Listed { entry, is_alive: flags[3] });
+                let shown = volume.text();
+                proptest::prop_assert!(shown.lines().count() <= 10, "{shown}");
+                proptest::prop_assert!(!shown.replace('\n', "").contains(char::is_control));
+            } else {
+                proptest::prop_assert!(texts.iter().any(|text| text.contains(char::is_control)));
+            }
+        }
+
+        #[test]
+        fn no_bytes_hurt(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            proptest::prop_assert_eq!(registry::parse(&bytes), None);
+        }
     }
 
     #[test]
