@@ -7,8 +7,6 @@ mod client;
 mod commands;
 mod confirm;
 mod copy;
-#[cfg(feature = "device-mapper")]
-mod crypttab;
 mod daemon;
 mod elsewhere;
 mod failure;

@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
+use xtent_crypttab::{Entry, Programs, Unit, parse, unit_of};
 
 use crate::cli::{Cli, Global};
-use crate::crypttab::{Entry, Programs, Unit, parse, unit_of};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Output, complain};
 

@@ -8,24 +8,24 @@ use super::names::{escape, escape_path, unit_name};
 
 /// Files and links for one volume, relative to the folder that systemd gives a generator.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unit {
+pub struct Unit {
     /// Name and text of every file.
-    pub(crate) files: Vec<(String, String)>,
+    pub files: Vec<(String, String)>,
     /// Path and target of every link.
-    pub(crate) links: Vec<(String, String)>,
+    pub links: Vec<(String, String)>,
 }
 
 /// Programs that the unit runs.
 #[derive(Debug)]
-pub(crate) struct Programs<'a> {
+pub struct Programs<'a> {
     /// The command.
-    pub(crate) xtent: &'a str,
+    pub xtent: &'a str,
     /// Asks a person, through systemd.
-    pub(crate) ask: &'a str,
+    pub ask: &'a str,
 }
 
 /// The unit for `entry`, which stands in `crypttab`.
-pub(crate) fn unit_of(entry: &Entry, crypttab: &Path, programs: &Programs<'_>) -> Unit {
+pub fn unit_of(entry: &Entry, crypttab: &Path, programs: &Programs<'_>) -> Unit {
     let name = unit_name(&entry.name);
     let mapped = format!("dev-mapper-{}.device", escape(&entry.name));
     let target = if entry.netdev {

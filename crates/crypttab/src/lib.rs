@@ -1,5 +1,6 @@
 //! Lines of crypttab(5) with the option `x-xtent`: which volumes `xtent open` opens when
-//! the machine starts.
+//! the machine starts, and the systemd units that do so. Those run as root: a crate of its
+//! own, so that a fuzz target can check that no line puts anything else into them.
 
 mod names;
 mod options;
@@ -8,7 +9,7 @@ mod unit;
 
 use std::path::Path;
 
-pub(crate) use unit::{Programs, Unit, unit_of};
+pub use unit::{Programs, Unit, unit_of};
 use xtent_mapping::Name;
 
 /// The option that makes a line Xtent's. Every other program is to ignore options that begin with `x-`.
@@ -18,35 +19,35 @@ const KEY_FOLDERS: [&str; 2] = ["/etc/cryptsetup-keys.d", "/run/cryptsetup-keys.
 
 /// One line that Xtent carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Of /dev/mapper/NAME.
-    pub(crate) name: String,
+    pub name: String,
     /// The block device or image file, an absolute path.
-    pub(crate) device: String,
+    pub device: String,
     /// The key file; none is asked for or unlocked by a token.
-    pub(crate) key: Option<String>,
+    pub key: Option<String>,
     /// The detached header.
-    pub(crate) header: Option<String>,
+    pub header: Option<String>,
     /// Further options of `xtent open`.
     options: Vec<String>,
     /// Seconds or a span of time, as systemd-ask-password takes it.
-    pub(crate) timeout: Option<String>,
+    pub timeout: Option<String>,
     /// How long systemd waits for the device, in its own words.
-    pub(crate) device_timeout: Option<String>,
+    pub device_timeout: Option<String>,
     /// What a header would say, of a volume without one.
     plain: Option<Plain>,
     /// Not opened at boot, only when something asks for it.
-    pub(crate) noauto: bool,
+    pub noauto: bool,
     /// The machine starts without it.
-    pub(crate) nofail: bool,
+    pub nofail: bool,
     /// It takes the network.
-    pub(crate) netdev: bool,
+    pub netdev: bool,
     /// Opened before the root file system is there.
-    pub(crate) in_initrd: bool,
+    pub in_initrd: bool,
     /// Nobody is to be asked.
-    pub(crate) headless: bool,
+    pub headless: bool,
     /// What else the line says, and why it does not count.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 /// Options of plain dm-crypt.
@@ -58,7 +59,7 @@ struct Plain {
 }
 
 /// Xtent's lines, in order: understood, or the line's name and why not.
-pub(crate) fn parse(text: &str) -> Vec<Result<Entry, String>> {
+pub fn parse(text: &str) -> Vec<Result<Entry, String>> {
     let mut entries: Vec<Result<Entry, String>> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.is_empty() || line.starts_with('#') {
@@ -163,7 +164,7 @@ fn own_path(what: &str, path: &str) -> Result<String, String> {
 impl Entry {
     /// The command line after `xtent`. Somebody who is to be asked is asked by `program`,
     /// else on the terminal: without a key file, or if that does not open the volume.
-    pub(crate) fn arguments(&self, program: Option<&str>) -> Vec<String> {
+    pub fn arguments(&self, program: Option<&str>) -> Vec<String> {
         let mut arguments = vec!["open".to_owned()];
         match (self.key.is_some(), program) {
             _ if self.headless => {}
