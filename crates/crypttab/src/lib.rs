@@ -73,6 +73,17 @@ pub fn parse(text: &str) -> Vec<Result<Entry, String>> {
             continue;
         }
         let name = fields[0];
+        // To systemd a NUL ends a line of a unit, and it ignores settings with others.
+        if line
+            .split_whitespace()
+            .any(|field| field.contains(char::is_control))
+        {
+            entries.push(Err(format!(
+                "{}: the line has control characters",
+                name.escape_debug()
+            )));
+            continue;
+        }
         let is_twice = entries.iter().flatten().any(|entry| entry.name == name);
         entries.push(if is_twice {
             Err(format!("{name}: it is there twice; the first line counts"))
@@ -328,6 +339,22 @@ mod tests {
         }
         let twice = parse("d /dev/sda none x-xtent\nd /dev/sdb none x-xtent\n");
         assert!(twice[0].is_ok() && twice[1].is_err());
+    }
+
+    #[test]
+    fn control_characters_are_refused() {
+        for line in [
+            "d /srv/a\0ExecStartPre=/bin/true\0 none x-xtent",
+            "d /dev/sda none x-xtent,header=/h\x1b",
+            "d\x07 /dev/sda none x-xtent",
+            "d /dev/sda none x-xtent,x-a\0b",
+        ] {
+            let found = parse(line);
+            let [Err(why)] = &found[..] else {
+                panic!("{line:?}: {found:?}");
+            };
+            assert!(!why.contains(char::is_control), "{why:?}");
+        }
     }
 
     #[test]
