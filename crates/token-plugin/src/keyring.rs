@@ -3,27 +3,15 @@
 
 use keyutils::keytypes::User;
 use keyutils::{Key, TargetKeyring};
-use serde::Deserialize;
 use xtent_token::{Outcome, Request};
 use zeroize::Zeroizing;
 
 use crate::{Failure, hand_over};
 
-/// The token's type.
-pub(crate) const TYPE: &str = "luks2-keyring";
-
-/// A token as cryptsetup writes it (LUKS2 on-disk format, "luks2-keyring").
-#[derive(Deserialize)]
-struct Token {
-    key_description: String,
-}
-
 /// Writes the key of type `user` with the token's description, from the keyrings of the
 /// session and the user, to standard output.
 pub(crate) fn open(request: &Request) -> Result<(), Failure> {
-    let token: Token = serde_json::from_str(request.json.get())
-        .map_err(|e| Failure::failed(format!("it is not a token for a keyring: {e}")))?;
-    let name = token.key_description;
+    let name = xtent_token::key_description(request.json.get()).map_err(Failure::failed)?;
     let no_key = |errno: keyutils::Error| {
         let error = std::io::Error::from_raw_os_error(errno.0);
         Failure::new(

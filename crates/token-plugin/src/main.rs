@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use xtent_secret::SecretBytes;
-use xtent_token::{Outcome, Request, VERSION};
+use xtent_token::{CLEVIS, KEYRING, Outcome, Request, VERSION};
 
 /// Longest request: metadata has up to 4 MiB twice, in base64.
 const LONGEST_REQUEST: usize = 16 << 20;
@@ -71,10 +71,10 @@ fn run() -> Result<(), Failure> {
             request.version
         )));
     }
-    if request.kind == clevis::TYPE || request.kind == keyring::TYPE {
+    if [CLEVIS, KEYRING].contains(&request.kind.as_str()) {
         harden()?;
         return match request.kind.as_str() {
-            clevis::TYPE => clevis::open(&request),
+            CLEVIS => clevis::open(&request),
             _ => keyring::open(&request),
         };
     }

@@ -9,6 +9,12 @@
 //! `LC_ALL`, and works in `/`. It leads a process group of its own, which is killed when
 //! the helper has ended, takes too long or is not wanted any more.
 
+mod json;
+mod said;
+
+pub use json::{CLEVIS, KEYRING, clevis_jwe, key_description};
+pub use said::Said;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -43,7 +49,7 @@ pub struct Request {
     /// The token's type: `systemd-tpm2`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The token as it stands in the metadata.
+    /// The token as it stands in the metadata, but for ends of lines between its values.
     pub json: Box<RawValue>,
     /// The volume's LUKS2 metadata, without key material, in base64: for libraries that
     /// want a header.
@@ -67,6 +73,10 @@ impl Request {
     /// None in practice: everything in a request can be written as JSON.
     pub fn to_line(&self) -> serde_json::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(self)?;
+        // In a string of JSON no line ends; between values of the token one may.
+        for byte in line.iter_mut().filter(|byte| **byte == b'\n') {
+            *byte = b' ';
+        }
         line.push(b'\n');
         Ok(line)
     }
@@ -156,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_request_is_one_line_whatever_the_token_contains() {
-        let text = "{\"type\":\"t\",\"x\":\"line\\nend\",\"n\":1.50}";
+        let text = "{\"type\":\"t\",\n\"x\":\"line\\nend\",\r\n\"n\":1.50}";
         let request = Request {
             version: VERSION,
             token: 3,
@@ -170,7 +180,7 @@ mod tests {
         let line = request.to_line().unwrap_or_default();
         assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
         let again: Request = serde_json::from_slice(&line).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(again.json.get(), text);
+        assert_eq!(again.json.get(), text.replace('\n', " "));
         assert_eq!(again.header_bytes().as_deref(), Some(&b"LUKS"[..]));
     }
 }

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, kill_process_group};
 use xtent_secret::SecretBytes;
-use xtent_token::Outcome;
+use xtent_token::{Outcome, Said};
 
 use crate::failure::{Failure, Result};
 use crate::fds;
@@ -22,10 +22,6 @@ use crate::signals::is_ending;
 
 /// The only folders that a helper finds programs in.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-/// Longest line that is shown of what a helper says.
-const LONGEST_LINE: usize = 1024;
-/// Lines of a helper that are shown; one that says more has gone wrong.
-const MOST_LINES: usize = 200;
 
 /// What came of a helper.
 pub(super) enum Answer {
@@ -99,7 +95,7 @@ pub(super) fn run(
         if let Some(status) = child.0.try_wait().map_err(failed)? {
             // What it wrote last, not what somebody else still holds open.
             talk.go_on(say)?;
-            talk.end_line(say);
+            talk.said.end_line(say);
             return Ok(match status.code() {
                 Some(code) => match Outcome::of_code(code) {
                     Outcome::Opened => Answer::Passphrase(talk.passphrase()?),
@@ -138,8 +134,7 @@ struct Talk<'a> {
     unsent: Vec<&'a [u8]>,
     answer: SecretBytes,
     filled: usize,
-    line: Vec<u8>,
-    lines: usize,
+    said: Said,
 }
 
 impl<'a> Talk<'a> {
@@ -151,8 +146,7 @@ impl<'a> Talk<'a> {
             unsent: pin.map(|pin| &**pin).into_iter().chain([request]).collect(),
             answer: SecretBytes::zeroed(4096)?,
             filled: 0,
-            line: Vec::new(),
-            lines: 0,
+            said: Said::default(),
         };
         for fd in talk.fds().into_iter().flatten() {
             rustix::io::ioctl_fionbio(fd, true)
@@ -233,22 +227,7 @@ impl<'a> Talk<'a> {
                     return;
                 }
             };
-            for &byte in &bytes[..read] {
-                match byte {
-                    b'\n' => self.end_line(say),
-                    _ if self.line.len() < LONGEST_LINE => self.line.push(byte),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn end_line(&mut self, say: &mut dyn FnMut(&str)) {
-        let text = String::from_utf8_lossy(&self.line).trim().to_owned();
-        self.line.clear();
-        if !text.is_empty() && self.lines < MOST_LINES {
-            self.lines += 1;
-            say(&text);
+            self.said.hear(&bytes[..read], say);
         }
     }
 
