@@ -6,7 +6,7 @@ SYSTEMDDIR ?= $(PREFIX)/lib/systemd
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # `dev` builds in a third of the time what is a third as fast.
 PROFILE ?= release
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 30
 # Of each attack in the soak, four times.
 SOAK_ROUNDS ?= 100
 # Of kernel-test and rtl-test: --rest leaves out what `make test` has run.
@@ -99,7 +99,7 @@ test-static: ## build it with musl and with glibc, and use it where there is not
 	@scripts/setup.sh static-test
 	@PROFILE=$(PROFILE) scripts/test-static.sh
 
-fuzz: ## every fuzz target, FUZZ_SECONDS (60) each
+fuzz: ## every fuzz target, FUZZ_SECONDS (30) each: docs/fuzzing.md
 	@scripts/setup.sh test
 	@scripts/fuzz.sh --seconds $(FUZZ_SECONDS)
 

@@ -9,7 +9,7 @@ set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-seconds=60
+seconds=30
 if [ "${1:-}" = --seconds ]; then
     seconds=$2
     shift 2

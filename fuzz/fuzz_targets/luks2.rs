@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sha2::{Digest as _, Sha256};
+use xtent_fuzz::{edited, put_right};
 use xtent_luks::{Device, KdfLimits};
 use xtent_secret::SecretBytes;
 use xtent_store::Store;
@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
     match mode % 3 {
         0 => raw(data),
         1 => sealed(data),
-        _ => sealed(&edited(data)),
+        _ => sealed(&edited(TEMPLATE.as_bytes(), data)),
     }
 });
 
@@ -87,26 +87,6 @@ fn sealed(text: &[u8]) {
         put_right(copy);
     }
     check(image);
-}
-
-/// Puts a copy's checksum right.
-fn put_right(copy: &mut [u8]) {
-    copy[448..512].fill(0);
-    let sum = Sha256::digest(&*copy);
-    copy[448..480].copy_from_slice(&sum);
-}
-
-/// A valid text with pieces replaced: where, how much, by how much, by what.
-fn edited(mut data: &[u8]) -> Vec<u8> {
-    let mut text = TEMPLATE.as_bytes().to_vec();
-    while let [high, low, cut, insert, rest @ ..] = data {
-        let start = usize::from(u16::from_be_bytes([*high, *low])) % text.len().max(1);
-        let end = (start + usize::from(*cut)).min(text.len());
-        let (new, rest) = rest.split_at(usize::from(*insert).min(rest.len()));
-        text.splice(start..end, new.iter().copied());
-        data = rest;
-    }
-    text
 }
 
 fn check(image: Vec<u8>) {
