@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot install-lib package-check check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot test-container install-lib package-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -150,6 +150,10 @@ tour: ## type docs/tour.md, a first session, in a fresh Debian 12 with the packa
 test-boot: ## boot a root file system that the packages open, with a software TPM too; needs root
 	@scripts/setup.sh boot
 	@scripts/test-boot.sh
+
+test-container: ## build the image of the Containerfile and serve a volume from it; needs root
+	@scripts/setup.sh container
+	@scripts/test-container.sh
 
 install-lib: ## the ciphers' C library, header and pkg-config file below PREFIX
 	@scripts/setup.sh build

@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -36,6 +36,7 @@ deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"
 deb_test="$deb debootstrap:debootstrap lintian:lintian"
 boot="$deb debootstrap:debootstrap qemu-system-x86_64:qemu-system-x86 swtpm:swtpm swtpm_setup:swtpm-tools cryptsetup:cryptsetup-bin
     mke2fs:e2fsprogs /usr/bin/python3:python3 cpio:cpio"
+container="debootstrap:debootstrap buildah:buildah cryptsetup:cryptsetup-bin nbdcopy:libnbd-bin"
 
 case ${1:-} in
 build) wanted=$build ;;
@@ -52,8 +53,9 @@ kernel-all) wanted=$kernel_all ;;
 deb) wanted=$deb ;;
 deb-test) wanted=$deb_test ;;
 boot) wanted=$boot ;;
+container) wanted=$container ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container" >&2
     exit 2
     ;;
 esac
