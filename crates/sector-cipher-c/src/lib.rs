@@ -6,6 +6,8 @@
 //! cannot pass an `extern "C"` function.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod hostile;
 mod names;
 mod overlap;
 
