@@ -108,7 +108,7 @@ interpreter=$(readelf -l "${files[0]}" | sed -nE 's/.*program interpreter: (.*)\
 # under another name, or not at all: then the test that wants it fails.
 wanted="cbc ecb xts ctr essiv chacha_generic chacha nhpoly1305 adiantum hctr2 aesni-intel aes_ce_blk aes_arm_bs
     sha256_generic algif_skcipher encrypted-keys dm-mod dm-crypt dm-flakey dm-delay loop brd cryptd
-    virtio_blk virtio_pci virtio_mmio ext4 xfs btrfs crc32c_generic libcrc32c crc32c-intel"
+    virtio_blk virtio_pci virtio_mmio 9p 9pnet_virtio hid-generic uhid ext4 xfs btrfs crc32c_generic libcrc32c crc32c-intel"
 awk -v wanted="$wanted" '
     { path = $1; sub(/:$/, "", path); name = path; sub(/.*\//, "", name); sub(/\.ko.*$/, "", name)
       gsub(/_/, "-", name); where[name] = path; needs[path] = ""
@@ -152,6 +152,13 @@ for module in virtio_pci virtio_mmio virtio_blk cbc ecb xts ctr essiv aesni-inte
     sha256_generic crc32c_generic chacha_generic chacha nhpoly1305 adiantum hctr2 algif_skcipher encrypted-keys dm-crypt loop; do
     modprobe $module 2>/dev/null
 done
+# guest.sh --host
+modprobe 9pnet_virtio 2>/dev/null
+if grep -qs host /sys/bus/virtio/drivers/9pnet_virtio/*/mount_tag; then
+    modprobe 9p
+    mkdir /host
+    mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 host /host || echo "BED: no /host"
+fi
 disk=/dev/ubd
 [ -e ${disk}a ] || disk=/dev/vd
 tar -xf ${disk}a -C /in || echo "BED: cannot read the job"

@@ -11,10 +11,13 @@
 #   --file NAME=FILE    the script sees a copy of FILE as /in/NAME
 #   --out DIR           files that the script leaves in /out (its working
 #                       directory) appear in DIR
+#   --host              QEMU only, with a kernel for this machine's processor: the script sees
+#                       this machine's files below /host, read-only
 #   --memory MEGABYTES  default 384 for User Mode Linux, 768 for QEMU
 #   --cut WORD=N        power-off: kills the guest when it has printed N lines that
 #                       begin with WORD
 #   --timeout SECONDS   default 120
+#   --follow            the script's lines at once, not at its end
 #   --quiet             no console log unless the bed itself fails
 #
 # Prints the console. Exits with the script's status; 124 on a timeout, 125 if
@@ -34,6 +37,8 @@ files=()
 out=
 seconds=120
 quiet=
+host=
+follow=
 bed=uml
 memory=
 cut=
@@ -50,6 +55,8 @@ while [ $# -gt 0 ]; do
     --memory) memory=$2 && shift 2 ;;
     --cut) cut=$2 && shift 2 ;;
     --timeout) seconds=$2 && shift 2 ;;
+    --host) host=1 && shift ;;
+    --follow) follow=1 quiet=1 && shift ;;
     --quiet) quiet=1 && shift ;;
     -*) die "unknown option $1" ;;
     *) break ;;
@@ -143,6 +150,7 @@ qemu() {
         esac
         command+=(-drive "file=${path//,/,,},format=raw,if=virtio,cache=writeback$more")
     done
+    [ -z "$host" ] || command+=(-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
 }
 
 case $bed in
@@ -176,9 +184,15 @@ if [ -n "$cut" ]; then
     sed -n '/^BED: start/,$p' "$work/log" | sed 1d
     exit 0
 fi
+if [ -n "$follow" ]; then
+    tail --pid="$guest" -s 0.2 -n +1 -f "$work/console" |
+        sed -u -n 's/\r$//; /^BED: start/,/^BED: end/ { /^BED: /! p }' &
+    follower=$!
+fi
 wait -n "$guest" "$watchdog" 2>/dev/null || true
 timed_out=
 kill -0 "$watchdog" 2>/dev/null || timed_out=1
+[ -z "$follow" ] || [ -n "$timed_out" ] || wait "$follower"
 
 # The console ends its lines with CR LF.
 tr -d '\r' <"$work/console" >"$work/log"
