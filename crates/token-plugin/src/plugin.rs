@@ -339,13 +339,60 @@ fn failure(kind: &str, code: c_int, had_pin: bool) -> Failure {
         // FIDO2, and systemd-tpm2 since 254; earlier ones do not tell a wrong PIN from what
         // else the TPM may not like.
         Errno::NOLCK | Errno::ILSEQ | Errno::NOTRECOVERABLE if had_pin => Outcome::PinWrong,
+        Errno::AGAIN | Errno::NODEV | Errno::NXIO if kind == "systemd-fido2" => {
+            return Failure::new(Outcome::Absent, forbidden_devices().unwrap_or_default());
+        }
         Errno::AGAIN | Errno::NODEV | Errno::NXIO => Outcome::Absent,
         Errno::PERM | Errno::REMOTE | Errno::UCLEAN | Errno::NOTRECOVERABLE => Outcome::Refused,
-        _ => {
-            return Failure::failed(format!("the plugin for {kind} failed: {}", reason(code)));
+        errno => {
+            let why = if kind == "systemd-fido2" {
+                security_key(errno)
+            } else {
+                None
+            };
+            return Failure::failed(why.map_or_else(
+                || format!("the plugin for {kind} failed: {}", reason(code)),
+                str::to_owned,
+            ));
         }
     };
     Failure::new(outcome, String::new())
+}
+
+/// What a person can do about a security key, by the numbers that systemd's plugin chose for
+/// libfido2's errors.
+fn security_key(errno: rustix::io::Errno) -> Option<&'static str> {
+    use rustix::io::Errno;
+    Some(match errno {
+        Errno::NOSTR => "nobody touched the security key in time",
+        Errno::OWNERDEAD => {
+            "the security key takes no PIN after several wrong ones: pull it out and plug it in again"
+        }
+        Errno::MEDIUMTYPE => {
+            "the security key wants a touch, which this token was made without: enrol it again"
+        }
+        Errno::HWPOISON => "the security key cannot ask for the PIN or touch that this token wants",
+        // All else that libfido2 says.
+        Errno::IO => {
+            "the security key gave no answer: it was not touched in time, was pulled out, \
+             or still blinks for somebody else"
+        }
+        _ => return None,
+    })
+}
+
+/// Whether there are devices that could be a security key and are not open to this user, which
+/// libfido2 passes over without a word.
+fn forbidden_devices() -> Option<String> {
+    use rustix::fs::{Access, access};
+    let forbidden = std::fs::read_dir("/dev").ok()?.flatten().find(|entry| {
+        entry.file_name().as_encoded_bytes().starts_with(b"hidraw")
+            && access(entry.path(), Access::READ_OK | Access::WRITE_OK).is_err()
+    })?;
+    Some(format!(
+        "{} may be the security key, but is not open to this user",
+        forbidden.path().display()
+    ))
 }
 
 fn reason(code: c_int) -> std::io::Error {

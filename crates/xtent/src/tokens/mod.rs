@@ -156,7 +156,8 @@ impl Session<'_> {
             );
             return Ok(Attempt::Failed);
         };
-        let answer = match self.ask(&program, opener, pin) {
+        let mut last_words = String::new();
+        let answer = match self.ask(&program, opener, pin, &mut last_words) {
             Err(failure) if failure.is_interruption() => return Err(failure),
             // A helper that cannot be run must not keep a person from typing.
             Err(failure) => {
@@ -183,7 +184,7 @@ impl Session<'_> {
                 return Ok(Attempt::PinWrong);
             }
             Outcome::Absent => {
-                self.give_up(opener, "its device is not there");
+                self.give_up_after(opener, "its device is not there", &last_words);
             }
             Outcome::Refused => self.give_up(
                 opener,
@@ -192,12 +193,21 @@ impl Session<'_> {
                  boot loader or kernel)",
             ),
             Outcome::Unsupported => self.unsupported(opener, "nothing here opens this type"),
-            Outcome::Failed | Outcome::Opened => self.give_up(opener, "it could not be opened"),
+            Outcome::Failed | Outcome::Opened => {
+                self.give_up_after(opener, "it could not be opened", &last_words);
+            }
         }
         Ok(Attempt::Failed)
     }
 
-    fn ask(&self, program: &Path, opener: &Token, pin: Option<&SecretBytes>) -> Result<Answer> {
+    /// Runs the helper. What it says last, which is the reason if it fails, goes to `last_words`.
+    fn ask(
+        &self,
+        program: &Path,
+        opener: &Token,
+        pin: Option<&SecretBytes>,
+        last_words: &mut String,
+    ) -> Result<Answer> {
         let tokens = &self.args.tokens;
         let fail = |e| Failure::new(Exit::Device, "cannot write a token as JSON").because(e);
         let request = Request {
@@ -229,7 +239,10 @@ impl Session<'_> {
             &request.to_line().map_err(fail)?,
             pin,
             &patience,
-            &mut |line| self.output.warn(format!("token {}: {line}", opener.id)),
+            &mut |line| {
+                self.output.warn(format!("token {}: {line}", opener.id));
+                line.clone_into(last_words);
+            },
         )
     }
 
@@ -266,7 +279,12 @@ impl Session<'_> {
 
     /// Says why a token does not open the volume.
     fn give_up(&mut self, opener: &Token, why: &str) {
-        let text = format!(
+        self.give_up_after(opener, why, "");
+    }
+
+    /// As [`Self::give_up`], when the person has already been shown `said`.
+    fn give_up_after(&mut self, opener: &Token, why: &str, said: &str) {
+        let mut text = format!(
             "token {} ({}): {why}",
             opener.id,
             opener.kind.escape_debug()
@@ -274,6 +292,10 @@ impl Session<'_> {
         // With --token-only it is the error that says so.
         if !self.args.tokens.token_only {
             self.output.warn(&text);
+        }
+        if !said.is_empty() {
+            text.push_str(": ");
+            text.push_str(said);
         }
         self.reasons.push(text);
     }
