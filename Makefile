@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot test-container install-lib package-check check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-container install-lib package-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -154,6 +154,12 @@ test-boot: ## boot a root file system that the packages open, with a software TP
 test-container: ## build the image of the Containerfile and serve a volume from it; needs root
 	@scripts/setup.sh container
 	@scripts/test-container.sh
+
+test-fido2: ## tokens of FIDO2 security keys, in software, in a guest with uhid: seven minutes
+	@scripts/setup.sh fido2
+	$(CARGO) build --package xtent --package xtent-token-plugin
+	XTENT_BIN=$(abspath $(TARGET))/debug/xtent $(CARGO) test --config 'target."cfg(all())".runner="scripts/in-guest.sh"' \
+	    --package xtent-tests --test fido2 -- --ignored --test-threads=1
 
 install-lib: ## the ciphers' C library, header and pkg-config file below PREFIX
 	@scripts/setup.sh build

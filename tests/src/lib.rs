@@ -8,6 +8,7 @@
 
 pub mod bed;
 pub mod faulty;
+pub mod fido2;
 pub mod header;
 pub mod luks;
 pub mod mount;
@@ -15,6 +16,7 @@ pub mod nbd;
 pub mod process;
 pub mod random;
 pub mod scratch;
+pub mod terminal;
 pub mod tpm;
 pub mod uml;
 pub mod xtent;

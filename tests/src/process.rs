@@ -24,6 +24,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("clevis", "clevis-luks"),
     ("cryptsetup", "cryptsetup-bin"),
+    ("env", "coreutils"),
     ("e2fsck", "e2fsprogs"),
     ("fio", "fio"),
     ("fuse2fs", "fuse2fs"),
@@ -43,6 +44,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("setpriv", "util-linux"),
+    ("setsid", "util-linux"),
     ("swtpm", "swtpm"),
     ("swtpm_ioctl", "swtpm-tools"),
     ("systemd-cryptenroll", "systemd"),
@@ -173,7 +175,7 @@ impl Cmd {
         line
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).process_group(0);
         for (name, value) in &self.env {
