@@ -126,7 +126,7 @@ fn service(entry: &Entry, crypttab: &Path, programs: &Programs<'_>, target: &str
     let words: Vec<String> = command.iter().map(|w| command_word(w)).collect();
     line(format!("ExecStart={}", words.join(" ")));
     line(format!(
-        "ExecStop={} close {}",
+        "ExecStop={} close -- {}",
         command_word(programs.xtent),
         command_word(&entry.name)
     ));
@@ -195,7 +195,7 @@ mod tests {
             "ConditionPathExists=!/dev/mapper/my-data",
             "Environment=XTENT_ASK_TIMEOUT=90s",
             "ExecStart=/usr/bin/xtent open --ask-with=/usr/libexec/xtent/ask-systemd -- my-data /dev/disk/by-uuid/1-2",
-            "ExecStop=/usr/bin/xtent close my-data",
+            "ExecStop=/usr/bin/xtent close -- my-data",
         ] {
             assert!(text.lines().any(|l| l == line), "no {line} in {text}");
         }
