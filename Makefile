@@ -85,6 +85,7 @@ check: ## format, lints, licences, documentation
 	@scripts/setup.sh build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --package xtent --no-default-features -- -D warnings
 	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check
 	$(CARGO) clippy $(CIPHER_BENCH) --no-default-features --all-targets -- -D warnings
 	@scripts/package-check.sh --quick

@@ -6,7 +6,9 @@ use xtent_partition::Partition;
 use xtent_store::{Access, FileStore};
 
 use crate::failure::{Exit, Failure, Result};
-use crate::probe::{self, shell_word};
+use crate::probe;
+#[cfg(feature = "device-mapper")]
+use crate::probe::shell_word;
 use crate::size::show_size;
 
 /// The partitions of a disk in a file.
@@ -41,6 +43,7 @@ pub(crate) fn advice(disk: &FileStore) -> Option<String> {
 }
 
 /// The refusal of `--partition` where the kernel opens the volume.
+#[cfg(feature = "device-mapper")]
 pub(crate) fn refuse_mapping(path: &Path, number: u32) -> Failure {
     let file = shell_word(path);
     Failure::parameters(

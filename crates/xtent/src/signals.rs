@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+#[cfg(any(test, feature = "device-mapper"))]
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::failure::{Exit, Failure, Result};
@@ -133,8 +134,10 @@ impl Failure {
 /// All signals, held back from this thread until the process ends: for a few steps
 /// that none may part. Where a stop would count, too, since what waits for a
 /// semaphore does not go on after it.
+#[cfg(any(test, feature = "device-mapper"))]
 pub(crate) struct Held(SignalFd);
 
+#[cfg(any(test, feature = "device-mapper"))]
 impl Held {
     /// Call it when no other thread exists that could take a signal.
     pub(crate) fn all() -> Result<Self> {
