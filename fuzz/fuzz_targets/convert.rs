@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use xtent_fuzz::{edited, put_right};
-use xtent_luks::{Device, Dump, Header, Version};
+use xtent_luks::{Device, Dump, Header, Kdf, Version};
 use xtent_store::Store;
 use xtent_store::testing::MemStore;
 
@@ -98,39 +98,36 @@ fn luks1(used: u8, layout: u8) -> Vec<u8> {
     image
 }
 
-/// A keyslot: where its material is, bytes of key, iterations and salt.
-type Keyslot = (Range<usize>, u32, Option<u32>, Option<String>);
+/// A keyslot: where its material is, bytes of key, derivation and salt.
+type Keyslot = (Range<usize>, u32, Option<Kdf>, Option<String>);
 
 fn keyslots(header: &Header) -> BTreeMap<u32, Keyslot> {
-    let area = |start: u64, key: u32| {
-        let start = usize::try_from(start).expect("in memory");
-        start..start + key as usize * 4000
-    };
-    match header.dump() {
-        Dump::Luks1(dump) => {
-            let key = dump.key_bits / 8;
-            let slot = |slot: &xtent_luks::Luks1KeyslotDump| {
-                let area = area(u64::from(slot.offset) * 512, key);
-                (area, key, Some(slot.iterations), Some(slot.salt.clone()))
-            };
-            dump.keyslots
-                .iter()
-                .map(|it| (it.number, slot(it)))
-                .collect()
-        }
-        Dump::Luks2(dump) => dump
+    let places: Vec<(u64, Option<String>)> = match header.dump() {
+        Dump::Luks1(dump) => dump
             .keyslots
             .iter()
-            .map(|(id, slot)| {
+            .map(|slot| (u64::from(slot.offset) * 512, Some(slot.salt.clone())))
+            .collect(),
+        Dump::Luks2(dump) => dump
+            .keyslots
+            .values()
+            .map(|slot| {
                 let more = slot.luks2.as_ref().expect("of a type that is converted");
-                let area = area(slot.area_offset, slot.key_size);
-                (
-                    *id,
-                    (area, slot.key_size, more.iterations, more.salt.clone()),
-                )
+                (slot.area_offset, more.salt.clone())
             })
             .collect(),
-    }
+    };
+    let keyslots = header.keyslot_info();
+    assert_eq!(keyslots.len(), places.len());
+    keyslots
+        .into_iter()
+        .zip(places)
+        .map(|(slot, (start, salt))| {
+            let start = usize::try_from(start).expect("in memory");
+            let area = start..start + slot.key_length as usize * 4000;
+            (slot.keyslot, (area, slot.key_length, slot.kdf, salt))
+        })
+        .collect()
 }
 
 /// Converts to the other format what can be.
@@ -164,12 +161,9 @@ fn convert(store: &Arc<MemStore>) -> Option<()> {
     assert!(after[data..] == before[data..], "data was written");
     let (old, new) = (keyslots(&header), keyslots(&now));
     assert!(old.keys().eq(new.keys()), "{old:?} became {new:?}");
-    for (id, (area, key, iterations, salt)) in old {
-        let (now, now_key, now_iterations, now_salt) = &new[&id];
-        assert_eq!(
-            (key, iterations, &salt),
-            (*now_key, *now_iterations, now_salt)
-        );
+    for (id, (area, key, kdf, salt)) in old {
+        let (now, now_key, now_kdf, now_salt) = &new[&id];
+        assert_eq!((&key, &kdf, &salt), (now_key, now_kdf, now_salt));
         assert!(before[area] == after[now.clone()], "keyslot {id} was lost");
     }
     Some(())
