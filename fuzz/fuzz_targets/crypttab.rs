@@ -207,7 +207,7 @@ fn check_service(entry: &Entry, text: &str) {
                 assert!(asked.len() <= 1 && asked.iter().all(|it| it.ends_with(&with)));
             }
             ("[Service]", "ExecStop") => {
-                assert_eq!(command(value), [PROGRAMS.xtent, "close", &entry.name]);
+                assert_eq!(command(value), [PROGRAMS.xtent, "close", "--", &entry.name]);
             }
             _ => panic!("{section} has {line}"),
         }
