@@ -156,7 +156,7 @@ test-container: ## build the image of the Containerfile and serve a volume from 
 	@scripts/setup.sh container
 	@scripts/test-container.sh
 
-test-fido2: ## tokens of FIDO2 security keys, in software, in a guest with uhid: seven minutes
+test-fido2: ## tokens of FIDO2 security keys, in software, in a guest with uhid: two minutes
 	@scripts/setup.sh fido2
 	$(CARGO) build --package xtent --package xtent-token-plugin
 	XTENT_BIN=$(abspath $(TARGET))/debug/xtent $(CARGO) test --config 'target."cfg(all())".runner="scripts/in-guest.sh"' \
