@@ -80,4 +80,5 @@ FILES:
       The default socket, for root and for users. Whoever can connect can read
       and write the plaintext; sockets are made for their owner only. Without
       $XDG_RUNTIME_DIR, as under su or cron, the folder is /run/user/UID/xtent,
-      or /tmp/xtent-UID where that is not there either.";
+      or /tmp/xtent-UID where that is not there either.
+      With --run it is NAME.PID.sock, of this server alone.";
