@@ -15,6 +15,8 @@ use xtent_secret::SecretBytes;
 use super::header::{HEADER, Header, SECTOR_LENGTH, SLOTS, Slot, sector_of_flag, sectors_of_slot};
 use super::keyslot::{self, NewKeyslot, slot_number};
 use super::{read, read_locked, snapshot};
+use crate::luks2::model::Area;
+use crate::luks2::write;
 use crate::{ChangeOptions, Changes, Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
 
 /// See [`Device::add_key`].
@@ -365,18 +367,11 @@ fn wipe_area(device: &Device, header: &Header, number: usize) -> Result<(), Erro
 
 /// Overwrites a range with random bytes; after an error the rest of it all the same.
 pub(super) fn overwrite_randomly(device: &Device, start: u64, end: u64) -> Result<(), Error> {
-    let mut noise = vec![0; 1 << 16];
-    let mut at = start;
-    let mut written = Ok(());
-    while at < end {
-        let length = usize::try_from(end - at)
-            .unwrap_or(usize::MAX)
-            .min(noise.len());
-        xtent_secret::fill_random(&mut noise[..length])?;
-        written = written.and(device.store.write_at(&noise[..length], at));
-        at += length as u64;
-    }
-    Ok(written?)
+    let area = Area {
+        offset: start,
+        size: end.saturating_sub(start),
+    };
+    write::wipe(&*device.store, area)
 }
 
 fn to_keyslot(number: usize) -> u32 {
