@@ -401,6 +401,7 @@ impl Store for Bytes {
         xtent_store::Limits {
             atomic: 512,
             discard: 512,
+            block: 1,
         }
     }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), xtent_store::Error> {

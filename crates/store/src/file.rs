@@ -16,7 +16,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::{Error, ErrorKind, Limits, Store, block};
+use crate::{Error, ErrorKind, Limits, PAGE, Store, block};
 
 /// Where the server lock of a file's byte 0 is: far beyond the end of any file, and away
 /// from the bytes that QEMU locks (100 to 203). Each byte of the file has its own, so that
@@ -518,6 +518,23 @@ impl Store for FileStore {
             .map_err(|(errno, at)| self.write_error(errno, "write", at))
     }
 
+    /// A write into the page cache waits for nothing but the rest of a page that is
+    /// written in part, which the kernel reads first unless it has the page.
+    fn takes_write_at_once(&self, offset: u64, len: u64) -> Result<bool, Error> {
+        let (Some(end), true) = (offset.checked_add(len), len > 0) else {
+            return Ok(true);
+        };
+        // A byte of each page that may be written in part. Pages are those of the file,
+        // which a window need not begin on.
+        for (edge, byte) in [(offset, offset), (end, end - 1)] {
+            let is_whole = self.start.wrapping_add(edge).is_multiple_of(PAGE as u64);
+            if !is_whole && !self.try_read_at(&mut [0], byte)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn write_at_durably(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         const OPERATION: &str = "durable write";
         self.check_range(OPERATION, offset, data.len() as u64)?;
@@ -629,6 +646,7 @@ fn file_limits(metadata: &std::fs::Metadata) -> Limits {
             .and_then(plausible)
             .unwrap_or(512),
         discard: discard.unwrap_or(4096),
+        block: 1,
     }
 }
 
@@ -644,6 +662,7 @@ fn block_geometry(file: &File, number: u64) -> (Option<BlockDevice>, Limits) {
     let limits = Limits {
         atomic: atomic.unwrap_or(512),
         discard: discard.unwrap_or(logical).max(logical),
+        block: 1,
     };
     (Some(device), limits)
 }

@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use xtent_store::PAGE;
-
 use crate::piece::{PIECE, with_buffer};
 use crate::range_lock::Mode;
 use crate::volume::{MAX_SECTOR, Parts, Volume, Wait};
@@ -137,7 +135,7 @@ impl Volume {
         let Some(_guard) = guard else {
             return Ok(false);
         };
-        if wait == Wait::Never && !self.edges_are_in_memory(offset, data.len())? {
+        if wait == Wait::Never && !self.store_takes_at_once(offset, data.len())? {
             return Ok(false);
         }
         let parts = Parts::of(offset, data.len(), self.sector_size);
@@ -159,26 +157,10 @@ impl Volume {
         Ok(true)
     }
 
-    /// Whether the kernel can take a write without reading first: it reads the
-    /// rest of a page that is written in part, unless it has the page. `len` is
-    /// not zero.
-    fn edges_are_in_memory(&self, offset: u64, len: usize) -> Result<bool, Error> {
-        let start = self.offset + offset;
-        let end = start + len as u64;
-        // A byte of each page that may be written in part.
-        for (edge, byte) in [(start, start), (end, end - 1)] {
-            if edge.is_multiple_of(PAGE as u64) {
-                continue;
-            }
-            let is_there = self
-                .store
-                .try_read_at(&mut [0], byte)
-                .map_err(|e| Error::store(e, Some(offset)))?;
-            if !is_there {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    fn store_takes_at_once(&self, offset: u64, len: usize) -> Result<bool, Error> {
+        self.store
+            .takes_write_at_once(self.offset + offset, len as u64)
+            .map_err(|e| Error::store(e, Some(offset)))
     }
 
     /// Writes any range under the caller's lock. Whatever can fail or wait for

@@ -12,10 +12,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use super::memory::Buffer;
 use super::peer::Client;
 use super::proto::Head;
 use super::shutdown::wake;
+use xtent_store::Buffer;
 
 /// Replies that go into one system call; two slices each, below `IOV_MAX`.
 pub(super) const MAX_GATHER: usize = 500;

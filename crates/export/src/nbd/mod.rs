@@ -19,7 +19,6 @@ mod errno;
 mod input;
 mod link;
 mod listen;
-mod memory;
 mod peer;
 mod port;
 pub mod proto;

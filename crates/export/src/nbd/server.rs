@@ -15,7 +15,6 @@ use xtent_volume::Volume;
 
 use super::connection::{self, Shared};
 use super::link::Link;
-use super::memory::Pool;
 use super::peer::Client;
 use super::port::Timeouts;
 use super::proto::ExportInfo;
@@ -23,6 +22,7 @@ use super::proto::constants::MAX_STRING;
 use super::queue::Queue;
 use super::{Export, Listener, Options, Shutdown};
 use crate::{Error, ErrorKind};
+use xtent_store::Memory;
 
 /// What is asked of the kernel for a Unix socket's buffers, in bytes: a few
 /// large requests per context switch.
@@ -76,7 +76,7 @@ pub(super) fn serve_with(
 
     let shared = Shared {
         exports: exports.iter().map(info).collect(),
-        pool: Pool::new(options.memory - connections * per_connection),
+        memory: Memory::new(options.memory - connections * per_connection),
         queue: Queue::new(options.workers),
         shutdown: shutdown.clone(),
         piece,

@@ -7,10 +7,10 @@ use xtent_volume::{DiscardPolicy, Volume};
 
 use super::errno;
 use super::link::{Link, Message, PiecesLeft};
-use super::memory::Buffer;
 use super::peer::Client;
 use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
 use super::shutdown::Shutdown;
+use xtent_store::Buffer;
 
 /// Bytes of zeros that one worker writes before the other requests get their
 /// turn; a multiple of every sector size.

@@ -226,6 +226,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.try_read_at(buf, offset)
     }
 
+    fn takes_write_at_once(&self, offset: u64, len: u64) -> Result<bool, Error> {
+        self.inner.takes_write_at_once(offset, len)
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         if let Err((error, done)) = self.check(Operation::Write, "write", offset, data.len() as u64)
         {

@@ -96,6 +96,7 @@ impl From<Vec<u8>> for MemStore {
             limits: Limits {
                 atomic: 512,
                 discard: 512,
+                block: 1,
             },
         }
     }
@@ -129,6 +130,10 @@ impl Store for MemStore {
         self.change("write", offset, data.len() as u64, |bytes| {
             bytes.copy_from_slice(data);
         })
+    }
+
+    fn takes_write_at_once(&self, _offset: u64, _len: u64) -> Result<bool, Error> {
+        Ok(true)
     }
 
     fn flush(&self) -> Result<(), Error> {

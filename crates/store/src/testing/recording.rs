@@ -199,6 +199,7 @@ impl Store for RecordingStore {
         Limits {
             atomic: 512,
             discard: 512,
+            block: 1,
         }
     }
 
@@ -211,6 +212,10 @@ impl Store for RecordingStore {
 
     fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
         self.read_at(buf, offset).map(|()| true)
+    }
+
+    fn takes_write_at_once(&self, _offset: u64, _len: u64) -> Result<bool, Error> {
+        Ok(true)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {

@@ -39,6 +39,9 @@ impl Store for Stepwise {
     fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
         self.read_at(buf, offset).map(|()| true)
     }
+    fn takes_write_at_once(&self, _offset: u64, _len: u64) -> Result<bool, Error> {
+        Ok(true)
+    }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         let len = step(data.len());
         for (index, step) in data.chunks(len).enumerate() {

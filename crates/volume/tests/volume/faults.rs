@@ -197,6 +197,7 @@ fn discards_are_aligned_to_the_store() {
     let store = MemStore::from(image(&before, &config)).with_limits(Limits {
         atomic: 512,
         discard: 4096,
+        block: 1,
     });
     let store = Arc::new(store);
     let volume = open(store.clone(), &config);
@@ -228,6 +229,10 @@ impl Store for Slow {
     }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         self.0.write_at(data, offset)
+    }
+    /// Whole pages only, as a page cache.
+    fn takes_write_at_once(&self, offset: u64, len: u64) -> Result<bool, Error> {
+        Ok((offset | len).is_multiple_of(4096))
     }
     fn flush(&self) -> Result<(), Error> {
         Ok(())

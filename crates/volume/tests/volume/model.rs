@@ -162,7 +162,7 @@ proptest! {
         let mut bytes = vec![0; store_len(length)];
         bytes[..1000].copy_from_slice(&outside);
         bytes.extend(&outside);
-        let store = Arc::new(MemStore::from(bytes).with_limits(Limits { atomic: 512, discard: 4096 }));
+        let store = Arc::new(MemStore::from(bytes).with_limits(Limits { atomic: 512, discard: 4096 , block: 1}));
         let volume = open(store.clone(), &config);
         let mut model = Model { bytes: vec![None; LENGTH] };
         for (request, (offset, len)) in &requests {

@@ -15,7 +15,6 @@ use xtent_volume::Volume;
 
 use crate::nbd::input::Input;
 use crate::nbd::link::{Link, MAX_GATHER};
-use crate::nbd::memory::Pool;
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
@@ -24,6 +23,7 @@ use crate::nbd::proto::{
 use crate::nbd::queue::Queue;
 use crate::nbd::shutdown::Shutdown;
 use crate::nbd::worker::{Job, Reply, Task};
+use xtent_store::Memory;
 
 /// Requests of one connection in flight; more wait where they were received, or
 /// in the socket.
@@ -44,7 +44,7 @@ const IN_PAYLOAD: &str = "within the data of a write";
 pub(super) struct Shared {
     pub(super) volumes: Vec<Arc<Volume>>,
     pub(super) exports: Vec<ExportInfo>,
-    pub(super) pool: Arc<Pool>,
+    pub(super) memory: Arc<Memory>,
     pub(super) queue: Queue,
     pub(super) shutdown: Shutdown,
     /// Bytes of a read that are decrypted and sent at a time.
@@ -352,7 +352,7 @@ impl Connection<'_> {
                     },
                 )
             }
-            Command::Cache { offset, len } => match self.shared.pool.take(self.shared.piece) {
+            Command::Cache { offset, len } => match self.shared.memory.take(self.shared.piece) {
                 Some(buffer) => {
                     let len = u64::from(len);
                     self.hand_over(

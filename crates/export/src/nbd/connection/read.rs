@@ -26,7 +26,7 @@ impl Connection<'_> {
         let result = match self.volume.try_read_at(place, offset) {
             Ok(true) => Ok(()),
             Ok(false) => {
-                if let Some(buffer) = self.shared.pool.take(len) {
+                if let Some(buffer) = self.shared.memory.take(len) {
                     return self.hand_over(
                         reply,
                         Task::Read {
@@ -90,7 +90,7 @@ impl Connection<'_> {
             let piece = &mut self.batch.data[..range.len()];
             let result = match self.volume.try_read_at(piece, offset) {
                 Ok(true) => Ok(()),
-                Ok(false) => match self.shared.pool.take(range.len()) {
+                Ok(false) => match self.shared.memory.take(range.len()) {
                     Some(buffer) => {
                         let left = left.get_or_insert_with(|| Arc::new(PiecesLeft::new(remaining)));
                         let left = Arc::clone(left);
@@ -144,7 +144,7 @@ impl Connection<'_> {
         offset: u64,
         len: usize,
     ) -> Result<(), Closed> {
-        let Some(mut buffer) = self.shared.pool.take(len) else {
+        let Some(mut buffer) = self.shared.memory.take(len) else {
             self.flush()?;
             return self.read_whole_here(reply, offset, len);
         };

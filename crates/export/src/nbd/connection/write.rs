@@ -33,7 +33,7 @@ impl Connection<'_> {
         len: usize,
         fua: bool,
     ) -> Result<bool, Closed> {
-        let Some(mut buffer) = self.shared.pool.take(len) else {
+        let Some(mut buffer) = self.shared.memory.take(len) else {
             return Ok(false);
         };
         let here = self.input.bytes().len().min(len);

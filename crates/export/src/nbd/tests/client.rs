@@ -125,6 +125,17 @@ impl Store for SlowStore {
             false => self.inner.read_at(buf, offset).map(|()| true),
         }
     }
+    /// As a page cache does, which reads the rest of a page that is written in part.
+    fn takes_write_at_once(&self, offset: u64, len: u64) -> Result<bool, xtent_store::Error> {
+        let end = offset + len;
+        let page = xtent_store::PAGE as u64;
+        for (edge, byte) in [(offset, offset), (end, end.saturating_sub(1))] {
+            if !edge.is_multiple_of(page) && !self.try_read_at(&mut [0], byte)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), xtent_store::Error> {
         if self.writes_wait.load(Ordering::SeqCst) {
             self.wait_while(|| self.writes_wait.load(Ordering::SeqCst));

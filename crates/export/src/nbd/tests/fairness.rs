@@ -12,11 +12,11 @@ use super::client::{Rig, SIZE, handshake, header, volume};
 use super::{Options, PATIENT, QUICK};
 use crate::nbd::connection::{self, MAX_IN_FLIGHT, Shared};
 use crate::nbd::link::Link;
-use crate::nbd::memory::Pool;
 use crate::nbd::proto::ExportInfo;
 use crate::nbd::proto::constants::*;
 use crate::nbd::queue::Queue;
 use crate::nbd::shutdown::Shutdown;
+use xtent_store::Memory;
 
 /// Writes of the store in a piece of zeros.
 const WRITES: u64 = (4 << 20) / (256 << 10);
@@ -80,7 +80,7 @@ impl Bench {
         let shared = Shared {
             volumes: vec![volume],
             exports: vec![export],
-            pool: Pool::new(1 << 20),
+            memory: Memory::new(1 << 20),
             queue: Queue::new(1),
             shutdown: Shutdown::new().unwrap(),
             piece: 64 << 10,

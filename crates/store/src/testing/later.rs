@@ -1,0 +1,186 @@
+//! A store whose operations complete later, in any order.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::{Completion, Error, Limits, Operation, Store, Submitted};
+
+/// Carries out another store's operations on a thread of its own, always one of those
+/// under way that chance picks, as a store far away might.
+pub struct LaterStore<S> {
+    shared: Arc<Shared<S>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared<S> {
+    inner: S,
+    state: Mutex<State>,
+    changed: Condvar,
+    most_waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<(Operation, Completion)>,
+    is_held: bool,
+    is_closed: bool,
+    /// Of the generator that picks.
+    random: u64,
+}
+
+impl<S> Shared<S> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store + 'static> LaterStore<S> {
+    /// Over this store, with an order of completion that `seed` makes.
+    pub fn new(inner: S, seed: u64) -> Self {
+        let shared = Arc::new(Shared {
+            inner,
+            state: Mutex::new(State {
+                random: seed | 1,
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+            most_waiting: AtomicUsize::new(0),
+        });
+        let worker = Arc::clone(&shared);
+        Self {
+            shared,
+            thread: Some(std::thread::spawn(move || work(&worker))),
+        }
+    }
+
+    /// The store below.
+    pub fn inner(&self) -> &S {
+        &self.shared.inner
+    }
+
+    /// Completes nothing from now on, or goes on.
+    pub fn hold(&self, is_held: bool) {
+        self.shared.state().is_held = is_held;
+        self.shared.changed.notify_all();
+    }
+
+    /// Operations under way.
+    pub fn waiting(&self) -> usize {
+        self.shared.state().waiting.len()
+    }
+
+    /// The most operations that ever were under way at a time.
+    pub fn most_waiting(&self) -> usize {
+        self.shared.most_waiting.load(Ordering::SeqCst)
+    }
+}
+
+fn work<S: Store>(shared: &Shared<S>) {
+    let mut state = shared.state();
+    loop {
+        if state.waiting.is_empty() && state.is_closed {
+            return;
+        }
+        if state.waiting.is_empty() || (state.is_held && !state.is_closed) {
+            state = shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        // Xorshift.
+        state.random ^= state.random << 13;
+        state.random ^= state.random >> 7;
+        state.random ^= state.random << 17;
+        let count = state.waiting.len() as u64;
+        let pick = usize::try_from(state.random % count).unwrap_or_default();
+        let (operation, completion) = state.waiting.swap_remove(pick);
+        drop(state);
+        completion.complete(shared.inner.perform(operation));
+        state = shared.state();
+    }
+}
+
+impl<S> Drop for LaterStore<S> {
+    fn drop(&mut self) {
+        self.shared.state().is_closed = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<S: Store + 'static> Store for LaterStore<S> {
+    fn size(&self) -> u64 {
+        self.shared.inner.size()
+    }
+    fn is_read_only(&self) -> bool {
+        self.shared.inner.is_read_only()
+    }
+    fn limits(&self) -> Limits {
+        self.shared.inner.limits()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        self.shared.inner.read_at(buf, offset)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
+        self.shared.inner.write_at(data, offset)
+    }
+    fn write_at_durably(&self, data: &[u8], offset: u64) -> Result<(), Error> {
+        self.shared.inner.write_at_durably(data, offset)
+    }
+    fn flush(&self) -> Result<(), Error> {
+        self.shared.inner.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.shared.inner.discard(offset, len)
+    }
+    fn completes_later(&self) -> bool {
+        true
+    }
+    fn submit(&self, operation: Operation) -> Submitted {
+        let (completion, submitted) = Submitted::later();
+        let mut state = self.shared.state();
+        state.waiting.push((operation, completion));
+        self.shared
+            .most_waiting
+            .fetch_max(state.waiting.len(), Ordering::SeqCst);
+        drop(state);
+        self.shared.changed.notify_all();
+        submitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::MemStore;
+    use crate::{AlignedBuffer, block_on};
+
+    #[test]
+    fn operations_complete_once_they_are_let_go() {
+        let store = LaterStore::new(MemStore::new(1 << 16), 3);
+        store.hold(true);
+        let submitted: Vec<_> = (0..16_u8)
+            .map(|i| {
+                let mut buffer = AlignedBuffer::zeroed(4096).unwrap();
+                buffer.fill(i);
+                store.submit(Operation::Write {
+                    buffer: buffer.into(),
+                    offset: u64::from(i) * 4096,
+                    durably: false,
+                })
+            })
+            .collect();
+        assert_eq!((store.waiting(), store.inner().writes()), (16, 0));
+        store.hold(false);
+        for one in submitted {
+            assert!(block_on(one).result.is_ok());
+        }
+        let contents = store.inner().contents();
+        assert!((0..16_u8).all(|i| contents[usize::from(i) * 4096] == i));
+        assert_eq!(store.most_waiting(), 16);
+    }
+}
