@@ -21,7 +21,6 @@ mod link;
 mod listen;
 mod peer;
 mod port;
-pub mod proto;
 mod queue;
 mod server;
 mod shutdown;
@@ -33,6 +32,8 @@ pub use activation::activated_listeners;
 pub use listen::{Listener, SocketFile, bind_tcp, bind_unix};
 pub use server::serve;
 pub use shutdown::Shutdown;
+/// The protocol itself.
+pub use xtent_nbd as proto;
 
 use std::sync::Arc;
 use xtent_volume::Volume;

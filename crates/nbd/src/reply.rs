@@ -1,8 +1,8 @@
 //! Replies of the transmission phase. Heads are small byte strings on the
 //! stack; data follows them from wherever it lies.
 
-use super::constants::*;
-use super::{ALLOCATION_CONTEXT_ID, NbdError};
+use crate::constants::*;
+use crate::{ALLOCATION_CONTEXT_ID, NbdError};
 
 /// Bytes of the longest head: an error chunk with its message.
 const HEAD_CAPACITY: usize = 128;
@@ -75,7 +75,7 @@ pub fn no_data_reply(cookie: u64) -> Head {
 }
 
 /// The head of `len` bytes of data at `offset`; `len` is at most
-/// [`super::MAX_PAYLOAD`] and not 0.
+/// [`crate::MAX_PAYLOAD`] and not 0.
 pub fn offset_data(cookie: u64, offset: u64, len: u32, last: bool) -> Head {
     chunk(done(last), REPLY_TYPE_OFFSET_DATA, cookie, len + 8).put(&offset.to_be_bytes())
 }
@@ -132,7 +132,7 @@ pub fn error_at(cookie: u64, error: NbdError, offset: u64, message: &str, last: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nbd::proto::{be16, be32, be64};
+    use crate::{be16, be32, be64};
 
     #[test]
     fn simple_replies_have_the_documented_layout() {

@@ -57,21 +57,21 @@ impl NbdError {
 }
 
 /// The big-endian number at `at`; the caller has checked the length.
-pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
+pub fn be16(bytes: &[u8], at: usize) -> u16 {
     let mut raw = [0; 2];
     raw.copy_from_slice(&bytes[at..at + 2]);
     u16::from_be_bytes(raw)
 }
 
-/// As [`be16`].
-pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
+/// As [`be16`], of the bytes that it takes.
+pub fn be32(bytes: &[u8], at: usize) -> u32 {
     let mut raw = [0; 4];
     raw.copy_from_slice(&bytes[at..at + 4]);
     u32::from_be_bytes(raw)
 }
 
-/// As [`be16`].
-pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
+/// As [`be16`], of the bytes that it takes.
+pub fn be64(bytes: &[u8], at: usize) -> u64 {
     let mut raw = [0; 8];
     raw.copy_from_slice(&bytes[at..at + 8]);
     u64::from_be_bytes(raw)

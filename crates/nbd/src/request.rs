@@ -1,8 +1,8 @@
 //! Requests of the transmission phase: header parsing, and the checks that
 //! need only the session.
 
-use super::constants::*;
-use super::{MAX_DRAIN, MAX_PAYLOAD, NbdError, Session, be16, be32, be64};
+use crate::constants::*;
+use crate::{MAX_DRAIN, MAX_PAYLOAD, NbdError, Session, be16, be32, be64};
 
 /// A request header as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

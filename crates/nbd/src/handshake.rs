@@ -1,8 +1,8 @@
 //! The handshake: greeting, client flags, option haggling, until a client has
 //! chosen an export. Fixed newstyle.
 
-use super::constants::*;
-use super::{ALLOCATION_CONTEXT_ID, MAX_PAYLOAD, be16, be32, be64};
+use crate::constants::*;
+use crate::{ALLOCATION_CONTEXT_ID, MAX_PAYLOAD, be16, be32, be64};
 
 /// Longest option data that is looked at, in bytes; a longer option is skipped
 /// and answered with `NBD_REP_ERR_TOO_BIG`.
