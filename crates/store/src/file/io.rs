@@ -1,0 +1,243 @@
+//! Reads, writes, flushes and discards that wait until they are done.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::Ordering;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{Access, FileStore};
+use crate::{Error, ErrorKind, Limits, PAGE, Store, block};
+
+impl FileStore {
+    /// Checks that a range to be changed lies inside.
+    fn check_range(&self, operation: &'static str, offset: u64, len: u64) -> Result<(), Error> {
+        if self.access == Access::ReadOnly {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                operation,
+                &self.path,
+                Some(offset),
+            ));
+        }
+        let end = offset
+            .checked_add(len)
+            .ok_or_else(|| self.out_of_range(operation, offset))?;
+        // A write cannot extend a block device, so the size seen last will do there.
+        if self.block.is_some() && end <= self.size.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let size = self
+            .look_up_size()
+            .map_err(|e| self.fail(e, operation, Some(offset)))?;
+        if end > size {
+            return Err(self.out_of_range(operation, offset));
+        }
+        Ok(())
+    }
+
+    /// Writes all of `data` by `write`, which may do part of it.
+    fn write_all(
+        &self,
+        mut data: &[u8],
+        mut offset: u64,
+        mut write: impl FnMut(&[u8], u64) -> rustix::io::Result<usize>,
+    ) -> Result<(), (Errno, u64)> {
+        while !data.is_empty() {
+            match write(data, offset) {
+                Ok(0) => return Err((Errno::IO, offset)),
+                Ok(n) => {
+                    data = &data[n..];
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err((errno, offset)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_plainly(&self, data: &[u8], offset: u64) -> Result<(), (Errno, u64)> {
+        self.write_all(data, offset, |data, offset| {
+            rustix::io::pwrite(&self.file, data, offset)
+        })
+    }
+
+    /// A write's error; a block device that shrank says "no space".
+    fn write_error(&self, errno: Errno, operation: &'static str, offset: u64) -> Error {
+        if self.block.is_some()
+            && errno == Errno::NOSPC
+            && self
+                .look_up_size()
+                .is_ok_and(|size| offset >= self.start + size)
+        {
+            return self.out_of_range(operation, offset);
+        }
+        self.fail(errno, operation, Some(offset))
+    }
+
+    fn check_flushes(&self, operation: &'static str) -> Result<(), Error> {
+        match self.flush_failure.load(Ordering::Acquire) {
+            0 => Ok(()),
+            errno => Err(self.fail(Errno::from_raw_os_error(errno), operation, None)),
+        }
+    }
+
+    fn flushes_failed(&self, errno: Errno) {
+        // The first failure is the one to report ever after.
+        let _ = self.flush_failure.compare_exchange(
+            0,
+            errno.raw_os_error(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+    }
+}
+
+impl Store for FileStore {
+    fn size(&self) -> u64 {
+        self.look_up_size()
+            .unwrap_or_else(|_| self.size.load(Ordering::Relaxed))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<(), Error> {
+        offset = self.place("read", offset, buf.len())?;
+        while !buf.is_empty() {
+            match rustix::io::pread(&self.file, &mut *buf, offset) {
+                Ok(0) => return Err(self.out_of_range("read", offset)),
+                Ok(n) => {
+                    buf = &mut buf[n..];
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fail(errno, "read", Some(offset))),
+            }
+        }
+        Ok(())
+    }
+
+    fn try_read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<bool, Error> {
+        offset = self.place("read", offset, buf.len())?;
+        if self.in_memory {
+            return self.read_at(buf, offset).map(|()| true);
+        }
+        if !self.nowait.load(Ordering::Relaxed) {
+            return Ok(buf.is_empty());
+        }
+        while !buf.is_empty() {
+            let slice = &mut [IoSliceMut::new(buf)];
+            match rustix::io::preadv2(&self.file, slice, offset, ReadWriteFlags::NOWAIT) {
+                // The end of the file, or a kernel that stops here: the
+                // caller's read_at tells which.
+                Ok(0) => return Ok(false),
+                Ok(n) => {
+                    buf = &mut buf[n..];
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    self.nowait.store(false, Ordering::Relaxed);
+                    return Ok(false);
+                }
+                Err(errno) => return Err(self.fail(errno, "read", Some(offset))),
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
+        self.check_range("write", offset, data.len() as u64)?;
+        self.write_plainly(data, self.start + offset)
+            .map_err(|(errno, at)| self.write_error(errno, "write", at))
+    }
+
+    /// A write into the page cache waits for nothing but the rest of a page that is
+    /// written in part, which the kernel reads first unless it has the page.
+    fn takes_write_at_once(&self, offset: u64, len: u64) -> Result<bool, Error> {
+        let (Some(end), true) = (offset.checked_add(len), len > 0) else {
+            return Ok(true);
+        };
+        // A byte of each page that may be written in part. Pages are those of the file,
+        // which a window need not begin on.
+        for (edge, byte) in [(offset, offset), (end, end - 1)] {
+            let is_whole = self.start.wrapping_add(edge).is_multiple_of(PAGE as u64);
+            if !is_whole && !self.try_read_at(&mut [0], byte)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_at_durably(&self, data: &[u8], offset: u64) -> Result<(), Error> {
+        const OPERATION: &str = "durable write";
+        self.check_range(OPERATION, offset, data.len() as u64)?;
+        self.check_flushes(OPERATION)?;
+        let offset = self.start + offset;
+        let written = self.write_all(data, offset, |data, offset| {
+            let slice = &[IoSlice::new(data)];
+            rustix::io::pwritev2(&self.file, slice, offset, ReadWriteFlags::DSYNC)
+        });
+        let Err((errno, at)) = written else {
+            return Ok(());
+        };
+        // Either the kernel does not know the flag, or the write itself
+        // failed, or the synchronization after it: then the kernel has told
+        // its error and a later flush would not hear of it again. Writing
+        // once more without the flag tells the three apart.
+        if let Err((errno, at)) = self.write_plainly(data, offset) {
+            return Err(self.write_error(errno, OPERATION, at));
+        }
+        if matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS) {
+            return self.flush();
+        }
+        self.flushes_failed(errno);
+        Err(self.fail(errno, OPERATION, Some(at)))
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.check_flushes("flush")?;
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        match rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file)) {
+            // A flush that failed meanwhile may have been about our pages.
+            Ok(()) => self.check_flushes("flush"),
+            Err(errno) => {
+                self.flushes_failed(errno);
+                Err(self.fail(errno, "flush", None))
+            }
+        }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_range("discard", offset, len)?;
+        let offset = self.start + offset;
+        let result = if let Some(device) = self.block {
+            let unit = device.logical_block;
+            let start = offset.next_multiple_of(unit);
+            let end = (offset + len) / unit * unit;
+            if start >= end {
+                return Ok(());
+            }
+            // The kernel claims a device for a discard unless the descriptor
+            // holds the claim already.
+            let holder = self.claim.get().unwrap_or(&self.file);
+            rustix::io::retry_on_intr(|| block::discard(holder, start, end - start))
+        } else if len == 0 {
+            return Ok(());
+        } else {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, flags, offset, len))
+        };
+        result.map_err(|errno| self.fail(errno, "discard", Some(offset)))
+    }
+}

@@ -1,0 +1,164 @@
+//! Who may use a file: server locks, and claims on block devices.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use rustix::io::Errno;
+
+use super::geometry::BlockDevice;
+use super::{Access, FileStore};
+use crate::{Error, ErrorKind, block};
+
+/// Where the server lock of a file's byte 0 is: far beyond the end of any file, and away
+/// from the bytes that QEMU locks (100 to 203). Each byte of the file has its own, so that
+/// two partitions of one image can be served at once.
+const LOCK_START: u64 = 1 << 62;
+
+impl FileStore {
+    /// Takes the server lock: an open-file-description lock on bytes
+    /// far beyond the end, exclusive for read-write access, shared for
+    /// read-only. Held until this value is dropped. [`ErrorKind::Busy`] if
+    /// another process (or another [`FileStore`] of this one) holds it, of the
+    /// whole file or of a window that overlaps.
+    ///
+    /// A block device opened for writing is claimed exclusively as well
+    /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is
+    /// refused, and cannot be mounted meanwhile. Of a loop device, its file is
+    /// locked too, against a server of that file.
+    pub fn lock_for_serving(&self) -> Result<(), Error> {
+        let part = Part {
+            start: self.start,
+            len: self.span,
+        };
+        lock_part(&self.file, self.access, &self.path, part)?;
+        if let (Some(device), None) = (self.block, self.backing.get())
+            && let Some(file) = self.lock_backing_file(device)?
+        {
+            // A second thread may have been faster; one lock is enough.
+            let _ = self.backing.set(file);
+        }
+        if let (Some(device), Access::ReadWrite, None) = (self.block, self.access, self.claim.get())
+        {
+            let claim = self.claim_device(device)?;
+            // As above.
+            let _ = self.claim.set(claim);
+        }
+        Ok(())
+    }
+
+    /// Locks the file under a loop device, if it is one and the file can be
+    /// found: it may be in another mount namespace, or removed, and then
+    /// nobody here can serve it either.
+    fn lock_backing_file(&self, device: BlockDevice) -> Result<Option<File>, Error> {
+        let Some(block::Backing { path, start, len }) = block::backing(device.number) else {
+            return Ok(None);
+        };
+        let part = Part {
+            start: start.saturating_add(self.start),
+            len: self.span.or(len),
+        };
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(self.access == Access::ReadWrite)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(&path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::debug!("cannot lock {}: {error}", path.display());
+                return Ok(None);
+            }
+        };
+        lock_part(&file, self.access, &path, part)?;
+        Ok(Some(file))
+    }
+
+    fn claim_device(&self, device: BlockDevice) -> Result<File, Error> {
+        let fail = |e: std::io::Error| Error::from_io(e, "claim", &self.path, None);
+        let excl = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap_or_default();
+        let claim = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(excl)
+            .open(&self.path)
+            .map_err(fail)?;
+        // The path may lead elsewhere by now.
+        let metadata = claim.metadata().map_err(fail)?;
+        if !metadata.file_type().is_block_device() || metadata.rdev() != device.number {
+            return Err(fail(Errno::NODEV.into()));
+        }
+        Ok(claim)
+    }
+}
+
+/// A process that this one forks shares the open file descriptions until it
+/// executes its program: closing ours would leave the lock with it.
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        for file in [Some(&self.file), self.backing.get()].into_iter().flatten() {
+            let _ = fcntl(
+                file,
+                FcntlArg::F_OFD_SETLK(&server_lock(nix::libc::F_UNLCK, Part::WHOLE)),
+            );
+        }
+    }
+}
+
+/// Bytes of a file that are served; without a length, up to wherever it ends.
+#[derive(Clone, Copy)]
+struct Part {
+    start: u64,
+    len: Option<u64>,
+}
+
+impl Part {
+    const WHOLE: Self = Self {
+        start: 0,
+        len: None,
+    };
+}
+
+/// The range of the server lock, for `F_OFD_SETLK`. A part of which offsets cannot count
+/// the bytes, or that is empty, counts as the whole file.
+fn server_lock(kind: nix::libc::c_int, part: Part) -> nix::libc::flock {
+    let (l_start, l_len) = LOCK_START
+        .checked_add(part.start)
+        .filter(|start| {
+            let last = start.checked_add(part.len.unwrap_or(1));
+            last.is_some_and(|end| i64::try_from(end).is_ok()) && part.len != Some(0)
+        })
+        .map_or((LOCK_START, 0), |start| (start, part.len.unwrap_or(0)));
+    nix::libc::flock {
+        l_type: i16::try_from(kind).unwrap_or_default(),
+        l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
+        l_start: i64::try_from(l_start).unwrap_or_default(),
+        l_len: i64::try_from(l_len).unwrap_or_default(),
+        l_pid: 0,
+    }
+}
+
+/// Takes the server lock of a part of an open file; never waits.
+fn lock_part(file: &File, access: Access, path: &Path, part: Part) -> Result<(), Error> {
+    let kind = match access {
+        Access::ReadOnly => nix::libc::F_RDLCK,
+        Access::ReadWrite => nix::libc::F_WRLCK,
+    };
+    let range = server_lock(kind, part);
+    loop {
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
+            Ok(_) => return Ok(()),
+            Err(nix::errno::Errno::EINTR) => {}
+            // The system's words, "temporarily unavailable", say less.
+            Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
+                let offset = part.len.map(|_| part.start);
+                return Err(Error::new(ErrorKind::Busy, "lock", path, offset));
+            }
+            Err(e) => {
+                let errno = Errno::from_raw_os_error(e as i32);
+                return Err(Error::from_io(errno, "lock", path, None));
+            }
+        }
+    }
+}
