@@ -96,6 +96,18 @@ impl Config {
                  present; was the image truncated or copied in part?"
             )));
         }
+        let block = u64::from(store.limits().block);
+        let is_whole = |end: u64| {
+            end.checked_next_multiple_of(block)
+                .is_some_and(|e| e <= present)
+        };
+        if block > sector && !(offset.is_multiple_of(block) && is_whole(offset + length)) {
+            return Err(Error::config(format!(
+                "the store reads and writes blocks of {block} bytes, but the volume's data \
+                 begins at byte {offset} and has {length} bytes; open it by a way that takes \
+                 smaller blocks"
+            )));
+        }
         if store.is_read_only() && !self.read_only {
             return Err(Error::config(
                 "the store is open for reading only; open the volume read-only too".into(),

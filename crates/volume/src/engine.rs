@@ -15,7 +15,7 @@ use sector_cipher::Cipher;
 use xtent_secret::SecretBox;
 
 use crate::config::{CipherThreads, UNIT};
-use crate::piece::PIECE;
+use crate::plan::PIECE;
 use crate::pool::{Pool, Turn};
 
 /// Parts are not smaller, and are multiples of it: whole sectors of any size.

@@ -2,11 +2,18 @@
 //! cipher and a store. Runs stay whole; partial sectors are read, modified and
 //! written under a range lock.
 //!
-//! A request is cut only into pieces that stay in a CPU's second-level cache
-//! between the store's copy and the cipher ([`Volume::preferred_piece`]): still
-//! runs of hundreds of sectors, and faster than passing over main memory twice.
-//! Each thread that writes keeps one buffer of that size; there is no other
-//! memory per request.
+//! A request is a plan (which units it holds, which edges it covers in part, which runs lie
+//! between), and one of two drivers carries it out:
+//!
+//! * On memory that is lent for a call ([`Volume::read_at`] and its like), on the caller's
+//!   thread. The request is cut only into pieces that stay in a CPU's second-level cache
+//!   between the store's copy and the cipher ([`Volume::preferred_piece`]): still runs of
+//!   hundreds of sectors, and faster than passing over main memory twice. Each thread that
+//!   writes keeps one buffer of that size; there is no other memory per request.
+//! * On memory that the operation owns until it completes ([`Volume::read_async`] and its
+//!   like), for stores that complete later: a future for each request, and no thread. The
+//!   memory is the caller's, but for two sectors (or blocks of the store) while a request that
+//!   covers its edges in part is under way.
 //!
 //! Requests that overlap are ordered against each other sector by sector, so
 //! that no reader ever decrypts a sector that is half old and half new, and no
@@ -15,14 +22,17 @@
 //! returned, or at once with `fua`.
 
 mod config;
+mod discard;
 mod engine;
 mod error;
-mod piece;
+mod later;
+mod now;
+mod plan;
 mod pool;
 mod range_lock;
 mod volume;
-mod write;
 
 pub use config::{CipherThreads, Config, DiscardPolicy};
 pub use error::{Error, ErrorKind};
+pub use plan::Hull;
 pub use volume::Volume;

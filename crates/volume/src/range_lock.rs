@@ -4,9 +4,11 @@
 //! request holds one range at a time, so nobody deadlocks. Ranges in use are
 //! few (requests in flight), hence a plain list.
 
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 /// Who may use a range at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ struct Entry {
     id: u64,
     range: Range<u64>,
     mode: Mode,
+    /// To be woken when ranges before this one are released; of a future that waits.
+    waker: Option<Waker>,
 }
 
 impl Entry {
@@ -73,6 +77,25 @@ impl RangeLock {
         Guard { lock: self, id }
     }
 
+    /// As [`RangeLock::lock`], without a thread that waits. Its place is given up if the
+    /// future is dropped.
+    pub(crate) async fn lock_async(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {
+        let id = self.enter(&mut self.queue(), range, mode);
+        // From here on, so that the place is given up if this future is.
+        let guard = Guard { lock: self, id };
+        poll_fn(|context| {
+            let mut queue = self.queue();
+            if queue.is_held(id) {
+                return Poll::Ready(());
+            }
+            let position = queue.position(id);
+            queue.entries[position].waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        guard
+    }
+
     /// The range, if nobody holds it or waits for it.
     pub(crate) fn try_lock(&self, range: Range<u64>, mode: Mode) -> Option<Guard<'_>> {
         let mut queue = self.queue();
@@ -105,7 +128,12 @@ impl Queue {
     fn push(&mut self, range: Range<u64>, mode: Mode) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.entries.push(Entry { id, range, mode });
+        self.entries.push(Entry {
+            id,
+            range,
+            mode,
+            waker: None,
+        });
         id
     }
 
@@ -127,7 +155,12 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let mut queue = self.lock.queue();
         let position = queue.position(self.id);
-        queue.entries.remove(position);
+        let Entry { range, mode, .. } = queue.entries.remove(position);
+        let wakers: Vec<Waker> = queue.entries[position..]
+            .iter_mut()
+            .filter(|entry| entry.waker.is_some() && entry.conflicts(&range, mode))
+            .filter_map(|entry| entry.waker.take())
+            .collect();
         self.lock
             .in_use
             .store(queue.entries.len(), Ordering::Relaxed);
@@ -135,6 +168,9 @@ impl Drop for Guard<'_> {
         drop(queue);
         if is_awaited {
             self.lock.released.notify_all();
+        }
+        for waker in wakers {
+            waker.wake();
         }
     }
 }
@@ -185,6 +221,31 @@ mod tests {
             }
             drop(reader);
             late.join().unwrap();
+        });
+        assert!(lock.queue().entries.is_empty());
+    }
+
+    #[test]
+    fn futures_wait_in_the_same_line() {
+        let lock = RangeLock::default();
+        let mut context = std::task::Context::from_waker(Waker::noop());
+        let writer = lock.lock(0..4, Mode::Exclusive);
+        let mut given_up = Box::pin(lock.lock_async(2..8, Mode::Exclusive));
+        let mut reader = Box::pin(lock.lock_async(6..8, Mode::Shared));
+        assert!(given_up.as_mut().poll(&mut context).is_pending());
+        assert!(reader.as_mut().poll(&mut context).is_pending());
+        drop(given_up);
+        assert!(reader.as_mut().poll(&mut context).is_ready());
+        drop(reader);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                xtent_store::block_on(lock.lock_async(3..5, Mode::Exclusive));
+            });
+            while !lock.queue().entries.iter().any(|e| e.waker.is_some()) {
+                std::thread::yield_now();
+            }
+            drop(writer);
+            waiting.join().unwrap();
         });
         assert!(lock.queue().entries.is_empty());
     }

@@ -1,4 +1,4 @@
-//! The volume: opening, what it is, reads and flushes.
+//! The volume: opening, what it is, and its cipher over runs.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use xtent_store::Store;
 
 use crate::config::UNIT;
 use crate::engine::Engine;
-use crate::piece::PIECE;
-use crate::range_lock::{Mode, RangeLock};
+use crate::plan::PIECE;
+use crate::range_lock::RangeLock;
 use crate::{CipherThreads, Config, DiscardPolicy, Error};
 
 /// Bytes in the largest sector.
@@ -26,7 +26,7 @@ pub(crate) const MAX_SECTOR: usize = 4096;
 /// bytes outside its range, and leaves the volume fit for others.
 pub struct Volume {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) engine: Engine,
+    engine: Engine,
     /// Of the sectors, by number.
     pub(crate) locks: RangeLock,
     pub(crate) sector_size: SectorSize,
@@ -41,13 +41,6 @@ pub struct Volume {
     turned: bool,
     /// The store has been found unable to discard, and the log says so.
     pub(crate) cannot_discard: AtomicBool,
-}
-
-/// Whether a call may wait for a disk or for another request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    Allowed,
-    Never,
 }
 
 impl Volume {
@@ -158,32 +151,6 @@ impl Volume {
         PIECE
     }
 
-    /// Reads and decrypts into `buf`.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let sectors = self.check_range(offset, buf.len() as u64)?;
-        let _guard = self.locks.lock(sectors, Mode::Shared);
-        self.read_locked(buf, offset, Wait::Allowed).map(|_| ())
-    }
-
-    /// As [`Volume::read_at`] if that needs to wait neither for a disk nor for
-    /// another request; `Ok(false)` otherwise, with the contents of `buf` undefined.
-    pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
-        let sectors = self.check_range(offset, buf.len() as u64)?;
-        let Some(_guard) = self.locks.try_lock(sectors, Mode::Shared) else {
-            return Ok(false);
-        };
-        self.read_locked(buf, offset, Wait::Never)
-    }
-
-    /// Everything that completed before is durable on return. After one
-    /// failed flush every later one fails (see [`Store::flush`]).
-    pub fn flush(&self) -> Result<(), Error> {
-        if self.read_only {
-            return Ok(());
-        }
-        self.store.flush().map_err(|e| Error::store(e, None))
-    }
-
     /// The sectors that a range touches, if it lies inside.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<Range<u64>, Error> {
         match offset.checked_add(len) {
@@ -195,69 +162,38 @@ impl Volume {
         }
     }
 
+    /// The sectors that a range touches, if it lies inside and may be written.
+    pub(crate) fn check_write(&self, offset: u64, len: u64) -> Result<Range<u64>, Error> {
+        if self.read_only {
+            return Err(Error::read_only(offset));
+        }
+        self.check_range(offset, len)
+    }
+
+    /// Decrypts a run of whole sectors that begins at `position`.
+    pub(crate) fn decrypt(&self, run: &mut [u8], position: u64) {
+        let (first, requests) = (self.first(position), self.locks.in_use());
+        match self.turned {
+            false => self.engine.decrypt(first, run, requests),
+            true => self.engine.encrypt(first, run, requests),
+        }
+    }
+
+    /// Encrypts a run of whole sectors that begins at `position`.
+    pub(crate) fn encrypt(&self, run: &mut [u8], position: u64) {
+        let (first, requests) = (self.first(position), self.locks.in_use());
+        self.engine.encrypt(first, run, requests);
+    }
+
+    /// As [`Volume::encrypt`], from `source` to `dest` of the same length.
+    pub(crate) fn encrypt_to(&self, source: &[u8], dest: &mut [u8], position: u64) {
+        let (first, requests) = (self.first(position), self.locks.in_use());
+        self.engine.encrypt_to(first, source, dest, requests);
+    }
+
     /// The cipher's number for the sector that begins at `position`.
-    pub(crate) fn first(&self, position: u64) -> u64 {
+    fn first(&self, position: u64) -> u64 {
         self.iv_offset + position / UNIT
-    }
-
-    /// Reads any range under the caller's lock.
-    fn read_locked(&self, buf: &mut [u8], offset: u64, wait: Wait) -> Result<bool, Error> {
-        let parts = Parts::of(offset, buf.len(), self.sector_size);
-        let (head, rest) = buf.split_at_mut(parts.head);
-        let (middle, tail) = rest.split_at_mut(parts.middle);
-        let middle_offset = offset + head.len() as u64;
-        let tail_offset = middle_offset + middle.len() as u64;
-        Ok(self.read_partial(head, offset, wait)?
-            && self.read_run(middle, middle_offset, wait)?
-            && self.read_partial(tail, tail_offset, wait)?)
-    }
-
-    /// Reads whole sectors, in pieces, each decrypted where it lies.
-    pub(crate) fn read_run(
-        &self,
-        run: &mut [u8],
-        position: u64,
-        wait: Wait,
-    ) -> Result<bool, Error> {
-        let mut position = position;
-        for piece in run.chunks_mut(PIECE) {
-            let at = self.offset + position;
-            let is_read = match wait {
-                Wait::Allowed => self.store.read_at(piece, at).map(|()| true),
-                Wait::Never => self.store.try_read_at(piece, at),
-            }
-            .map_err(|e| Error::store(e, Some(position)))?;
-            if !is_read {
-                return Ok(false);
-            }
-            let (first, requests) = (self.first(position), self.locks.in_use());
-            match self.turned {
-                false => self.engine.decrypt(first, piece, requests),
-                true => self.engine.encrypt(first, piece, requests),
-            }
-            position += piece.len() as u64;
-        }
-        Ok(true)
-    }
-
-    /// Reads a part of one sector.
-    fn read_partial(&self, part: &mut [u8], offset: u64, wait: Wait) -> Result<bool, Error> {
-        if part.is_empty() {
-            return Ok(true);
-        }
-        let mut sector = [0; MAX_SECTOR];
-        let sector = &mut sector[..self.sector_size.bytes()];
-        let (start, skip) = self.sector_start(offset);
-        let is_read = self.read_run(sector, start, wait)?;
-        part.copy_from_slice(&sector[skip..skip + part.len()]);
-        Ok(is_read)
-    }
-
-    /// Where the sector of this byte begins, and the bytes from there.
-    pub(crate) fn sector_start(&self, offset: u64) -> (u64, usize) {
-        let skip = offset % self.sector_size.bytes() as u64;
-        // Below the sector size.
-        (offset - skip, usize::try_from(skip).unwrap_or_default())
     }
 }
 
@@ -271,34 +207,5 @@ impl fmt::Debug for Volume {
             .field("read_only", &self.read_only)
             .field("discard", &self.discard)
             .finish_non_exhaustive()
-    }
-}
-
-/// A range as bytes of a partial sector, whole sectors, and bytes of another
-/// partial sector.
-pub(crate) struct Parts {
-    /// Bytes up to the first sector boundary inside; a range within one
-    /// sector that does not begin it is all head.
-    pub(crate) head: usize,
-    pub(crate) middle: usize,
-    pub(crate) tail: usize,
-}
-
-impl Parts {
-    pub(crate) fn of(offset: u64, len: usize, sector_size: SectorSize) -> Self {
-        let sector = sector_size.bytes();
-        let skip = offset % sector as u64;
-        let to_boundary = if skip == 0 {
-            0
-        } else {
-            sector - usize::try_from(skip).unwrap_or_default()
-        };
-        let head = to_boundary.min(len);
-        let tail = (len - head) % sector;
-        Self {
-            head,
-            middle: len - head - tail,
-            tail,
-        }
     }
 }

@@ -7,14 +7,15 @@ use std::thread::JoinHandle;
 use crate::{Completion, Error, Limits, Operation, Store, Submitted};
 
 /// Carries out another store's operations on a thread of its own, always one of those
-/// under way that chance picks, as a store far away might.
-pub struct LaterStore<S> {
+/// under way that chance picks, as a store far away might. An operation that is not in
+/// whole [blocks](Limits::block) panics.
+pub struct LaterStore<S: ?Sized> {
     shared: Arc<Shared<S>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared<S> {
-    inner: S,
+struct Shared<S: ?Sized> {
+    inner: Arc<S>,
     state: Mutex<State>,
     changed: Condvar,
     most_waiting: AtomicUsize,
@@ -29,15 +30,15 @@ struct State {
     random: u64,
 }
 
-impl<S> Shared<S> {
+impl<S: ?Sized> Shared<S> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: Store + 'static> LaterStore<S> {
+impl<S: Store + ?Sized + 'static> LaterStore<S> {
     /// Over this store, with an order of completion that `seed` makes.
-    pub fn new(inner: S, seed: u64) -> Self {
+    pub fn new(inner: Arc<S>, seed: u64) -> Self {
         let shared = Arc::new(Shared {
             inner,
             state: Mutex::new(State {
@@ -76,7 +77,7 @@ impl<S: Store + 'static> LaterStore<S> {
     }
 }
 
-fn work<S: Store>(shared: &Shared<S>) {
+fn work<S: Store + ?Sized>(shared: &Shared<S>) {
     let mut state = shared.state();
     loop {
         if state.waiting.is_empty() && state.is_closed {
@@ -102,7 +103,7 @@ fn work<S: Store>(shared: &Shared<S>) {
     }
 }
 
-impl<S> Drop for LaterStore<S> {
+impl<S: ?Sized> Drop for LaterStore<S> {
     fn drop(&mut self) {
         self.shared.state().is_closed = true;
         self.shared.changed.notify_all();
@@ -112,7 +113,7 @@ impl<S> Drop for LaterStore<S> {
     }
 }
 
-impl<S: Store + 'static> Store for LaterStore<S> {
+impl<S: Store + ?Sized + 'static> Store for LaterStore<S> {
     fn size(&self) -> u64 {
         self.shared.inner.size()
     }
@@ -141,6 +142,14 @@ impl<S: Store + 'static> Store for LaterStore<S> {
         true
     }
     fn submit(&self, operation: Operation) -> Submitted {
+        let block = u64::from(self.limits().block);
+        let is_whole = |offset: u64, len: u64| (offset | len).is_multiple_of(block);
+        assert!(match &operation {
+            Operation::Read { buffer, offset } | Operation::Write { buffer, offset, .. } =>
+                is_whole(*offset, buffer.len() as u64),
+            Operation::Discard { offset, len } => is_whole(*offset, *len),
+            Operation::Flush => true,
+        });
         let (completion, submitted) = Submitted::later();
         let mut state = self.shared.state();
         state.waiting.push((operation, completion));
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn operations_complete_once_they_are_let_go() {
-        let store = LaterStore::new(MemStore::new(1 << 16), 3);
+        let store = LaterStore::new(Arc::new(MemStore::new(1 << 16)), 3);
         store.hold(true);
         let submitted: Vec<_> = (0..16_u8)
             .map(|i| {

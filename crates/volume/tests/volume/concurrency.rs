@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xtent_store::testing::MemStore;
 use xtent_store::{Error, Limits, Store};
 
-use crate::support::{CBC, XTS, config, open, pattern, plaintext, store_len};
+use crate::support::{CBC, DRIVERS, XTS, config, driven, pattern, plaintext, store_len};
 
 /// A store that writes and reads byte ranges in small steps, so that others
 /// come in between, as they do with files.
@@ -61,12 +61,13 @@ impl Store for Stepwise {
 /// Each thread owns a few bytes of every sector; none loses any.
 #[test]
 fn partial_writes_to_the_same_sectors_lose_nothing() {
-    for (cipher, sector) in [(XTS, 512), (CBC, 4096)] {
+    let ciphers = [(XTS, 512), (CBC, 4096)];
+    for ((cipher, sector), driver) in ciphers.into_iter().flat_map(|c| DRIVERS.map(|d| (c, d))) {
         const THREADS: usize = 4;
         let length = 4 * u64::from(sector);
         let config = config(cipher, sector, length);
         let store = Arc::new(Stepwise(MemStore::new(store_len(length))));
-        let volume = open(store.clone(), &config);
+        let volume = driven(&store, &config, driver);
         volume.write_zeroes(0, length, false).unwrap();
         let total = usize::try_from(length).unwrap();
         let share = 128;
@@ -102,42 +103,45 @@ fn partial_writes_to_the_same_sectors_lose_nothing() {
 /// see what is there, and readers of the part see it old or new.
 #[test]
 fn readers_never_see_half_a_sector() {
-    let config = config(CBC, 512, 4096);
-    let store = Arc::new(Stepwise(MemStore::new(store_len(4096))));
-    let volume = open(store, &config);
-    let before = pattern(4096, 1);
-    volume.write_at(&before, 0, false).unwrap();
-    let done = AtomicBool::new(false);
-    // In the middle of a run, with partial sectors on both sides.
-    let (start, len) = (700, 1000);
-    std::thread::scope(|scope| {
-        for reader in 0..2 {
-            let (volume, before, done) = (&volume, &before, &done);
-            scope.spawn(move || {
-                let mut found = vec![0; 4096];
-                while !done.load(Ordering::Relaxed) {
-                    if reader == 0 {
-                        volume.read_at(&mut found, 0).unwrap();
-                    } else if !volume.try_read_at(&mut found, 0).unwrap() {
-                        std::thread::yield_now();
-                        continue;
+    for driver in DRIVERS {
+        let config = config(CBC, 512, 4096);
+        let store = Arc::new(Stepwise(MemStore::new(store_len(4096))));
+        let volume = driven(&store, &config, driver);
+        let before = pattern(4096, 1);
+        volume.write_at(&before, 0, false).unwrap();
+        let done = AtomicBool::new(false);
+        // In the middle of a run, with partial sectors on both sides.
+        let (start, len) = (700, 1000);
+        std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let (volume, before, done) = (&volume, &before, &done);
+                scope.spawn(move || {
+                    let mut found = vec![0; 4096];
+                    while !done.load(Ordering::Relaxed) {
+                        if reader == 0 {
+                            volume.read_at(&mut found, 0).unwrap();
+                        } else if !volume.try_read_at(&mut found, 0).unwrap() {
+                            std::thread::yield_now();
+                            continue;
+                        }
+                        assert_eq!(found[..start], before[..start]);
+                        assert_eq!(found[start + len..], before[start + len..]);
+                        let part = &found[start..start + len];
+                        assert!(
+                            part == &before[start..start + len]
+                                || part.iter().all(|b| *b == part[0]),
+                            "neither old nor new"
+                        );
                     }
-                    assert_eq!(found[..start], before[..start]);
-                    assert_eq!(found[start + len..], before[start + len..]);
-                    let part = &found[start..start + len];
-                    assert!(
-                        part == &before[start..start + len] || part.iter().all(|b| *b == part[0]),
-                        "neither old nor new"
-                    );
-                }
-            });
-        }
-        for round in 0..100u32 {
-            let fill = u8::try_from(round % 251).unwrap();
-            volume
-                .write_at(&vec![fill; len], start as u64, false)
-                .unwrap();
-        }
-        done.store(true, Ordering::Relaxed);
-    });
+                });
+            }
+            for round in 0..100u32 {
+                let fill = u8::try_from(round % 251).unwrap();
+                volume
+                    .write_at(&vec![fill; len], start as u64, false)
+                    .unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
 }

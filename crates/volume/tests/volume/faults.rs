@@ -5,25 +5,28 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use xtent_store::testing::{Fault, FaultStore, MemStore, Operation};
 use xtent_store::{Error, Limits, Store};
-use xtent_volume::{Config, DiscardPolicy, ErrorKind, Volume};
+use xtent_volume::{Config, DiscardPolicy, ErrorKind};
 
-use crate::support::{CBC, OFFSET, XTS, config, image, open, pattern, plaintext, store_len};
+use crate::support::{
+    CBC, DRIVERS, Driven, Driver, OFFSET, XTS, config, driven, image, open, pattern, plaintext,
+    store_len,
+};
 
 const LENGTH: usize = 1 << 20;
 
 struct Bench {
     store: Arc<FaultStore<MemStore>>,
-    volume: Volume,
+    volume: Driven,
     config: Config,
     before: Vec<u8>,
 }
 
-fn bench(cipher: &str, sector: u32, discard: DiscardPolicy) -> Bench {
+fn bench(driver: Driver, cipher: &str, sector: u32, discard: DiscardPolicy) -> Bench {
     let mut config = config(cipher, sector, LENGTH as u64);
     config.discard = discard;
     let before = pattern(LENGTH, 7);
     let store = Arc::new(FaultStore::new(image(&before, &config).into()));
-    let volume = open(store.clone(), &config);
+    let volume = driven(&store, &config, driver);
     Bench {
         store,
         volume,
@@ -59,48 +62,52 @@ impl Bench {
 
 #[test]
 fn a_failed_read_fails_alone() {
-    let b = bench(XTS, 4096, DiscardPolicy::Never);
-    b.store
-        .inject(Fault::on(Operation::Read).within(OFFSET + 8192..OFFSET + 8193));
-    let mut buf = vec![0; LENGTH];
-    for (offset, len) in [(8192, 4096), (8000, 300), (9000, 10), (0, LENGTH)] {
-        let error = b.volume.read_at(&mut buf[..len], offset).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Store(xtent_store::ErrorKind::Io));
-        assert_eq!(error.errno(), Errno::IO);
-        assert!(error.to_string().contains("of the volume failed"));
-        assert!(b.volume.try_read_at(&mut buf[..len], offset).is_err());
+    for driver in DRIVERS {
+        let b = bench(driver, XTS, 4096, DiscardPolicy::Never);
+        b.store
+            .inject(Fault::on(Operation::Read).within(OFFSET + 8192..OFFSET + 8193));
+        let mut buf = vec![0; LENGTH];
+        for (offset, len) in [(8192, 4096), (8000, 300), (9000, 10), (0, LENGTH)] {
+            let error = b.volume.read_at(&mut buf[..len], offset).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Store(xtent_store::ErrorKind::Io));
+            assert_eq!(error.errno(), Errno::IO);
+            assert!(error.to_string().contains("of the volume failed"));
+            assert!(b.volume.try_read_at(&mut buf[..len], offset).is_err());
+        }
+        b.volume.read_at(&mut buf[..4096], 4096).unwrap();
+        assert_eq!(buf[..4096], b.before[4096..8192]);
+        b.store.heal();
+        b.volume.read_at(&mut buf, 0).unwrap();
+        assert_eq!(buf, b.before);
     }
-    b.volume.read_at(&mut buf[..4096], 4096).unwrap();
-    assert_eq!(buf[..4096], b.before[4096..8192]);
-    b.store.heal();
-    b.volume.read_at(&mut buf, 0).unwrap();
-    assert_eq!(buf, b.before);
 }
 
 /// Partial sectors at both ends: the read of either fails, before anything is
 /// written; then the write fails.
 #[test]
 fn a_failed_step_of_read_modify_write_spares_the_neighbours() {
-    for cipher in [XTS, CBC] {
-        let (offset, len) = (1000usize, 20_000usize);
-        let steps = [
-            Fault::on(Operation::Read).times(1),
-            Fault::on(Operation::Read).after(1).times(1),
-            Fault::on(Operation::Write).times(1),
-        ];
-        for (index, step) in steps.into_iter().enumerate() {
-            for form in 0..3 {
-                let b = bench(cipher, 512, DiscardPolicy::Never);
-                b.store.inject(step.clone());
-                let mut data = pattern(len, 9);
-                match form {
-                    0 => b.volume.write_at(&data, offset as u64, false),
-                    1 => b.volume.write_at_in_place(&mut data, offset as u64, true),
-                    _ => b.volume.write_zeroes(offset as u64, len as u64, false),
+    for driver in DRIVERS {
+        for cipher in [XTS, CBC] {
+            let (offset, len) = (1000usize, 20_000usize);
+            let steps = [
+                Fault::on(Operation::Read).times(1),
+                Fault::on(Operation::Read).after(1).times(1),
+                Fault::on(Operation::Write).times(1),
+            ];
+            for (index, step) in steps.into_iter().enumerate() {
+                for form in 0..3 {
+                    let b = bench(driver, cipher, 512, DiscardPolicy::Never);
+                    b.store.inject(step.clone());
+                    let mut data = pattern(len, 9);
+                    match form {
+                        0 => b.volume.write_at(&data, offset as u64, false),
+                        1 => b.volume.write_at_in_place(&mut data, offset as u64, true),
+                        _ => b.volume.write_zeroes(offset as u64, len as u64, false),
+                    }
+                    .unwrap_err();
+                    assert_eq!(b.plaintext(), b.before, "step {index}");
+                    b.check_after_error(offset, len);
                 }
-                .unwrap_err();
-                assert_eq!(b.plaintext(), b.before, "step {index}");
-                b.check_after_error(offset, len);
             }
         }
     }
@@ -108,107 +115,122 @@ fn a_failed_step_of_read_modify_write_spares_the_neighbours() {
 
 #[test]
 fn a_write_that_fails_half_way_stays_in_its_range() {
-    let b = bench(XTS, 512, DiscardPolicy::Never);
-    let (offset, len) = (1000, 600_000);
-    // The second piece, torn.
-    b.store
-        .inject(Fault::on(Operation::Write).after(1).times(1).torn());
-    b.volume
-        .write_at(&pattern(len, 9), offset as u64, false)
-        .unwrap_err();
-    assert_ne!(b.plaintext(), b.before);
-    b.check_after_error(offset, len);
+    for driver in DRIVERS {
+        let b = bench(driver, XTS, 512, DiscardPolicy::Never);
+        let (offset, len) = (1000, 600_000);
+        // The second piece, torn; or the whole, which is one write.
+        let before = u64::from(driver == Driver::Now);
+        b.store
+            .inject(Fault::on(Operation::Write).after(before).times(1).torn());
+        b.volume
+            .write_at(&pattern(len, 9), offset as u64, false)
+            .unwrap_err();
+        assert_ne!(b.plaintext(), b.before);
+        b.check_after_error(offset, len);
+    }
 }
 
 #[test]
 fn no_space_is_told_as_such() {
-    let b = bench(XTS, 512, DiscardPolicy::Never);
-    b.store.fill_up_after(1024);
-    b.volume.write_at(&pattern(1024, 1), 0, false).unwrap();
-    let error = b.volume.write_at(&pattern(512, 1), 0, false).unwrap_err();
-    assert_eq!(error.errno(), Errno::NOSPC);
-    b.store.heal();
-    b.volume.write_at(&pattern(512, 1), 0, false).unwrap();
+    for driver in DRIVERS {
+        let b = bench(driver, XTS, 512, DiscardPolicy::Never);
+        b.store.fill_up_after(1024);
+        b.volume.write_at(&pattern(1024, 1), 0, false).unwrap();
+        let error = b.volume.write_at(&pattern(512, 1), 0, false).unwrap_err();
+        assert_eq!(error.errno(), Errno::NOSPC);
+        b.store.heal();
+        b.volume.write_at(&pattern(512, 1), 0, false).unwrap();
+    }
 }
 
 #[test]
 fn a_store_that_became_short_is_an_io_error() {
-    let b = bench(XTS, 512, DiscardPolicy::Never);
-    b.store.truncate(OFFSET + 4096);
-    let mut buf = [0; 1024];
-    b.volume.read_at(&mut buf, 0).unwrap();
-    let error = b.volume.read_at(&mut buf, 4096 - 512).unwrap_err();
-    assert_eq!(error.errno(), Errno::IO);
-    assert!(error.to_string().contains("truncated"), "{error}");
-    let error = b.volume.write_at(&buf, 4096, false).unwrap_err();
-    assert_eq!(error.errno(), Errno::IO);
-    assert_eq!(b.volume.size(), LENGTH as u64);
+    for driver in DRIVERS {
+        let b = bench(driver, XTS, 512, DiscardPolicy::Never);
+        b.store.truncate(OFFSET + 4096);
+        let mut buf = [0; 1024];
+        b.volume.read_at(&mut buf, 0).unwrap();
+        let error = b.volume.read_at(&mut buf, 4096 - 512).unwrap_err();
+        assert_eq!(error.errno(), Errno::IO);
+        assert!(error.to_string().contains("truncated"), "{error}");
+        let error = b.volume.write_at(&buf, 4096, false).unwrap_err();
+        assert_eq!(error.errno(), Errno::IO);
+        assert_eq!(b.volume.volume.size(), LENGTH as u64);
+    }
 }
 
 #[test]
 fn a_failed_flush_fails_those_that_ask_for_durability() {
-    let b = bench(XTS, 512, DiscardPolicy::Allow);
-    b.store.inject(Fault::on(Operation::Flush).times(1));
-    let mut data = pattern(LENGTH, 3);
-    assert!(b.volume.write_at(&data[..512], 0, true).is_err());
-    assert!(b.volume.flush().is_err());
-    assert!(b.volume.write_at(&data, 0, true).is_err());
-    assert!(b.volume.write_at_in_place(&mut data, 0, true).is_err());
-    assert!(b.volume.write_zeroes(0, LENGTH as u64, true).is_err());
-    assert!(b.volume.discard(0, 4096, true).is_err());
-    b.volume.write_at(&data, 0, false).unwrap();
+    for driver in DRIVERS {
+        let b = bench(driver, XTS, 512, DiscardPolicy::Allow);
+        b.store.inject(Fault::on(Operation::Flush).times(1));
+        let mut data = pattern(LENGTH, 3);
+        assert!(b.volume.write_at(&data[..512], 0, true).is_err());
+        assert!(b.volume.flush().is_err());
+        assert!(b.volume.write_at(&data, 0, true).is_err());
+        assert!(b.volume.write_at_in_place(&mut data, 0, true).is_err());
+        assert!(b.volume.write_zeroes(0, LENGTH as u64, true).is_err());
+        assert!(b.volume.discard(0, 4096, true).is_err());
+        b.volume.write_at(&data, 0, false).unwrap();
+    }
 }
 
 #[test]
 fn discards_reach_the_store_by_policy() {
-    let cases = [
-        (DiscardPolicy::Never, false),
-        (DiscardPolicy::Allow, true),
-        (DiscardPolicy::Zero, false),
-    ];
-    for (policy, fails) in cases {
-        let b = bench(XTS, 512, policy);
-        b.store.inject(Fault::on(Operation::Discard));
-        assert_eq!(b.volume.discard(0, 4096, false).is_err(), fails);
-        // Nothing whole inside: nothing to do under `Allow`.
-        assert!(b.volume.discard(1, 1022, false).is_ok());
+    for driver in DRIVERS {
+        let cases = [
+            (DiscardPolicy::Never, false),
+            (DiscardPolicy::Allow, true),
+            (DiscardPolicy::Zero, false),
+        ];
+        for (policy, fails) in cases {
+            let b = bench(driver, XTS, 512, policy);
+            b.store.inject(Fault::on(Operation::Discard));
+            assert_eq!(b.volume.discard(0, 4096, false).is_err(), fails);
+            // Nothing whole inside: nothing to do under `Allow`.
+            assert!(b.volume.discard(1, 1022, false).is_ok());
+        }
     }
 }
 
 #[test]
 fn a_store_that_cannot_discard_is_no_error() {
-    let b = bench(XTS, 512, DiscardPolicy::Allow);
-    b.store.inject(
-        Fault::on(Operation::Discard)
-            .errno(Errno::OPNOTSUPP.raw_os_error())
-            .times(1),
-    );
-    b.volume.discard(0, 4096, true).unwrap();
-    b.volume.discard(0, 4096, false).unwrap();
-    assert_eq!(b.plaintext(), b.before);
+    for driver in DRIVERS {
+        let b = bench(driver, XTS, 512, DiscardPolicy::Allow);
+        b.store.inject(
+            Fault::on(Operation::Discard)
+                .errno(Errno::OPNOTSUPP.raw_os_error())
+                .times(1),
+        );
+        b.volume.discard(0, 4096, true).unwrap();
+        b.volume.discard(0, 4096, false).unwrap();
+        assert_eq!(b.plaintext(), b.before);
+    }
 }
 
 /// Discards are cut to whole units of the store, counted from its beginning.
 #[test]
 fn discards_are_aligned_to_the_store() {
-    let mut config = config(XTS, 512, 65_536);
-    config.discard = DiscardPolicy::Allow;
-    let before = pattern(65_536, 1);
-    let store = MemStore::from(image(&before, &config)).with_limits(Limits {
-        atomic: 512,
-        discard: 4096,
-        block: 1,
-    });
-    let store = Arc::new(store);
-    let volume = open(store.clone(), &config);
-    let image = store.contents();
-    // 3 * 512 + 512 is not a multiple of 4096: the first unit is that at 4096.
-    volume.discard(512, 10_000, false).unwrap();
-    let now = store.contents();
-    assert_eq!(now[..4096], image[..4096]);
-    assert_eq!(now[8192..], image[8192..]);
-    assert_ne!(now[4096..4160], image[4096..4160]);
-    assert_ne!(now[8128..8192], image[8128..8192]);
+    for driver in DRIVERS {
+        let mut config = config(XTS, 512, 65_536);
+        config.discard = DiscardPolicy::Allow;
+        let before = pattern(65_536, 1);
+        let store = MemStore::from(image(&before, &config)).with_limits(Limits {
+            atomic: 512,
+            discard: 4096,
+            block: 1,
+        });
+        let store = Arc::new(store);
+        let volume = driven(&store, &config, driver);
+        let image = store.contents();
+        // 3 * 512 + 512 is not a multiple of 4096: the first unit is that at 4096.
+        volume.discard(512, 10_000, false).unwrap();
+        let now = store.contents();
+        assert_eq!(now[..4096], image[..4096]);
+        assert_eq!(now[8192..], image[8192..]);
+        assert_ne!(now[4096..4160], image[4096..4160]);
+        assert_ne!(now[8128..8192], image[8128..8192]);
+    }
 }
 
 /// A store from which every read would have to wait.

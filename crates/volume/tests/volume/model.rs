@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use sector_cipher::SectorCount;
 use xtent_store::Limits;
 use xtent_store::testing::MemStore;
-use xtent_volume::{DiscardPolicy, Volume};
+use xtent_volume::DiscardPolicy;
 
-use crate::support::{CBC, XTS, config, open, pattern, plaintext, store_len};
+use crate::support::{
+    CBC, DRIVERS, Driven, Driver, XTS, config, driven, open, pattern, plaintext, store_len,
+};
 
 /// More than two pieces, so that requests cross their borders.
 const LENGTH: usize = 600 << 10;
@@ -82,7 +84,7 @@ impl Model {
 }
 
 fn apply(
-    volume: &Volume,
+    volume: &Driven,
     model: &mut Model,
     request: &Request,
     start: usize,
@@ -126,11 +128,11 @@ fn apply(
         }
         Request::Discard { fua } => {
             volume.discard(offset, len as u64, fua).unwrap();
-            match volume.discard_policy() {
+            match volume.volume.discard_policy() {
                 DiscardPolicy::Never => {}
                 DiscardPolicy::Zero => model.put(start, &vec![0; len]),
                 DiscardPolicy::Allow => {
-                    let sector = volume.sector_size().bytes();
+                    let sector = volume.volume.sector_size().bytes();
                     let inside = start.next_multiple_of(sector)..(start + len) / sector * sector;
                     if !inside.is_empty() {
                         model.bytes[inside].fill(None);
@@ -144,7 +146,7 @@ fn apply(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn behaves_like_an_array_of_bytes(
@@ -152,18 +154,25 @@ proptest! {
         sector in prop_oneof![3 => Just(512u32), 1 => Just(1024), 1 => Just(2048), 3 => Just(4096)],
         count in prop_oneof![Just(SectorCount::Units512), Just(SectorCount::Large)],
         discard in policy(),
+        driver in prop_oneof![Just(Driver::Now), Just(Driver::Later)],
+        block in prop_oneof![Just(1_u32), Just(512), Just(8192)],
         requests in prop::collection::vec((request(), range()), 1..30),
     ) {
         let length = LENGTH as u64;
         let mut config = config(cipher, sector, length);
         config.discard = discard;
         config.sector_count = count;
+        // A volume lies on whole blocks.
+        config.offset = config.offset.next_multiple_of(block.into());
+        let volume_end = usize::try_from(config.offset + length).unwrap();
+        let volume_start = volume_end - LENGTH;
         let outside = pattern(1000, 99);
-        let mut bytes = vec![0; store_len(length)];
+        let mut bytes = vec![0; volume_end];
         bytes[..1000].copy_from_slice(&outside);
         bytes.extend(&outside);
-        let store = Arc::new(MemStore::from(bytes).with_limits(Limits { atomic: 512, discard: 4096 , block: 1}));
-        let volume = open(store.clone(), &config);
+        let limits = Limits { atomic: 512, discard: 4096, block };
+        let store = Arc::new(MemStore::from(bytes).with_limits(limits));
+        let volume = driven(&store, &config, driver);
         let mut model = Model { bytes: vec![None; LENGTH] };
         for (request, (offset, len)) in &requests {
             apply(&volume, &mut model, request, *offset, *len)?;
@@ -175,8 +184,8 @@ proptest! {
         let image = store.contents();
         model.check(0, &plaintext(&image, &config))?;
         prop_assert_eq!(&image[..1000], &outside[..]);
-        prop_assert_eq!(&image[store_len(length)..], &outside[..]);
-        prop_assert!(image[1000..store_len(0)].iter().all(|b| *b == 0));
+        prop_assert_eq!(&image[volume_end..], &outside[..]);
+        prop_assert!(image[1000..volume_start].iter().all(|b| *b == 0));
     }
 }
 
@@ -184,10 +193,10 @@ proptest! {
 #[test]
 fn every_alignment_of_a_small_range() {
     let length = 4 * 512;
-    for cipher in [XTS, CBC] {
+    for (cipher, driver) in [XTS, CBC].into_iter().flat_map(|c| DRIVERS.map(|d| (c, d))) {
         let config = config(cipher, 512, length);
         let store = Arc::new(MemStore::new(store_len(length)));
-        let volume = open(store.clone(), &config);
+        let volume = driven(&store, &config, driver);
         let mut expected = pattern(2048, 1);
         volume.write_at(&expected, 0, false).unwrap();
         let edges = [
@@ -230,4 +239,32 @@ fn runs_stay_whole() {
     assert_eq!((store.writes(), store.flushes()), (9, 1));
     volume.write_at(&pattern(10_000, 1), 100, true).unwrap();
     assert_eq!((store.writes(), store.flushes()), (10, 2));
+}
+
+/// Over a store that completes later a request is one read or one write, whatever its length.
+#[test]
+fn owned_memory_goes_to_the_store_whole() {
+    let length = 4 << 20;
+    let config = config(XTS, 512, length);
+    let store = Arc::new(MemStore::new(store_len(length)));
+    let volume = driven(&store, &config, Driver::Later);
+    volume.write_at(&pattern(2 << 20, 1), 512, false).unwrap();
+    volume.write_at(&pattern(10_000, 1), 100, true).unwrap();
+    assert_eq!((store.writes(), store.flushes()), (2, 1));
+}
+
+/// Memory of another length than the hull's is refused before anything is done.
+#[test]
+fn memory_must_fit_its_request() {
+    let config = config(XTS, 512, 8192);
+    let store = Arc::new(MemStore::new(store_len(8192)));
+    for driver in DRIVERS {
+        let Driven { volume, memory, .. } = driven(&store, &config, driver);
+        let wrong = || memory.take(512).unwrap();
+        assert!(xtent_store::block_on(volume.read_async(wrong(), 0, 1024)).is_err());
+        assert!(xtent_store::block_on(volume.write_async(wrong(), 256, 512, false)).is_err());
+        assert!(xtent_store::block_on(volume.write_async(wrong(), 8192, 512, false)).is_err());
+        assert!(xtent_store::block_on(volume.read_async(wrong(), u64::MAX, 512)).is_err());
+        assert_eq!(store.writes(), 0);
+    }
 }

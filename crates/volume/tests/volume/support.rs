@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use sector_cipher::{Cipher, CipherSpec, SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
-use xtent_store::Store;
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_store::testing::LaterStore;
+use xtent_store::{AlignedBuffer, Buffer, Memory, Store, block_on};
+use xtent_volume::{Config, DiscardPolicy, Error, Volume};
 
 pub(crate) const XTS: &str = "aes-xts-plain64";
 pub(crate) const CBC: &str = "aes-cbc-essiv:sha256";
@@ -35,6 +36,145 @@ pub(crate) fn config(cipher: &str, sector: u32, length: u64) -> Config {
 pub(crate) fn open(store: Arc<dyn Store>, config: &Config) -> Volume {
     let key = SecretBytes::copy_of(&key(&config.cipher.to_string())).unwrap();
     Volume::open(store, &key, config).unwrap()
+}
+
+/// How requests are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// On lent memory.
+    Now,
+    /// On owned memory, over a store that completes later.
+    Later,
+}
+
+pub(crate) const DRIVERS: [Driver; 2] = [Driver::Now, Driver::Later];
+
+/// A volume whose calls are carried out by one of the drivers.
+pub(crate) struct Driven {
+    pub(crate) volume: Volume,
+    pub(crate) driver: Driver,
+    pub(crate) memory: Arc<Memory>,
+}
+
+/// Opens it over the store, or over one that completes its operations later.
+pub(crate) fn driven<S: Store + 'static>(
+    store: &Arc<S>,
+    config: &Config,
+    driver: Driver,
+) -> Driven {
+    let store: Arc<dyn Store> = match driver {
+        Driver::Now => Arc::clone(store) as _,
+        Driver::Later => Arc::new(LaterStore::new(Arc::clone(store), 7)),
+    };
+    Driven {
+        volume: open(store, config),
+        driver,
+        memory: Memory::new(4 << 20),
+    }
+}
+
+impl Driven {
+    /// Memory for a range, with noise around the place of `data`.
+    fn owned(&self, data: &[u8], offset: u64) -> Buffer {
+        let hull = self.volume.hull(offset, data.len());
+        let mut buffer = Buffer::from(AlignedBuffer::zeroed(hull.len).unwrap());
+        buffer.fill(0xA7);
+        buffer[hull.skip..hull.skip + data.len()].copy_from_slice(data);
+        buffer
+    }
+
+    pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        if self.driver == Driver::Now {
+            return self.volume.read_at(buf, offset);
+        }
+        let memory = self.owned(buf, offset);
+        let skip = self.volume.hull(offset, buf.len()).skip;
+        let read = block_on(self.volume.read_async(memory, offset, buf.len()))?;
+        buf.copy_from_slice(&read[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    pub(crate) fn write_at(&self, data: &[u8], offset: u64, fua: bool) -> Result<(), Error> {
+        match self.driver {
+            Driver::Now => self.volume.write_at(data, offset, fua),
+            Driver::Later => block_on(self.write_async(data, offset, fua)),
+        }
+    }
+
+    pub(crate) async fn write_async(
+        &self,
+        data: &[u8],
+        offset: u64,
+        fua: bool,
+    ) -> Result<(), Error> {
+        let memory = self.owned(data, offset);
+        self.volume
+            .write_async(memory, offset, data.len(), fua)
+            .await
+    }
+
+    pub(crate) fn write_at_in_place(
+        &self,
+        data: &mut [u8],
+        offset: u64,
+        fua: bool,
+    ) -> Result<(), Error> {
+        match self.driver {
+            Driver::Now => self.volume.write_at_in_place(data, offset, fua),
+            Driver::Later => self.write_at(data, offset, fua),
+        }
+    }
+
+    /// A store that completes later takes nothing at once.
+    pub(crate) fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
+        let is_read = self.volume.try_read_at(buf, offset)?;
+        if self.driver == Driver::Later && !buf.is_empty() {
+            assert!(!is_read);
+            self.read_at(buf, offset)?;
+            return Ok(true);
+        }
+        Ok(is_read)
+    }
+
+    pub(crate) fn try_write_at_in_place(
+        &self,
+        data: &mut [u8],
+        offset: u64,
+    ) -> Result<bool, Error> {
+        let is_written = self.volume.try_write_at_in_place(data, offset)?;
+        if self.driver == Driver::Later && !data.is_empty() {
+            assert!(!is_written);
+            self.write_at(data, offset, false)?;
+            return Ok(true);
+        }
+        Ok(is_written)
+    }
+
+    pub(crate) fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+        match self.driver {
+            Driver::Now => self.volume.write_zeroes(offset, len, fua),
+            Driver::Later => {
+                block_on(
+                    self.volume
+                        .write_zeroes_async(&self.memory, offset, len, fua),
+                )
+            }
+        }
+    }
+
+    pub(crate) fn discard(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+        match self.driver {
+            Driver::Now => self.volume.discard(offset, len, fua),
+            Driver::Later => block_on(self.volume.discard_async(&self.memory, offset, len, fua)),
+        }
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        match self.driver {
+            Driver::Now => self.volume.flush(),
+            Driver::Later => block_on(self.volume.flush_async()),
+        }
+    }
 }
 
 pub(crate) fn store_len(length: u64) -> usize {

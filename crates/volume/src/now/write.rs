@@ -1,12 +1,14 @@
-//! Writes, zeroes and discards.
+//! Writes, zeroes and discards on lent memory.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
-use crate::piece::{PIECE, with_buffer};
+use super::Wait;
+use super::spare::with_buffer;
+use crate::discard::Discard;
+use crate::plan::{Edge, PIECE, Plan, Run};
 use crate::range_lock::Mode;
-use crate::volume::{MAX_SECTOR, Parts, Volume, Wait};
-use crate::{DiscardPolicy, Error};
+use crate::volume::MAX_SECTOR;
+use crate::{DiscardPolicy, Error, Volume};
 
 /// What is to be written.
 #[derive(Clone, Copy)]
@@ -33,6 +35,10 @@ impl<'a> Source<'a> {
         }
     }
 
+    fn part(self, range: Range<usize>) -> Self {
+        self.split_at(range.start).1.split_at(range.len()).0
+    }
+
     fn copy_to(self, dest: &mut [u8]) {
         match self {
             Self::Bytes(bytes) => dest.copy_from_slice(bytes),
@@ -40,9 +46,6 @@ impl<'a> Source<'a> {
         }
     }
 }
-
-/// A whole sector of plaintext made of what was there and a part of a request.
-type Edge = [u8; MAX_SECTOR];
 
 impl Volume {
     /// Encrypts and writes `data`, which is left as it is and whose bytes are
@@ -73,7 +76,11 @@ impl Volume {
             DiscardPolicy::Zero => self.write_zeroes(offset, len, fua),
             DiscardPolicy::Allow => {
                 self.check_write(offset, len)?;
-                self.discard_in_store(offset, len)?;
+                if let Some(Discard { sectors, range }) = self.discardable(offset, len) {
+                    let _guard = self.locks.lock(sectors, Mode::Exclusive);
+                    let result = self.store.discard(range.start, range.end - range.start);
+                    self.discarded(result, offset)?;
+                }
                 if fua { self.flush() } else { Ok(()) }
             }
         }
@@ -88,7 +95,7 @@ impl Volume {
         while position < end {
             // Each piece is a request of its own, so that others need not
             // wait for all of a large one.
-            let next = (self.sector_start(position).0 + PIECE as u64).min(end);
+            let next = (self.plan(position, 1).hull().start + PIECE as u64).min(end);
             let is_all = position == offset && next == end;
             // At most a piece.
             let piece = usize::try_from(next - position).unwrap_or_default();
@@ -97,14 +104,6 @@ impl Volume {
             position = next;
         }
         if is_durable { Ok(()) } else { self.flush() }
-    }
-
-    /// The sectors that a range touches, if it lies inside and may be written.
-    fn check_write(&self, offset: u64, len: u64) -> Result<Range<u64>, Error> {
-        if self.read_only {
-            return Err(Error::read_only(offset));
-        }
-        self.check_range(offset, len)
     }
 
     fn write(&self, source: Source<'_>, offset: u64, fua: bool) -> Result<(), Error> {
@@ -138,18 +137,15 @@ impl Volume {
         if wait == Wait::Never && !self.store_takes_at_once(offset, data.len())? {
             return Ok(false);
         }
-        let parts = Parts::of(offset, data.len(), self.sector_size);
-        if parts.head + parts.tail > 0 {
+        if self.plan(offset, data.len()).middle().len() < data.len() {
             // Edges and middle go together through the buffer, as one write.
             return self.write_locked(Source::Bytes(data), offset, fua, wait);
         }
         let is_one = data.len() <= PIECE;
-        let mut position = offset;
-        for piece in data.chunks_mut(PIECE) {
-            self.engine
-                .encrypt(self.first(position), piece, self.locks.in_use());
+        for Run { position, bytes } in Plan::runs(offset, data.len()) {
+            let piece = &mut data[bytes];
+            self.encrypt(piece, position);
             self.write_piece(piece, position, fua && is_one)?;
-            position += piece.len() as u64;
         }
         if fua && !is_one {
             self.flush()?;
@@ -173,49 +169,30 @@ impl Volume {
         wait: Wait,
     ) -> Result<bool, Error> {
         const NONE: Source<'_> = Source::Bytes(&[]);
-        let parts = Parts::of(offset, source.len(), self.sector_size);
-        if parts.head + parts.tail == 0 {
-            self.write_runs([NONE, source, NONE], offset, fua)?;
-            return Ok(true);
+        let plan = self.plan(offset, source.len());
+        let unit = self.sector_size.bytes();
+        let mut memory = [[0; MAX_SECTOR]; 2];
+        let mut edges = [NONE; 2];
+        for ((edge, sector), merged) in plan.edges().into_iter().zip(&mut memory).zip(&mut edges) {
+            let Some(Edge {
+                position,
+                in_unit,
+                in_request,
+            }) = edge
+            else {
+                continue;
+            };
+            let sector = &mut sector[..unit];
+            if !self.read_run(sector, position, wait)? {
+                return Ok(false);
+            }
+            source.part(in_request).copy_to(&mut sector[in_unit]);
+            *merged = Source::Bytes(sector);
         }
-        let (head, rest) = source.split_at(parts.head);
-        let (middle, tail) = rest.split_at(parts.middle);
-        let tail_offset = offset + (parts.head + parts.middle) as u64;
-        let mut edges = [[0; MAX_SECTOR]; 2];
-        let [head_edge, tail_edge] = &mut edges;
-        if !self.merge(head_edge, head, offset, wait)?
-            || !self.merge(tail_edge, tail, tail_offset, wait)?
-        {
-            return Ok(false);
-        }
-        let sector = self.sector_size.bytes();
-        let head = (parts.head > 0).then(|| &head_edge[..sector]);
-        let tail = (parts.tail > 0).then(|| &tail_edge[..sector]);
-        let runs = [
-            head.map_or(NONE, Source::Bytes),
-            middle,
-            tail.map_or(NONE, Source::Bytes),
-        ];
-        self.write_runs(runs, self.sector_start(offset).0, fua)?;
+        let [head, tail] = edges;
+        let runs = [head, source.part(plan.middle()), tail];
+        self.write_runs(runs, plan.hull().start, fua)?;
         Ok(true)
-    }
-
-    /// Reads the sector that `part`, at `offset`, lies in and puts `part` over it.
-    fn merge(
-        &self,
-        edge: &mut Edge,
-        part: Source<'_>,
-        offset: u64,
-        wait: Wait,
-    ) -> Result<bool, Error> {
-        if part.len() == 0 {
-            return Ok(true);
-        }
-        let (start, skip) = self.sector_start(offset);
-        let sector = &mut edge[..self.sector_size.bytes()];
-        let is_read = self.read_run(sector, start, wait)?;
-        part.copy_to(&mut sector[skip..skip + part.len()]);
-        Ok(is_read)
     }
 
     /// Encrypts consecutive runs of whole sectors, the first of which begins at
@@ -223,7 +200,6 @@ impl Volume {
     fn write_runs(&self, runs: [Source<'_>; 3], position: u64, fua: bool) -> Result<(), Error> {
         let total: usize = runs.iter().map(|run| run.len()).sum();
         let is_one = total <= PIECE;
-        let requests = self.locks.in_use();
         with_buffer(|buffer| {
             let mut start = position;
             let mut filled = 0;
@@ -231,14 +207,12 @@ impl Volume {
                 while run.len() > 0 {
                     let (now, later) = run.split_at(run.len().min(PIECE - filled));
                     let dest = &mut buffer[filled..filled + now.len()];
-                    let first = self.first(start + filled as u64);
+                    let here = start + filled as u64;
                     match now {
-                        Source::Bytes(bytes) => {
-                            self.engine.encrypt_to(first, bytes, dest, requests);
-                        }
+                        Source::Bytes(bytes) => self.encrypt_to(bytes, dest, here),
                         Source::Zeros(_) => {
                             dest.fill(0);
-                            self.engine.encrypt(first, dest, requests);
+                            self.encrypt(dest, here);
                         }
                     }
                     filled += now.len();
@@ -266,33 +240,5 @@ impl Volume {
             self.store.write_at(ciphertext, at)
         }
         .map_err(|e| Error::store(e, Some(position)))
-    }
-
-    /// Discards what lies wholly inside in units of sectors and of the store.
-    fn discard_in_store(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let sector = self.sector_size.bytes() as u64;
-        let unit = u64::from(self.store.limits().discard).max(1);
-        let end = (offset + len) / sector * sector;
-        // No overflow: the sums lie inside the store, give or take a unit.
-        let first = offset.next_multiple_of(sector);
-        if first >= end || self.cannot_discard.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let start_at = (self.offset + first).next_multiple_of(unit);
-        let end_at = (self.offset + end) / unit * unit;
-        if start_at >= end_at {
-            return Ok(());
-        }
-        let sectors = first / sector..end / sector;
-        let _guard = self.locks.lock(sectors, Mode::Exclusive);
-        match self.store.discard(start_at, end_at - start_at) {
-            Err(e) if e.kind == xtent_store::ErrorKind::Unsupported => {
-                if !self.cannot_discard.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("discards are ignored from now on: {e}");
-                }
-                Ok(())
-            }
-            result => result.map_err(|e| Error::store(e, Some(offset))),
-        }
     }
 }

@@ -6,9 +6,7 @@ use std::cell::Cell;
 use xtent_store::AlignedBuffer;
 
 use crate::Error;
-
-/// Bytes in a piece; a multiple of every sector size.
-pub(crate) const PIECE: usize = 256 << 10;
+use crate::plan::PIECE;
 
 thread_local! {
     static BUFFER: Cell<Option<AlignedBuffer>> = const { Cell::new(None) };
@@ -16,7 +14,7 @@ thread_local! {
 
 /// Calls `work` with this thread's buffer of [`PIECE`] bytes (contents
 /// undefined).
-pub(crate) fn with_buffer<T>(work: impl FnOnce(&mut [u8]) -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn with_buffer<T>(work: impl FnOnce(&mut [u8]) -> Result<T, Error>) -> Result<T, Error> {
     let mut buffer = match BUFFER.take() {
         Some(buffer) => buffer,
         None => AlignedBuffer::zeroed(PIECE).map_err(|_| Error::no_memory("a write buffer"))?,
