@@ -1,14 +1,18 @@
 //! Magic numbers, flags and codes, by the names of the standard.
 #![allow(missing_docs)] // the standard documents them
 
+/// Where servers of TCP listen.
+pub const DEFAULT_PORT: u16 = 10809;
 /// `NBDMAGIC`, the first eight bytes from the server.
 pub const INIT_PASSWD: u64 = 0x4e42_444d_4147_4943;
 /// `IHAVEOPT`, before every option and in the greeting.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+pub const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 
 // Handshake flags (server) and client flags.
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
@@ -45,9 +49,13 @@ pub const REP_SERVER: u32 = 2;
 pub const REP_INFO: u32 = 3;
 pub const REP_META_CONTEXT: u32 = 4;
 pub const REP_ERR_UNSUP: u32 = (1 << 31) | 1;
+pub const REP_ERR_POLICY: u32 = (1 << 31) | 2;
 pub const REP_ERR_INVALID: u32 = (1 << 31) | 3;
+pub const REP_ERR_PLATFORM: u32 = (1 << 31) | 4;
+pub const REP_ERR_TLS_REQD: u32 = (1 << 31) | 5;
 pub const REP_ERR_UNKNOWN: u32 = (1 << 31) | 6;
 pub const REP_ERR_SHUTDOWN: u32 = (1 << 31) | 7;
+pub const REP_ERR_BLOCK_SIZE_REQD: u32 = (1 << 31) | 8;
 pub const REP_ERR_TOO_BIG: u32 = (1 << 31) | 9;
 
 // Information types of `REP_INFO`.
@@ -71,11 +79,13 @@ pub const CMD_FLAG_FUA: u16 = 1 << 0;
 pub const CMD_FLAG_NO_HOLE: u16 = 1 << 1;
 pub const CMD_FLAG_DF: u16 = 1 << 2;
 pub const CMD_FLAG_REQ_ONE: u16 = 1 << 3;
+pub const CMD_FLAG_PAYLOAD_LEN: u16 = 1 << 5;
 
 // Structured replies.
 pub const REPLY_FLAG_DONE: u16 = 1 << 0;
 pub const REPLY_TYPE_NONE: u16 = 0;
 pub const REPLY_TYPE_OFFSET_DATA: u16 = 1;
+pub const REPLY_TYPE_OFFSET_HOLE: u16 = 2;
 pub const REPLY_TYPE_BLOCK_STATUS: u16 = 5;
 pub const REPLY_TYPE_ERROR: u16 = (1 << 15) | 1;
 pub const REPLY_TYPE_ERROR_OFFSET: u16 = (1 << 15) | 2;

@@ -1,9 +1,11 @@
 //! The NBD protocol without I/O: bytes in, events and bytes out. Nothing here
-//! knows sockets, threads or volumes.
+//! knows sockets, threads or volumes. The server's side is at the top, the
+//! client's in [`client`].
 //!
 //! Source: `doc/proto.md` of the NetworkBlockDevice project, "The NBD
 //! protocol". Constants carry the names used there.
 
+pub mod client;
 pub mod constants;
 mod handshake;
 mod reply;

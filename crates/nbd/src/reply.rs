@@ -7,7 +7,7 @@ use crate::{ALLOCATION_CONTEXT_ID, NbdError};
 /// Bytes of the longest head: an error chunk with its message.
 const HEAD_CAPACITY: usize = 128;
 
-/// The bytes of a reply before its data, or of a whole reply without data.
+/// The bytes of a reply or request before its data, or all of it without data.
 #[derive(Clone, Copy)]
 pub struct Head {
     bytes: [u8; HEAD_CAPACITY],
@@ -23,7 +23,7 @@ impl Head {
         }
     }
 
-    fn put(mut self, bytes: &[u8]) -> Self {
+    pub(crate) fn put(mut self, bytes: &[u8]) -> Self {
         let start = usize::from(self.len);
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         #[expect(

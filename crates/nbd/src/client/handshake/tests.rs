@@ -1,0 +1,213 @@
+//! The client's handshake against this crate's server, and against anything at all.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{ExportInfo, Progress, Session};
+
+fn exports() -> Vec<ExportInfo> {
+    vec![ExportInfo {
+        name: "disk".into(),
+        description: "a disk".into(),
+        size: 1 << 20,
+        read_only: true,
+        minimum_block: 4096,
+    }]
+}
+
+/// Runs both sides; `at_a_time` bytes at most reach the client at once.
+fn negotiate(
+    name: &str,
+    at_a_time: usize,
+) -> (Result<Negotiated, HandshakeError>, Option<Session>) {
+    let exports = exports();
+    let mut server = crate::Handshake::new(&exports);
+    let mut client = Handshake::new(name);
+    let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
+    let mut session = None;
+    let mut shown = 0;
+    for _ in 0..10_000 {
+        to_client.extend(server.take_output());
+        shown = to_client.len().min(shown + at_a_time);
+        match client.step(&to_client[..shown]) {
+            Err(error) => return (Err(error), session),
+            Ok((_, Some(negotiated))) => return (Ok(negotiated), session),
+            Ok((used, None)) => {
+                to_client.drain(..used);
+                shown -= used;
+            }
+        }
+        to_server.extend(client.take_output());
+        if session.is_none() {
+            let (used, progress) = server.step(&to_server);
+            to_server.drain(..used);
+            if let Progress::Transmission(begun) = progress {
+                session = Some(begun);
+            }
+        }
+    }
+    panic!("the handshake does not end");
+}
+
+#[test]
+fn the_server_of_this_crate_is_understood() {
+    for at_a_time in [1, 7, 10_000] {
+        let (negotiated, session) = negotiate("disk", at_a_time);
+        let negotiated = negotiated.unwrap();
+        assert_eq!(negotiated.size, 1 << 20);
+        assert_eq!(negotiated.form, Form::Structured);
+        assert!(negotiated.has(FLAG_READ_ONLY) && !negotiated.has(FLAG_SEND_TRIM));
+        assert_eq!(negotiated.blocks.minimum, 4096);
+        assert!(session.unwrap().structured_replies);
+        let error = negotiate("disc", at_a_time).0.unwrap_err();
+        assert_eq!(error.kind, HandshakeErrorKind::UnknownExport);
+        assert!(error.message.contains("no such export"), "{error}");
+    }
+}
+
+/// An option's reply.
+fn rep(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).unwrap();
+    [
+        &OPTION_REPLY_MAGIC.to_be_bytes()[..],
+        &option.to_be_bytes(),
+        &kind.to_be_bytes(),
+        &len.to_be_bytes(),
+        data,
+    ]
+    .concat()
+}
+
+fn greeting(flags: u16) -> Vec<u8> {
+    [b"NBDMAGICIHAVEOPT", &flags.to_be_bytes()[..]].concat()
+}
+
+/// What a client makes of these messages.
+fn follow(messages: &[Vec<u8>]) -> Result<Option<Negotiated>, HandshakeError> {
+    let input = messages.concat();
+    let mut client = Handshake::new("x");
+    let mut start = 0;
+    loop {
+        let (used, negotiated) = client.step(&input[start..])?;
+        start += used;
+        if negotiated.is_some() || used == 0 {
+            return Ok(negotiated);
+        }
+    }
+}
+
+fn info_export(size: u64, flags: u16) -> Vec<u8> {
+    [
+        &INFO_EXPORT.to_be_bytes()[..],
+        &size.to_be_bytes(),
+        &flags.to_be_bytes(),
+    ]
+    .concat()
+}
+
+fn info_blocks(sizes: [u32; 3]) -> Vec<u8> {
+    let mut data = Vec::from(INFO_BLOCK_SIZE.to_be_bytes());
+    data.extend(sizes.iter().flat_map(|size| size.to_be_bytes()));
+    data
+}
+
+#[test]
+fn extended_headers_are_taken_where_they_are_offered() {
+    let negotiated = follow(&[
+        greeting(3),
+        rep(OPT_EXTENDED_HEADERS, REP_ACK, &[]),
+        rep(OPT_GO, REP_INFO, &info_export(77, 1)),
+        rep(OPT_GO, REP_INFO, &info_blocks([1, 3, 1001])),
+        rep(OPT_GO, REP_INFO, &[0, 99, 1]),
+        rep(OPT_GO, REP_ACK, &[]),
+    ]);
+    let negotiated = negotiated.unwrap().unwrap();
+    assert_eq!((negotiated.size, negotiated.form), (77, Form::Extended));
+    assert_eq!(
+        (negotiated.blocks.preferred, negotiated.blocks.maximum),
+        (4096, 1001)
+    );
+}
+
+#[test]
+fn servers_without_go_are_asked_by_name() {
+    for (flags, zeroes) in [(1, 124), (3, 0)] {
+        let told = [&5000_u64.to_be_bytes()[..], &[0, 5], &vec![0; zeroes]].concat();
+        let negotiated = follow(&[
+            greeting(flags),
+            rep(OPT_EXTENDED_HEADERS, REP_ERR_UNSUP, b"what?"),
+            rep(OPT_STRUCTURED_REPLY, REP_ERR_UNSUP, &[]),
+            rep(OPT_GO, REP_ERR_UNSUP, &[]),
+            told,
+        ]);
+        let negotiated = negotiated.unwrap().unwrap();
+        assert_eq!((negotiated.size, negotiated.flags), (5000, 5));
+        assert_eq!(
+            (negotiated.form, negotiated.blocks),
+            (Form::Simple, BlockSizes::DEFAULT)
+        );
+    }
+}
+
+#[test]
+fn hostile_handshakes_end_with_words() {
+    let begun = || vec![greeting(3), rep(OPT_EXTENDED_HEADERS, REP_ACK, &[])];
+    let with = |more: Vec<Vec<u8>>| [begun(), more].concat();
+    let many = vec![rep(OPT_GO, REP_INFO, &[0, 99]); 65];
+    let mut huge = rep(OPT_GO, REP_INFO, &[]);
+    huge[16..].copy_from_slice(&u32::MAX.to_be_bytes());
+    for (messages, word) in [
+        (vec![b"HTTP/1.1 400 Bad".to_vec()], "no NBD server"),
+        (
+            vec![b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53\0\0".to_vec()],
+            "newstyle",
+        ),
+        (vec![greeting(2)], "newstyle"),
+        (with(vec![rep(OPT_GO, REP_ACK, &[])]), "how large"),
+        (with(vec![rep(OPT_LIST, REP_ACK, &[])]), "not asked"),
+        (with(vec![rep(OPT_GO, REP_SERVER, &[])]), "0x2"),
+        (with(vec![rep(OPT_GO, REP_INFO, &[0])]), "wrongly"),
+        (with(vec![rep(OPT_GO, REP_INFO, &[0, 0, 1])]), "wrongly"),
+        (
+            with(vec![rep(OPT_GO, REP_INFO, &info_blocks([3, 512, 512]))]),
+            "impossible",
+        ),
+        (
+            with(vec![rep(OPT_GO, REP_INFO, &info_blocks([1 << 17; 3]))]),
+            "impossible",
+        ),
+        (
+            with(vec![rep(OPT_GO, REP_INFO, &info_blocks([512, 512, 0]))]),
+            "impossible",
+        ),
+        (with(vec![rep(OPT_GO, REP_ERR_TLS_REQD, &[])]), "TLS"),
+        (
+            with(vec![b"garbage garbage!!!!!".to_vec()]),
+            "something else",
+        ),
+        (with(vec![huge]), "4294967295"),
+        (with(many), "does not stop"),
+    ] {
+        let error = follow(&messages).unwrap_err();
+        assert!(error.message.contains(word), "{error} lacks {word}");
+    }
+    let text = [b"\x1b[31m\r\nred".as_slice(), &[b'x'; 5000]].concat();
+    let error = follow(&with(vec![rep(OPT_GO, REP_ERR_POLICY, &text)])).unwrap_err();
+    assert_eq!(error.kind, HandshakeErrorKind::Policy);
+    assert!(error.message.len() < 300 && !error.message.contains(char::is_control));
+}
+
+proptest! {
+    #[test]
+    fn any_handshake_ends_or_waits(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut client = Handshake::new("x");
+        let input = [greeting(3), bytes].concat();
+        let mut start = 0;
+        while let Ok((used, None)) = client.step(&input[start..]) {
+            start += used;
+            if used == 0 {
+                break;
+            }
+        }
+    }
+}
