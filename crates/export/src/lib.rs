@@ -1,6 +1,7 @@
 //! Protocols that offer an open volume: NBD, FUSE. An export knows its
 //! protocol and the volume's byte ranges, never ciphers or LUKS.
 
+mod executor;
 pub mod fuse;
 pub mod nbd;
 

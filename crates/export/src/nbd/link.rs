@@ -4,9 +4,10 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ pub(super) const MAX_GATHER: usize = 500;
 /// A reply that waits for its turn.
 pub(super) struct Message {
     head: Head,
-    data: Option<Buffer>,
+    data: Option<(Buffer, Range<usize>)>,
     sent: usize,
 }
 
@@ -37,24 +38,25 @@ impl Message {
         }
     }
 
-    /// A reply with all of `data`.
-    pub(super) fn with_data(head: Head, data: Buffer) -> Self {
+    /// A reply with these bytes of `data`.
+    pub(super) fn with_data(head: Head, data: Buffer, range: Range<usize>) -> Self {
         Self {
             head,
-            data: Some(data),
+            data: Some((data, range)),
             sent: 0,
         }
     }
 
     fn len(&self) -> usize {
-        self.head.as_bytes().len() + self.data.as_ref().map_or(0, |data| data.len())
+        self.head.as_bytes().len() + self.data.as_ref().map_or(0, |(_, range)| range.len())
     }
 
     fn push_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         let head = self.head.as_bytes();
         slices.push(IoSlice::new(&head[self.sent.min(head.len())..]));
-        if let Some(data) = &self.data {
-            slices.push(IoSlice::new(&data[self.sent.saturating_sub(head.len())..]));
+        if let Some((data, range)) = &self.data {
+            let sent = self.sent.saturating_sub(head.len());
+            slices.push(IoSlice::new(&data[range.clone()][sent..]));
         }
     }
 }
@@ -65,8 +67,8 @@ impl Message {
 pub(super) struct PiecesLeft(AtomicUsize);
 
 impl PiecesLeft {
-    pub(super) fn new(count: usize) -> Self {
-        Self(AtomicUsize::new(count))
+    pub(super) fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(count)))
     }
 
     /// Counts one; whether it was the last.
@@ -132,6 +134,8 @@ impl Outbox {
 
 /// What the connection's thread and the workers share.
 pub(super) struct Link {
+    /// The connection's number.
+    pub(super) id: u64,
     /// Who is at the other end.
     pub(super) client: Client,
     /// The client has chosen an export.
@@ -147,6 +151,7 @@ impl Link {
     /// The connection of this number.
     pub(super) fn new(id: u64, socket: OwnedFd) -> std::io::Result<Self> {
         Ok(Self {
+            id,
             client: Client::new(id, &socket),
             has_session: AtomicBool::new(false),
             socket,

@@ -2,31 +2,33 @@
 //! pipelining.
 //!
 //! Each connection has a thread that receives many requests at a time and
-//! serves at once what need not wait for a disk; the rest goes to a few
-//! workers that all connections share in turn, and is answered out of order. No
-//! worker ever waits for a client, and no client for more than a bounded amount
-//! of another one's work.
+//! serves at once what need not wait for a disk. The rest are jobs, futures that a few
+//! threads carry out for all connections in turn, and are answered out of order. Over a
+//! store that completes later a job holds no thread while it waits. No thread ever waits
+//! for a client but the client's own, and no client for more than a bounded amount of
+//! another one's work.
 //!
 //! Payload in memory is bounded by [`Options::memory`]: every connection owns
 //! [`Options::memory_per_connection`] bytes, and what remains is shared by
-//! requests with the workers. Where that is used up, a connection serves its
+//! jobs. Where that is used up, a connection serves its
 //! requests one after the other in its own memory and reads no further ones
-//! meanwhile. The kernel's socket buffers are not counted.
+//! meanwhile. Zeros on their way and reading ahead have 4 MiB of their own, and a write that
+//! covers sectors in part over a store that completes later two sectors more. The kernel's
+//! socket buffers are not counted.
 
 mod activation;
 mod connection;
 mod errno;
 mod input;
+mod job;
 mod link;
 mod listen;
 mod peer;
 mod port;
-mod queue;
 mod server;
 mod shutdown;
 #[cfg(test)]
 mod tests;
-mod worker;
 
 pub use activation::activated_listeners;
 pub use listen::{Listener, SocketFile, bind_tcp, bind_unix};

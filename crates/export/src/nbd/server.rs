@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use xtent_store::Memory;
 use xtent_volume::Volume;
 
 use super::connection::{self, Shared};
@@ -19,11 +20,12 @@ use super::peer::Client;
 use super::port::Timeouts;
 use super::proto::ExportInfo;
 use super::proto::constants::MAX_STRING;
-use super::queue::Queue;
 use super::{Export, Listener, Options, Shutdown};
+use crate::executor::Executor;
 use crate::{Error, ErrorKind};
-use xtent_store::Memory;
 
+/// Bytes for zeros on their way and for reading ahead, of all clients together.
+const BULK_MEMORY: usize = 4 << 20;
 /// What is asked of the kernel for a Unix socket's buffers, in bytes: a few
 /// large requests per context switch.
 const UNIX_BUFFER: usize = 1 << 20;
@@ -77,7 +79,8 @@ pub(super) fn serve_with(
     let shared = Shared {
         exports: exports.iter().map(info).collect(),
         memory: Memory::new(options.memory - connections * per_connection),
-        queue: Queue::new(options.workers),
+        bulk: Memory::new(BULK_MEMORY),
+        executor: Executor::new(options.workers),
         shutdown: shutdown.clone(),
         piece,
         timeouts,
@@ -94,7 +97,7 @@ pub(super) fn serve_with(
             for index in 0..options.workers.max(1) {
                 thread::Builder::new()
                     .name(format!("nbd-worker-{index}"))
-                    .spawn_scoped(scope, || shared.queue.work(shutdown, timeouts.grace))
+                    .spawn_scoped(scope, || shared.executor.work())
                     .map_err(|error| Error::io("cannot start a worker thread", error))?;
             }
             let accepted = server.accept_all(inner, &listeners);
@@ -105,7 +108,7 @@ pub(super) fn serve_with(
             server.wake_all();
             accepted
         });
-        shared.queue.close();
+        shared.executor.close();
         connections
     })?;
     flush(&shared.volumes)

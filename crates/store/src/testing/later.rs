@@ -1,5 +1,6 @@
 //! A store whose operations complete later, in any order.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -21,10 +22,9 @@ struct Shared<S: ?Sized> {
     most_waiting: AtomicUsize,
 }
 
-#[derive(Default)]
 struct State {
     waiting: Vec<(Operation, Completion)>,
-    is_held: bool,
+    held: Range<u64>,
     is_closed: bool,
     /// Of the generator that picks.
     random: u64,
@@ -42,8 +42,10 @@ impl<S: Store + ?Sized + 'static> LaterStore<S> {
         let shared = Arc::new(Shared {
             inner,
             state: Mutex::new(State {
+                waiting: Vec::new(),
+                held: 0..0,
+                is_closed: false,
                 random: seed | 1,
-                ..State::default()
             }),
             changed: Condvar::new(),
             most_waiting: AtomicUsize::new(0),
@@ -60,9 +62,10 @@ impl<S: Store + ?Sized + 'static> LaterStore<S> {
         &self.shared.inner
     }
 
-    /// Completes nothing from now on, or goes on.
-    pub fn hold(&self, is_held: bool) {
-        self.shared.state().is_held = is_held;
+    /// From now on completes no operation that begins in this range, where flushes begin
+    /// at 0. An empty range lets all go on.
+    pub fn hold(&self, range: Range<u64>) {
+        self.shared.state().held = range;
         self.shared.changed.notify_all();
     }
 
@@ -80,10 +83,15 @@ impl<S: Store + ?Sized + 'static> LaterStore<S> {
 fn work<S: Store + ?Sized>(shared: &Shared<S>) {
     let mut state = shared.state();
     loop {
-        if state.waiting.is_empty() && state.is_closed {
-            return;
-        }
-        if state.waiting.is_empty() || (state.is_held && !state.is_closed) {
+        let free: Vec<usize> = (0..state.waiting.len())
+            .filter(|index| {
+                state.is_closed || !state.held.contains(&start(&state.waiting[*index].0))
+            })
+            .collect();
+        if free.is_empty() {
+            if state.is_closed {
+                return;
+            }
             state = shared
                 .changed
                 .wait(state)
@@ -94,12 +102,20 @@ fn work<S: Store + ?Sized>(shared: &Shared<S>) {
         state.random ^= state.random << 13;
         state.random ^= state.random >> 7;
         state.random ^= state.random << 17;
-        let count = state.waiting.len() as u64;
-        let pick = usize::try_from(state.random % count).unwrap_or_default();
-        let (operation, completion) = state.waiting.swap_remove(pick);
+        let pick = usize::try_from(state.random % free.len() as u64).unwrap_or_default();
+        let (operation, completion) = state.waiting.swap_remove(free[pick]);
         drop(state);
         completion.complete(shared.inner.perform(operation));
         state = shared.state();
+    }
+}
+
+fn start(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Read { offset, .. }
+        | Operation::Write { offset, .. }
+        | Operation::Discard { offset, .. } => *offset,
+        Operation::Flush => 0,
     }
 }
 
@@ -171,7 +187,7 @@ mod tests {
     #[test]
     fn operations_complete_once_they_are_let_go() {
         let store = LaterStore::new(Arc::new(MemStore::new(1 << 16)), 3);
-        store.hold(true);
+        store.hold(0..u64::MAX);
         let submitted: Vec<_> = (0..16_u8)
             .map(|i| {
                 let mut buffer = AlignedBuffer::zeroed(4096).unwrap();
@@ -184,7 +200,7 @@ mod tests {
             })
             .collect();
         assert_eq!((store.waiting(), store.inner().writes()), (16, 0));
-        store.hold(false);
+        store.hold(0..0);
         for one in submitted {
             assert!(block_on(one).result.is_ok());
         }

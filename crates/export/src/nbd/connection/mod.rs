@@ -1,8 +1,9 @@
 //! One connection: its thread receives many requests at a time, serves at
 //! once what need not wait, and sends the replies together. What would wait
-//! for a disk goes to the workers.
+//! for a disk or a server goes to the executor.
 
 mod read;
+mod sink;
 mod write;
 
 use std::io::IoSlice;
@@ -13,16 +14,16 @@ use std::sync::atomic::Ordering;
 use xtent_store::AlignedBuffer;
 use xtent_volume::Volume;
 
+use crate::executor::Executor;
 use crate::nbd::input::Input;
+use crate::nbd::job::{Job, Reply, Task};
 use crate::nbd::link::{Link, MAX_GATHER};
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
     self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session,
 };
-use crate::nbd::queue::Queue;
 use crate::nbd::shutdown::Shutdown;
-use crate::nbd::worker::{Job, Reply, Task};
 use xtent_store::Memory;
 
 /// Requests of one connection in flight; more wait where they were received, or
@@ -44,8 +45,11 @@ const IN_PAYLOAD: &str = "within the data of a write";
 pub(super) struct Shared {
     pub(super) volumes: Vec<Arc<Volume>>,
     pub(super) exports: Vec<ExportInfo>,
+    /// For requests that outlive their turn on a connection's thread.
     pub(super) memory: Arc<Memory>,
-    pub(super) queue: Queue,
+    /// For work of which a small message can ask any amount.
+    pub(super) bulk: Arc<Memory>,
+    pub(super) executor: Arc<Executor>,
     pub(super) shutdown: Shutdown,
     /// Bytes of a read that are decrypted and sent at a time.
     pub(super) piece: usize,
@@ -322,12 +326,9 @@ impl Connection<'_> {
             }
             Command::Read { offset, len, whole } => {
                 let len = len as usize;
-                if len <= self.shared.piece {
-                    self.read(reply, offset, len)
-                } else if whole || !reply.structured {
-                    self.read_whole(reply, offset, len)
-                } else {
-                    self.read_in_pieces(reply, offset, len)
+                match len <= self.shared.piece {
+                    true => self.read(reply, offset, len),
+                    false => self.read_in_pieces(reply, offset, len, whole),
                 }
             }
             Command::Write { offset, len, fua } => self.write(reply, offset, len as usize, fua),
@@ -341,32 +342,12 @@ impl Connection<'_> {
             }
             Command::WriteZeroes { offset, len, fua } => {
                 let len = u64::from(len);
-                let is_rest = false;
-                self.hand_over(
-                    reply,
-                    Task::WriteZeroes {
-                        offset,
-                        len,
-                        fua,
-                        is_rest,
-                    },
-                )
+                self.hand_over(reply, Task::WriteZeroes { offset, len, fua })
             }
-            Command::Cache { offset, len } => match self.shared.memory.take(self.shared.piece) {
-                Some(buffer) => {
-                    let len = u64::from(len);
-                    self.hand_over(
-                        reply,
-                        Task::Cache {
-                            offset,
-                            len,
-                            buffer,
-                        },
-                    )
-                }
-                // Only a hint, and memory is short.
-                None => self.answer(reply.success()),
-            },
+            Command::Cache { offset, len } => {
+                let len = u64::from(len);
+                self.hand_over(reply, Task::Cache { offset, len })
+            }
             Command::BlockStatus { len } => self.answer(proto::block_status(reply.cookie, len)),
             Command::Disconnect => {
                 self.flush()?;
@@ -406,8 +387,8 @@ impl Connection<'_> {
 
     fn hand_over(&mut self, reply: Reply, task: Task) -> Result<(), Closed> {
         self.is_full = self.port.link.add_job() >= MAX_IN_FLIGHT;
-        let job = Job::new(&self.port.link, self.volume, reply, task);
-        self.shared.queue.push(job);
+        let job = Job::new(&self.port.link, self.volume, reply, self.shared);
+        job.start(task, &self.shared.executor);
         Ok(())
     }
 

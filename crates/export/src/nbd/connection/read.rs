@@ -1,19 +1,17 @@
-//! Reads: at once where nothing need be waited for, by workers where not, and
-//! in the connection's own memory where there is none for workers.
+//! Reads, by two routes: small ones are answered together with others; large ones go
+//! piece by piece to a [`Sink`]. Either is done at once where nothing need be waited for, as
+//! a job where something must be, and here where there is no memory for a job.
 
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use xtent_store::PAGE;
-use xtent_volume::Error as VolumeError;
+use xtent_store::{Buffer, PAGE};
 
+use super::sink::{Piece, Sink};
 use super::{BATCH_ALIGN, Connection};
-use crate::nbd::errno;
-use crate::nbd::link::{MAX_GATHER, Message, PiecesLeft};
+use crate::nbd::job::{Reply, Task};
+use crate::nbd::link::{MAX_GATHER, PiecesLeft};
 use crate::nbd::port::Closed;
-use crate::nbd::proto::{self, Head};
-use crate::nbd::worker::{Reply, Task, error_offset, payload_len};
 
 impl Connection<'_> {
     /// A read that fits into the batch.
@@ -21,210 +19,102 @@ impl Connection<'_> {
         if self.batch.used + len > self.batch.data.len() || self.batch.replies.len() == MAX_GATHER {
             self.flush()?;
         }
-        let range = self.batch.used..self.batch.used + len;
+        let mut range = self.batch.used..self.batch.used + len;
         let place = &mut self.batch.data[range.clone()];
         let result = match self.volume.try_read_at(place, offset) {
             Ok(true) => Ok(()),
             Ok(false) => {
-                if let Some(buffer) = self.shared.memory.take(len) {
-                    return self.hand_over(
-                        reply,
-                        Task::Read {
-                            offset,
-                            buffer,
-                            done: 0,
-                        },
-                    );
+                if let Some(buffer) = self.memory_for(offset, len) {
+                    return self.read_later(reply, offset, len, buffer, None);
                 }
                 self.flush()?;
                 // The batch is empty now, and its memory free.
-                return self.read_here(reply, offset, len);
+                range = 0..len;
+                self.volume.read_at(&mut self.batch.data[..len], offset)
             }
             Err(error) => Err(error),
         };
-        self.answer_read(reply, offset, range, result);
-        Ok(())
-    }
-
-    /// As [`Connection::read`], without memory for a worker, and with the batch empty.
-    fn read_here(&mut self, reply: Reply, offset: u64, len: usize) -> Result<(), Closed> {
-        let result = self.volume.read_at(&mut self.batch.data[..len], offset);
-        self.answer_read(reply, offset, 0..len, result);
-        Ok(())
-    }
-
-    fn answer_read(
-        &mut self,
-        reply: Reply,
-        offset: u64,
-        range: Range<usize>,
-        result: Result<(), VolumeError>,
-    ) {
-        let reply = match result {
+        let answer = match result {
             Ok(()) => {
                 self.batch.used = range.end.next_multiple_of(BATCH_ALIGN);
-                (
-                    reply.whole_read(offset, &self.batch.data[range.clone()]),
-                    range,
-                )
+                (reply.whole_read(offset, len), range)
             }
             Err(error) => (reply.volume_failure("read", &error), 0..0),
         };
-        self.batch.replies.push(reply);
+        self.batch.replies.push(answer);
+        Ok(())
     }
 
-    /// A large read that is answered in chunks: each piece is read, decrypted
-    /// and sent while it is in the cache.
+    /// A large read: each piece is read, decrypted and passed on while it is in the cache.
     pub(super) fn read_in_pieces(
         &mut self,
         reply: Reply,
         offset: u64,
         len: usize,
+        whole: bool,
     ) -> Result<(), Closed> {
         self.flush()?;
-        // From the first piece on that a worker gets.
-        let mut left: Option<Arc<PiecesLeft>> = None;
+        let mut sink = Sink::new(self, reply, offset, len, whole);
         let mut pieces = pieces(offset, len, self.shared.piece);
-        while let Some((offset, range)) = pieces.next() {
-            let remaining = pieces.len() + 1;
-            let piece = &mut self.batch.data[..range.len()];
-            let result = match self.volume.try_read_at(piece, offset) {
-                Ok(true) => Ok(()),
-                Ok(false) => match self.shared.memory.take(range.len()) {
-                    Some(buffer) => {
-                        let left = left.get_or_insert_with(|| Arc::new(PiecesLeft::new(remaining)));
-                        let left = Arc::clone(left);
-                        self.hand_over(
-                            reply,
-                            Task::ReadPiece {
-                                offset,
-                                buffer,
-                                left,
-                            },
-                        )?;
-                        continue;
+        while let Some((at, range)) = pieces.next() {
+            let place = match &mut sink {
+                Sink::Whole { buffer, skip, .. } => &mut buffer[*skip..][range.clone()],
+                Sink::Chunks { .. } | Sink::Stream { .. } => &mut self.batch.data[..range.len()],
+            };
+            let mut result = self.volume.try_read_at(place, at);
+            if matches!(result, Ok(false)) {
+                match &mut sink {
+                    // Its reply is in one piece, so all of it waits.
+                    Sink::Whole { .. } => {
+                        return match sink.into_buffer() {
+                            Some(buffer) => self.read_later(reply, offset, len, buffer, None),
+                            None => Ok(()),
+                        };
                     }
-                    None => self.volume.read_at(piece, offset),
-                },
-                Err(error) => Err(error),
-            };
-            let failure = result.err().map(|error| {
-                (
-                    reply.report("read", &error),
-                    error_offset(&error, offset, range.len()),
-                )
-            });
-            let head = |last| match failure {
-                None => proto::offset_data(reply.cookie, offset, payload_len(range.len()), last),
-                Some((error, at)) => {
-                    proto::error_at(reply.cookie, error, at, errno::message(error), last)
+                    Sink::Chunks { left } => {
+                        if let Some(buffer) = self.memory_for(at, range.len()) {
+                            let remaining = pieces.len() + 1;
+                            let left = left.get_or_insert_with(|| PiecesLeft::new(remaining));
+                            let left = Some(Arc::clone(left));
+                            self.read_later(reply, at, range.len(), buffer, left)?;
+                            continue;
+                        }
+                    }
+                    Sink::Stream { .. } => {}
                 }
+                let place = &mut self.batch.data[..range.len()];
+                result = self.volume.read_at(place, at).map(|()| true);
+            }
+            let piece = Piece {
+                offset: at,
+                len: range.len(),
+                is_last: pieces.len() == 0,
             };
-            let (mut turn, head) = self.port.take_turn(|| {
-                head(match &left {
-                    Some(left) => left.answer_one(),
-                    None => remaining == 1,
-                })
-            })?;
-            let data = if failure.is_none() { range.len() } else { 0 };
-            let data = &self.batch.data[..data];
-            turn.send(
-                &mut self.port,
-                &mut [IoSlice::new(head.as_bytes()), IoSlice::new(data)],
-            )?;
+            sink.put(self, reply, &piece, result.map(|_| ()))?;
         }
-        Ok(())
+        sink.end(self, reply, offset, len)
     }
 
-    /// A large read whose reply has to be in one piece, so that an error must
-    /// be known before it begins.
-    pub(super) fn read_whole(
+    /// Memory for a job's read, if there is some.
+    pub(super) fn memory_for(&self, offset: u64, len: usize) -> Option<Buffer> {
+        self.shared.memory.take(self.volume.hull(offset, len).len)
+    }
+
+    fn read_later(
         &mut self,
         reply: Reply,
         offset: u64,
         len: usize,
+        buffer: Buffer,
+        left: Option<Arc<PiecesLeft>>,
     ) -> Result<(), Closed> {
-        let Some(mut buffer) = self.shared.memory.take(len) else {
-            self.flush()?;
-            return self.read_whole_here(reply, offset, len);
+        let task = Task::Read {
+            offset,
+            len,
+            buffer,
+            left,
         };
-        for (offset_here, range) in pieces(offset, len, self.shared.piece) {
-            let done = range.start;
-            match self.volume.try_read_at(&mut buffer[range], offset_here) {
-                Ok(true) => {}
-                Ok(false) => {
-                    return self.hand_over(
-                        reply,
-                        Task::Read {
-                            offset,
-                            buffer,
-                            done,
-                        },
-                    );
-                }
-                Err(error) => return self.answer(reply.volume_failure("read", &error)),
-            }
-        }
-        self.flush()?;
-        let head = reply.whole_read(offset, &buffer);
-        self.port.link.reply(|| Message::with_data(head, buffer));
-        Ok(())
-    }
-
-    /// As [`Connection::read_whole`], without memory for it: what is read is
-    /// sent at once, and an error comes late. Structured replies allow that;
-    /// after the beginning of a simple one the connection has to end.
-    fn read_whole_here(&mut self, reply: Reply, offset: u64, len: usize) -> Result<(), Closed> {
-        let mut turn = None;
-        let mut failure = None;
-        for (offset_here, range) in pieces(offset, len, self.shared.piece) {
-            let piece = &mut self.batch.data[..range.len()];
-            if failure.is_none()
-                && let Err(error) = self.volume.read_at(piece, offset_here)
-            {
-                if turn.is_none() {
-                    return self.answer(reply.volume_failure("read", &error));
-                }
-                failure = Some((
-                    reply.report("read", &error),
-                    error_offset(&error, offset_here, range.len()),
-                ));
-                if !reply.structured {
-                    self.port.link.break_off();
-                    return Err(Closed::ReadFailed);
-                }
-            }
-            if failure.is_some() {
-                piece.fill(0);
-            }
-            let head = match turn {
-                None if reply.structured => {
-                    proto::offset_data(reply.cookie, offset, payload_len(len), false)
-                }
-                None => reply.success(),
-                Some(_) => Head::empty(),
-            };
-            let turn = match &mut turn {
-                Some(turn) => turn,
-                none => none.insert(self.port.take_turn(|| ())?.0),
-            };
-            turn.send(
-                &mut self.port,
-                &mut [IoSlice::new(head.as_bytes()), IoSlice::new(piece)],
-            )?;
-        }
-        drop(turn);
-        match failure {
-            Some((error, at)) => self.answer(proto::error_at(
-                reply.cookie,
-                error,
-                at,
-                errno::message(error),
-                true,
-            )),
-            None if reply.structured => self.answer(proto::no_data_reply(reply.cookie)),
-            None => Ok(()),
-        }
+        self.hand_over(reply, task)
     }
 }
 

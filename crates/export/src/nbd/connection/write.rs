@@ -1,11 +1,11 @@
-//! Writes: from the receive buffer as the payload comes, or by workers where
+//! Writes: from the receive buffer as the payload comes, or as a job where
 //! something has to be waited for.
 
 use xtent_store::PAGE;
 
 use super::{Connection, IN_PAYLOAD, WORTH_WRITING};
+use crate::nbd::job::{Reply, Task};
 use crate::nbd::port::Closed;
-use crate::nbd::worker::{Reply, Task};
 
 impl Connection<'_> {
     pub(super) fn write(
@@ -16,7 +16,7 @@ impl Connection<'_> {
         fua: bool,
     ) -> Result<(), Closed> {
         if fua && len > 0 {
-            return match self.write_by_worker(reply, offset, len, true)? {
+            return match self.write_as_job(reply, offset, len, true)? {
                 true => Ok(()),
                 false => self.write_here(reply, offset, len, true),
             };
@@ -24,33 +24,34 @@ impl Connection<'_> {
         self.write_here(reply, offset, len, false)
     }
 
-    /// Receives the payload into a buffer of its own for a worker; false if
-    /// there is no memory.
-    fn write_by_worker(
+    /// Receives the payload into memory that the request takes along; false if
+    /// there is none.
+    fn write_as_job(
         &mut self,
         reply: Reply,
         offset: u64,
         len: usize,
         fua: bool,
     ) -> Result<bool, Closed> {
-        let Some(mut buffer) = self.shared.memory.take(len) else {
+        let hull = self.volume.hull(offset, len);
+        let Some(mut buffer) = self.shared.memory.take(hull.len) else {
             return Ok(false);
         };
+        let data = &mut buffer[hull.skip..hull.skip + len];
         let here = self.input.bytes().len().min(len);
-        buffer[..here].copy_from_slice(&self.input.bytes()[..here]);
+        data[..here].copy_from_slice(&self.input.bytes()[..here]);
         self.input.consume(here);
         if here < len {
             self.flush()?;
-            self.port.receive_all(&mut buffer[here..], IN_PAYLOAD)?;
+            self.port.receive_all(&mut data[here..], IN_PAYLOAD)?;
         }
-        self.hand_over(
-            reply,
-            Task::Write {
-                offset,
-                buffer,
-                fua,
-            },
-        )?;
+        let task = Task::Write {
+            offset,
+            len,
+            buffer,
+            fua,
+        };
+        self.hand_over(reply, task)?;
         Ok(true)
     }
 
@@ -83,7 +84,7 @@ impl Connection<'_> {
             };
             let result = match result {
                 Ok(true) => Ok(()),
-                Ok(false) if !fua && self.write_by_worker(reply, offset, left, false)? => {
+                Ok(false) if !fua && self.write_as_job(reply, offset, left, false)? => {
                     return Ok(());
                 }
                 Ok(false) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sector_cipher::{SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
-use xtent_store::testing::{FaultStore, MemStore};
+use xtent_store::testing::{FaultStore, LaterStore, MemStore};
 use xtent_store::{Limits, Store};
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
@@ -46,6 +46,19 @@ pub(super) struct SlowStore {
 }
 
 impl SlowStore {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: FaultStore::new(MemStore::new(SIZE)),
+            slow: Mutex::new(0..0),
+            writes_wait: AtomicBool::new(false),
+            flushes_wait: AtomicBool::new(false),
+            writes_before_flush: AtomicU64::new(0),
+            waiting: Mutex::new(0),
+            changed: Condvar::new(),
+            panics: AtomicBool::new(false),
+        })
+    }
+
     /// From now on reads in `range` wait; an empty range lets all go on.
     pub(super) fn stop_disk(&self, range: Range<u64>) {
         *self.slow.lock().unwrap() = range;
@@ -199,20 +212,28 @@ impl Rig {
     }
 
     pub(super) fn with(options: Options, timeouts: Timeouts) -> Self {
-        let store = Arc::new(SlowStore {
-            inner: FaultStore::new(MemStore::new(SIZE)),
-            slow: Mutex::new(0..0),
-            writes_wait: AtomicBool::new(false),
-            flushes_wait: AtomicBool::new(false),
-            writes_before_flush: AtomicU64::new(0),
-            waiting: Mutex::new(0),
-            changed: Condvar::new(),
-            panics: AtomicBool::new(false),
-        });
+        let store = SlowStore::new();
+        Self::over(Arc::clone(&store) as _, store, options, timeouts)
+    }
+
+    /// Over a store that completes its operations later.
+    pub(super) fn far(options: Options) -> (Self, Arc<LaterStore<SlowStore>>) {
+        let store = SlowStore::new();
+        let far = Arc::new(LaterStore::new(Arc::clone(&store), 5));
+        let rig = Self::over(Arc::clone(&far) as _, store, options, super::PATIENT);
+        (rig, far)
+    }
+
+    fn over(
+        under: Arc<dyn Store>,
+        store: Arc<SlowStore>,
+        options: Options,
+        timeouts: Timeouts,
+    ) -> Self {
         let exports = [("", false), ("ro", true)].map(|(name, read_only)| Export {
             name: name.into(),
             description: String::new(),
-            volume: volume(Arc::clone(&store) as _, read_only),
+            volume: volume(Arc::clone(&under), read_only),
         });
         let default = Arc::clone(&exports[0].volume);
         let dir = tempfile::tempdir().unwrap();
@@ -427,6 +448,14 @@ impl Client {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// Final replies of two requests, in any order; how many came without an error.
+    pub(super) fn chunks_of_either(&mut self, one: u64, other: u64) -> usize {
+        (0..2)
+            .map(|_| self.message())
+            .filter(|reply| [one, other].contains(&reply.cookie()) && reply.error() == 0)
+            .count()
     }
 
     /// Whether the server has closed the connection.

@@ -10,11 +10,11 @@ use xtent_store::testing::MemStore;
 
 use super::client::{Rig, SIZE, handshake, header, volume};
 use super::{Options, PATIENT, QUICK};
+use crate::executor::Executor;
 use crate::nbd::connection::{self, MAX_IN_FLIGHT, Shared};
 use crate::nbd::link::Link;
 use crate::nbd::proto::ExportInfo;
 use crate::nbd::proto::constants::*;
-use crate::nbd::queue::Queue;
 use crate::nbd::shutdown::Shutdown;
 use xtent_store::Memory;
 
@@ -81,7 +81,8 @@ impl Bench {
             volumes: vec![volume],
             exports: vec![export],
             memory: Memory::new(1 << 20),
-            queue: Queue::new(1),
+            bulk: Memory::new(4 << 20),
+            executor: Executor::new(1),
             shutdown: Shutdown::new().unwrap(),
             piece: 64 << 10,
             timeouts: PATIENT,
@@ -102,8 +103,7 @@ impl Bench {
     }
 
     fn work(&self) {
-        let grace = self.shared.timeouts.grace;
-        self.shared.queue.work(&self.shared.shutdown, grace);
+        self.shared.executor.work();
     }
 }
 
@@ -129,7 +129,7 @@ fn of_what_was_received_together_so_much_is_in_flight() {
         client.read_exact(&mut [0; 16 * COUNT]).unwrap();
         assert_eq!(bench.store.flushes(), COUNT as u64);
         drop(client);
-        bench.shared.queue.close();
+        bench.shared.executor.close();
     });
 }
 
@@ -149,7 +149,7 @@ fn for_a_client_that_is_gone_only_its_data_is_written() {
         bench.await_link(|link| link.outbox().jobs() == 11);
         drop(client);
         bench.await_link(|link| link.outbox().is_broken());
-        bench.shared.queue.close();
+        bench.shared.executor.close();
         bench.work();
     });
     assert_eq!((bench.store.writes(), bench.store.flushes()), (1, 1));

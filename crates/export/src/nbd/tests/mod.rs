@@ -2,6 +2,7 @@
 
 mod client;
 mod fairness;
+mod far;
 
 use std::io::{Read, Write};
 use std::net::Shutdown as Half;

@@ -1,0 +1,303 @@
+//! Requests that have to wait for a disk or a server far away, as futures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xtent_store::{Buffer, Memory};
+use xtent_volume::{DiscardPolicy, Volume};
+
+use super::connection::Shared;
+use super::errno;
+use super::link::{Link, Message, PiecesLeft};
+use super::peer::Client;
+use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
+use super::shutdown::Shutdown;
+use crate::executor::{Executor, Kind, give_way};
+
+/// Bytes of zeros that one worker writes before the other requests get their
+/// turn; a multiple of every sector size.
+const ZEROES_AT_A_TIME: u64 = 4 << 20;
+
+/// Bytes of zeros that a stopping server does not begin to write. Fewer are
+/// given up when they take too long.
+const ABANDON: u64 = 1 << 30;
+
+/// How a request is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Reply {
+    pub(super) cookie: u64,
+    /// Whether errors go as chunks with a message.
+    pub(super) structured: bool,
+    /// Whose request it is.
+    pub(super) client: Client,
+}
+
+impl Reply {
+    /// Success, of a command other than read.
+    pub(super) fn success(self) -> Head {
+        proto::simple_reply(self.cookie, None)
+    }
+
+    /// Failure.
+    pub(super) fn failure(self, error: NbdError, message: &str) -> Head {
+        match self.structured {
+            true => proto::error_chunk(self.cookie, error, message),
+            false => proto::simple_reply(self.cookie, Some(error)),
+        }
+    }
+
+    /// The volume's failure, which is also logged.
+    pub(super) fn volume_failure(self, operation: &str, error: &xtent_volume::Error) -> Head {
+        let error = self.report(operation, error);
+        self.failure(error, errno::message(error))
+    }
+
+    /// Logs a failed request; its error for the client.
+    pub(super) fn report(self, operation: &str, error: &xtent_volume::Error) -> NbdError {
+        tracing::warn!(client = %self.client, operation, %error, "request failed");
+        errno::from_errno(error.errno())
+    }
+
+    /// The head of all the data of a read, `len` bytes, which may still fail.
+    pub(super) fn begin_whole_read(self, offset: u64, len: usize) -> Head {
+        match self.structured {
+            true => proto::offset_data(self.cookie, offset, payload_len(len), false),
+            false => self.success(),
+        }
+    }
+
+    /// The head of all the data of a read, `len` bytes.
+    pub(super) fn whole_read(self, offset: u64, len: usize) -> Head {
+        match self.structured {
+            true => proto::offset_data(self.cookie, offset, payload_len(len), true),
+            false => proto::simple_reply(self.cookie, None),
+        }
+    }
+}
+
+/// Payload lengths came from 32-bit fields and fit.
+pub(super) fn payload_len(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(MAX_PAYLOAD)
+}
+
+/// What is to be done.
+pub(super) enum Task {
+    /// A read, or a piece of one, into memory of the range's hull.
+    Read {
+        offset: u64,
+        len: usize,
+        buffer: Buffer,
+        /// Of a read that is answered in chunks, what is not answered yet.
+        left: Option<Arc<PiecesLeft>>,
+    },
+    /// A write, encrypted in its memory.
+    Write {
+        offset: u64,
+        len: usize,
+        buffer: Buffer,
+        fua: bool,
+    },
+    /// A flush.
+    Flush,
+    /// A discard by the volume's policy.
+    Trim { offset: u64, len: u64, fua: bool },
+    /// Zeros.
+    WriteZeroes { offset: u64, len: u64, fua: bool },
+    /// Reading ahead.
+    Cache { offset: u64, len: u64 },
+}
+
+impl Task {
+    /// Whether a small message can ask for any amount of it.
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Trim { .. } | Self::WriteZeroes { .. } | Self::Cache { .. } => Kind::Bulk,
+            Self::Read { .. } | Self::Write { .. } | Self::Flush => Kind::Prompt,
+        }
+    }
+}
+
+/// A request that outlives its turn on the connection's thread. Counted by its link until
+/// dropped.
+pub(super) struct Job {
+    link: Arc<Link>,
+    volume: Arc<Volume>,
+    reply: Reply,
+    /// Memory for zeros and for reading ahead.
+    bulk: Arc<Memory>,
+    shutdown: Shutdown,
+    /// How long a server that stops goes on writing zeros.
+    grace: Duration,
+}
+
+impl Job {
+    /// Counted by its link already.
+    pub(super) fn new(
+        link: &Arc<Link>,
+        volume: &Arc<Volume>,
+        reply: Reply,
+        shared: &Shared,
+    ) -> Self {
+        Self {
+            link: Arc::clone(link),
+            volume: Arc::clone(volume),
+            reply,
+            bulk: Arc::clone(&shared.bulk),
+            shutdown: shared.shutdown.clone(),
+            grace: shared.timeouts.grace,
+        }
+    }
+
+    /// Has the executor carry the task out.
+    pub(super) fn start(self, task: Task, executor: &Arc<Executor>) {
+        let kind = task.kind();
+        executor.spawn(self.link.id, kind, self.perform(task));
+    }
+
+    /// For a client that is gone nothing more is begun, but that data it has
+    /// sent is written.
+    async fn perform(self, task: Task) {
+        if !matches!(task, Task::Write { .. }) && self.is_pointless() {
+            return;
+        }
+        match task {
+            Task::Read {
+                offset,
+                len,
+                buffer,
+                left,
+            } => self.read(offset, len, buffer, left).await,
+            Task::Write {
+                offset,
+                len,
+                buffer,
+                fua,
+            } => {
+                // The memory is free before the client sends the next request.
+                let result = self.volume.write_async(buffer, offset, len, fua).await;
+                self.send_result("write", result);
+            }
+            Task::Flush => self.send_result("flush", self.volume.flush_async().await),
+            Task::Trim { offset, len, fua }
+                if self.volume.discard_policy() == DiscardPolicy::Zero =>
+            {
+                self.write_zeroes(offset, len, fua).await;
+            }
+            Task::Trim { offset, len, fua } => {
+                let discarded = self.volume.discard_async(&self.bulk, offset, len, fua);
+                self.send_result("discard", discarded.await);
+            }
+            Task::WriteZeroes { offset, len, fua } => self.write_zeroes(offset, len, fua).await,
+            Task::Cache { offset, len } => self.read_ahead(offset, len).await,
+        }
+    }
+
+    fn is_pointless(&self) -> bool {
+        self.link.outbox().is_broken()
+    }
+
+    fn send(&self, head: Head) {
+        self.link.reply(|| Message::head(head));
+    }
+
+    fn send_result(&self, operation: &str, result: Result<(), xtent_volume::Error>) {
+        self.send(match result {
+            Ok(()) => self.reply.success(),
+            Err(error) => self.reply.volume_failure(operation, &error),
+        });
+    }
+
+    async fn read(&self, offset: u64, len: usize, buffer: Buffer, left: Option<Arc<PiecesLeft>>) {
+        let reply = self.reply;
+        let skip = self.volume.hull(offset, len).skip;
+        let result = self.volume.read_async(buffer, offset, len).await;
+        let is_last = || left.as_ref().is_none_or(|left| left.answer_one());
+        match result {
+            Ok(buffer) => self.link.reply(|| {
+                let head = match reply.structured {
+                    true => proto::offset_data(reply.cookie, offset, payload_len(len), is_last()),
+                    false => reply.success(),
+                };
+                Message::with_data(head, buffer, skip..skip + len)
+            }),
+            Err(error) if left.is_some() => {
+                let at = error_offset(&error, offset, len);
+                let error = reply.report("read", &error);
+                self.link.reply(|| {
+                    let text = errno::message(error);
+                    Message::head(proto::error_at(reply.cookie, error, at, text, is_last()))
+                });
+            }
+            Err(error) => self.send(reply.volume_failure("read", &error)),
+        }
+    }
+
+    /// Writes zeros, a part at a time. One flush for all the parts.
+    async fn write_zeroes(&self, mut offset: u64, mut len: u64, fua: bool) {
+        let mut is_first = true;
+        loop {
+            if let Some(at) = self.shutdown.triggered_at()
+                && (len > ABANDON || at.elapsed() > self.grace)
+            {
+                let text = errno::message(NbdError::Shutdown);
+                return self.send(self.reply.failure(NbdError::Shutdown, text));
+            }
+            let here = len.min(ZEROES_AT_A_TIME - offset % ZEROES_AT_A_TIME);
+            let is_all = is_first && here == len;
+            let volume = &self.volume;
+            let written = volume.write_zeroes_async(&self.bulk, offset, here, fua && is_all);
+            let result = written.await;
+            (offset, len, is_first) = (offset + here, len - here, false);
+            if result.is_err() || len == 0 {
+                let result = match fua && !is_all && result.is_ok() {
+                    true => volume.flush_async().await,
+                    false => result,
+                };
+                return self.send_result("write zeroes", result);
+            }
+            give_way().await;
+            if self.is_pointless() {
+                return;
+            }
+        }
+    }
+
+    /// Reads a part at a time, and drops it: only a hint, which shortness of memory ends.
+    async fn read_ahead(&self, mut offset: u64, mut len: u64) {
+        while len > 0 && !self.shutdown.is_triggered() && !self.is_pointless() {
+            let piece = self.volume.preferred_piece();
+            let here = usize::try_from(len).unwrap_or(piece).min(piece);
+            let hull = self.volume.hull(offset, here);
+            let Some(buffer) = self.bulk.wait_for(hull.len).await else {
+                break;
+            };
+            if let Err(error) = self.volume.read_async(buffer, offset, here).await {
+                return self.send_result("read ahead", Err(error));
+            }
+            (offset, len) = (offset + here as u64, len - here as u64);
+            give_way().await;
+        }
+        self.send(self.reply.success());
+    }
+}
+
+/// Where in the piece an error lies, as far as the volume says.
+pub(super) fn error_offset(error: &xtent_volume::Error, offset: u64, len: usize) -> u64 {
+    let piece = offset..offset + len as u64;
+    error
+        .offset
+        .filter(|at| piece.contains(at))
+        .unwrap_or(offset)
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Nobody will answer: this client loses its connection, and no other does.
+            tracing::error!(client = %self.reply.client, "a request panicked; its connection is closed");
+            self.link.break_off();
+            self.link.wake();
+        }
+        self.link.end_job();
+    }
+}
