@@ -11,7 +11,12 @@ use crate::{Error, ErrorKind, Limits, PAGE, Store, block};
 
 impl FileStore {
     /// Checks that a range to be changed lies inside.
-    fn check_range(&self, operation: &'static str, offset: u64, len: u64) -> Result<(), Error> {
+    pub(super) fn check_range(
+        &self,
+        operation: &'static str,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Error> {
         if self.access == Access::ReadOnly {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
@@ -64,7 +69,7 @@ impl FileStore {
     }
 
     /// A write's error; a block device that shrank says "no space".
-    fn write_error(&self, errno: Errno, operation: &'static str, offset: u64) -> Error {
+    pub(super) fn write_error(&self, errno: Errno, operation: &'static str, offset: u64) -> Error {
         if self.block.is_some()
             && errno == Errno::NOSPC
             && self
@@ -76,14 +81,24 @@ impl FileStore {
         self.fail(errno, operation, Some(offset))
     }
 
-    fn check_flushes(&self, operation: &'static str) -> Result<(), Error> {
+    pub(super) fn check_flushes(&self, operation: &'static str) -> Result<(), Error> {
         match self.flush_failure.load(Ordering::Acquire) {
             0 => Ok(()),
             errno => Err(self.fail(Errno::from_raw_os_error(errno), operation, None)),
         }
     }
 
-    fn flushes_failed(&self, errno: Errno) {
+    /// What is to say of a durable write that failed so, and then went well without being
+    /// made durable; [`None`] if the kernel only lacks the flag, and a flush will do.
+    pub(super) fn durability_failed(&self, errno: Errno, at: u64) -> Option<Error> {
+        if matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS) {
+            return None;
+        }
+        self.flushes_failed(errno);
+        Some(self.fail(errno, "durable write", Some(at)))
+    }
+
+    pub(super) fn flushes_failed(&self, errno: Errno) {
         // The first failure is the one to report ever after.
         let _ = self.flush_failure.compare_exchange(
             0,
@@ -196,11 +211,10 @@ impl Store for FileStore {
         if let Err((errno, at)) = self.write_plainly(data, offset) {
             return Err(self.write_error(errno, OPERATION, at));
         }
-        if matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS) {
-            return self.flush();
+        match self.durability_failed(errno, at) {
+            Some(error) => Err(error),
+            None => self.flush(),
         }
-        self.flushes_failed(errno);
-        Err(self.fail(errno, OPERATION, Some(at)))
     }
 
     fn flush(&self) -> Result<(), Error> {

@@ -5,9 +5,11 @@
 //! between the look and the write can still make it sparse; nothing on Linux
 //! closes that gap).
 
+mod flight;
 mod geometry;
 mod io;
 mod lock;
+mod ring;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
