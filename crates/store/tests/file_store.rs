@@ -518,6 +518,22 @@ fn a_mounted_device_is_not_served_for_writing() {
     assert!(!mounted.status.success(), "mounted under a server");
 }
 
+/// Nothing waits there, so all is read at once.
+#[test]
+fn a_window_of_a_file_in_memory_is_read_where_it_is() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("image");
+    fs::write(&path, pattern(16_384)).unwrap();
+    let store = FileStore::open(&path, Access::ReadOnly).unwrap();
+    let window = store.window(4096, 8192).unwrap();
+    for offset in [0, 1000, 7680] {
+        let mut found = [0; 512];
+        assert!(window.try_read_at(&mut found, offset).unwrap());
+        let at = 4096 + usize::try_from(offset).unwrap();
+        assert_eq!(found, pattern(16_384)[at..at + 512]);
+    }
+}
+
 #[test]
 fn a_window_is_all_that_can_be_reached() {
     let file = tempfile::NamedTempFile::new().unwrap();

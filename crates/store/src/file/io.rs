@@ -41,6 +41,22 @@ impl FileStore {
         Ok(())
     }
 
+    /// Fills `buf` from this byte of the file on.
+    fn read_all(&self, mut buf: &mut [u8], mut offset: u64) -> Result<(), Error> {
+        while !buf.is_empty() {
+            match rustix::io::pread(&self.file, &mut *buf, offset) {
+                Ok(0) => return Err(self.out_of_range("read", offset)),
+                Ok(n) => {
+                    buf = &mut buf[n..];
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fail(errno, "read", Some(offset))),
+            }
+        }
+        Ok(())
+    }
+
     /// Writes all of `data` by `write`, which may do part of it.
     fn write_all(
         &self,
@@ -123,26 +139,15 @@ impl Store for FileStore {
         self.limits
     }
 
-    fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<(), Error> {
-        offset = self.place("read", offset, buf.len())?;
-        while !buf.is_empty() {
-            match rustix::io::pread(&self.file, &mut *buf, offset) {
-                Ok(0) => return Err(self.out_of_range("read", offset)),
-                Ok(n) => {
-                    buf = &mut buf[n..];
-                    offset += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.fail(errno, "read", Some(offset))),
-            }
-        }
-        Ok(())
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        let offset = self.place("read", offset, buf.len())?;
+        self.read_all(buf, offset)
     }
 
     fn try_read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<bool, Error> {
         offset = self.place("read", offset, buf.len())?;
         if self.in_memory {
-            return self.read_at(buf, offset).map(|()| true);
+            return self.read_all(buf, offset).map(|()| true);
         }
         if !self.nowait.load(Ordering::Relaxed) {
             return Ok(buf.is_empty());
