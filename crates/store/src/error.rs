@@ -123,6 +123,7 @@ impl ErrorKind {
                 "free space (or raise the quota or file size limit) on the file system that holds it"
             }
             (Self::Unsupported, "open") => "give a regular file or a block device",
+            (Self::Unsupported, "direct I/O") => "leave out --direct-io",
             (Self::Unsupported, "create") => "give the name of a file",
             (Self::Unsupported, _) => "use a file system or device that supports it",
             (Self::Io, "flush" | "durable write") => {

@@ -140,13 +140,14 @@ impl Flight {
         };
         match self.work {
             Work::Flush | Work::Discard(_) => {}
-            Work::Read if bytes == 0 => {
+            Work::Read if store.is_end(bytes, self.rest()) => {
+                self.done += bytes;
                 return Some(Err(store.out_of_range("read", self.at())));
             }
             _ if bytes == 0 => return self.failed(Errno::IO, store),
             _ => self.done += bytes,
         }
-        if self.buffer.as_ref().is_some_and(|b| self.done < b.len()) {
+        if self.rest() > 0 {
             return None;
         }
         match self.work {
@@ -191,6 +192,12 @@ impl Flight {
     /// The first byte in the file that is not done.
     fn at(&self) -> u64 {
         self.offset + self.done as u64
+    }
+
+    /// Bytes of the buffer that are not done.
+    fn rest(&self) -> usize {
+        let len = self.buffer.as_ref().map_or(0, |buffer| buffer.len());
+        len.saturating_sub(self.done)
     }
 
     /// Its memory and its result, for whoever waits.
@@ -239,6 +246,23 @@ mod tests {
         assert!(flight.answered(512, &store).is_none());
         let error = flight.answered(0, &store).unwrap().unwrap_err();
         assert_eq!((error.kind, error.offset), (ErrorKind::Io, Some(4608)));
+    }
+
+    #[test]
+    fn a_part_of_a_block_is_the_end_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = store(&dir);
+        for (block, offset) in [(1, None), (512, Some(4096 + 612))] {
+            store.limits.block = block;
+            let operation = Operation::Read {
+                buffer: AlignedBuffer::zeroed(8192).unwrap().into(),
+                offset: 4096,
+            };
+            let mut flight = Flight::prepare(&store, operation).ok().unwrap();
+            assert!(flight.answered(512, &store).is_none());
+            let ended = flight.answered(100, &store);
+            assert_eq!(ended.and_then(|result| result.unwrap_err().offset), offset);
+        }
     }
 
     #[test]

@@ -42,10 +42,15 @@ impl FileStore {
     }
 
     /// Fills `buf` from this byte of the file on.
-    fn read_all(&self, mut buf: &mut [u8], mut offset: u64) -> Result<(), Error> {
+    pub(super) fn read_all(&self, mut buf: &mut [u8], mut offset: u64) -> Result<(), Error> {
+        if !self.takes(buf, offset) {
+            return self.read_around(buf, offset);
+        }
         while !buf.is_empty() {
             match rustix::io::pread(&self.file, &mut *buf, offset) {
-                Ok(0) => return Err(self.out_of_range("read", offset)),
+                Ok(n) if self.is_end(n, buf.len()) => {
+                    return Err(self.out_of_range("read", offset + n as u64));
+                }
                 Ok(n) => {
                     buf = &mut buf[n..];
                     offset += n as u64;
@@ -57,13 +62,24 @@ impl FileStore {
         Ok(())
     }
 
+    /// Whether a read of `n` bytes instead of `wanted` has met the end of the file. Direct
+    /// I/O cannot ask for what follows a part of a block.
+    pub(super) fn is_end(&self, n: usize, wanted: usize) -> bool {
+        n == 0 || (n < wanted && !n.is_multiple_of(self.limits.block as usize))
+    }
+
     /// Writes all of `data` by `write`, which may do part of it.
     fn write_all(
         &self,
         mut data: &[u8],
         mut offset: u64,
-        mut write: impl FnMut(&[u8], u64) -> rustix::io::Result<usize>,
+        write: &dyn Fn(&[u8], u64) -> rustix::io::Result<usize>,
     ) -> Result<(), (Errno, u64)> {
+        if !self.takes(data, offset) {
+            return self.write_around(data, offset, |whole, first| {
+                self.write_all(whole, first, write)
+            });
+        }
         while !data.is_empty() {
             match write(data, offset) {
                 Ok(0) => return Err((Errno::IO, offset)),
@@ -79,7 +95,7 @@ impl FileStore {
     }
 
     fn write_plainly(&self, data: &[u8], offset: u64) -> Result<(), (Errno, u64)> {
-        self.write_all(data, offset, |data, offset| {
+        self.write_all(data, offset, &|data, offset| {
             rustix::io::pwrite(&self.file, data, offset)
         })
     }
@@ -146,6 +162,9 @@ impl Store for FileStore {
 
     fn try_read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<bool, Error> {
         offset = self.place("read", offset, buf.len())?;
+        if self.direct.is_some() {
+            return Ok(buf.is_empty());
+        }
         if self.in_memory {
             return self.read_all(buf, offset).map(|()| true);
         }
@@ -186,6 +205,9 @@ impl Store for FileStore {
         let (Some(end), true) = (offset.checked_add(len), len > 0) else {
             return Ok(true);
         };
+        if self.direct.is_some() {
+            return Ok(false);
+        }
         // A byte of each page that may be written in part. Pages are those of the file,
         // which a window need not begin on.
         for (edge, byte) in [(offset, offset), (end, end - 1)] {
@@ -202,7 +224,7 @@ impl Store for FileStore {
         self.check_range(OPERATION, offset, data.len() as u64)?;
         self.check_flushes(OPERATION)?;
         let offset = self.start + offset;
-        let written = self.write_all(data, offset, |data, offset| {
+        let written = self.write_all(data, offset, &|data, offset| {
             let slice = &[IoSlice::new(data)];
             rustix::io::pwritev2(&self.file, slice, offset, ReadWriteFlags::DSYNC)
         });

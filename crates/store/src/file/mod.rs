@@ -1,10 +1,11 @@
 //! A store in a regular file or on a block device.
 //!
-//! I/O goes through the page cache. A regular file never grows by a write: its
+//! I/O goes through the page cache, unless it is [direct](FileStore::direct). A regular file never grows by a write: its
 //! size is looked up before each one (another process that truncates the file
 //! between the look and the write can still make it sparse; nothing on Linux
 //! closes that gap).
 
+mod direct;
 mod flight;
 mod geometry;
 mod io;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use self::direct::Direct;
 use self::geometry::{BlockDevice, block_geometry, check_type, file_limits, is_in_memory};
 use crate::{Error, ErrorKind, Limits, block};
 
@@ -53,6 +55,8 @@ pub struct FileStore {
     /// Whether the file lives in memory only, so that nothing waits for a
     /// disk. Linux does not take `RWF_NOWAIT` there.
     in_memory: bool,
+    /// What direct I/O takes, if that is how it is used.
+    direct: Option<Direct>,
     /// The exclusive claim on a block device that is served for writing.
     claim: OnceLock<File>,
     /// The file under a loop device that is served, with its server lock.
@@ -140,6 +144,7 @@ impl FileStore {
             size: AtomicU64::new(0),
             flush_failure: AtomicI32::new(0),
             nowait: AtomicBool::new(true),
+            direct: None,
             claim: OnceLock::new(),
             backing: OnceLock::new(),
         };
@@ -151,7 +156,7 @@ impl FileStore {
     /// partition in an image: offsets count from there, and nothing outside can be
     /// read or written. The server lock is that of these bytes only; cryptsetup's locks are
     /// still those of the file.
-    /// [`ErrorKind::OutOfRange`] if it does not lie inside.
+    /// [`ErrorKind::OutOfRange`] if it does not lie inside. Direct I/O comes after it.
     pub fn window(mut self, start: u64, len: u64) -> Result<Self, Error> {
         let size = self
             .look_up_size()
@@ -213,6 +218,8 @@ impl FileStore {
         let end = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
         let size = end.saturating_sub(self.start);
         let size = self.span.map_or(size, |span| span.min(size));
+        // What follows the last whole block is out of reach.
+        let size = size - size % u64::from(self.limits.block);
         self.size.store(size, Ordering::Relaxed);
         Ok(size)
     }
