@@ -48,6 +48,8 @@ struct State {
     bulk: usize,
     /// Threads that wait for work.
     idle: usize,
+    /// Requests that have not ended.
+    live: usize,
     closed: bool,
 }
 
@@ -130,6 +132,12 @@ impl Executor {
         kind: Kind,
         request: impl Future<Output = ()> + Send + 'static,
     ) {
+        self.state().live += 1;
+        let live = Live(Arc::clone(self));
+        let request = async move {
+            let _live = live;
+            request.await;
+        };
         let executor = Arc::clone(self);
         let (runnable, task) = Builder::new()
             .metadata((client, kind))
@@ -149,8 +157,7 @@ impl Executor {
         }
     }
 
-    /// Lets the threads end once nothing is ready. Requests that wait for a store must
-    /// have ended before.
+    /// Lets the threads end once every request has ended.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.more.notify_all();
@@ -188,8 +195,7 @@ impl Executor {
             if let Some(request) = state.pick(is_bulk_allowed) {
                 return Some(request);
             }
-            // Bulk work that is left is for those who are at it.
-            if state.closed {
+            if state.closed && state.live == 0 {
                 return None;
             }
             state.idle += 1;
@@ -203,6 +209,21 @@ impl Executor {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that has not ended.
+struct Live(Arc<Executor>);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.live -= 1;
+        let is_end = state.closed && state.live == 0;
+        drop(state);
+        if is_end {
+            self.0.more.notify_all();
+        }
     }
 }
 
@@ -265,15 +286,16 @@ mod tests {
     fn a_request_that_waits_holds_no_thread() {
         let executor = Executor::new(1);
         let (completion, submitted) = xtent_store::Submitted::later();
-        let (first, second) = (Arc::clone(&executor), Arc::clone(&executor));
+        let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let end = Arc::clone(&ended);
         executor.spawn(1, Kind::Prompt, async move {
             let _ = submitted.await;
-            first.close();
+            end.store(true, std::sync::atomic::Ordering::SeqCst);
         });
-        executor.spawn(1, Kind::Prompt, async move {
-            drop(completion);
-            drop(second);
-        });
+        executor.spawn(1, Kind::Prompt, async move { drop(completion) });
+        // Requests that wait are waited for.
+        executor.close();
         executor.work();
+        assert!(ended.load(std::sync::atomic::Ordering::SeqCst));
     }
 }

@@ -19,12 +19,18 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use xtent_export::ErrorKind;
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served, UmountOptions};
-use xtent_store::testing::{Fault, FaultStore, MemStore, Operation};
+use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_store::{Limits, Store};
-use xtent_volume::DiscardPolicy;
+use xtent_volume::{DiscardPolicy, Volume};
 
 fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<Errno> {
     Errno::from_io_error(&result.unwrap_err())
+}
+
+/// The store, and one that completes its operations later.
+fn near_and_far<S: Store + 'static>(store: &Arc<S>) -> [Arc<dyn Store>; 2] {
+    let later = LaterStore::new(Arc::clone(store), 11);
+    [Arc::clone(store) as _, Arc::new(later)]
 }
 
 #[test]
@@ -32,8 +38,13 @@ fn the_file_is_the_volume() {
     if is_unprivileged() {
         return;
     }
+    for store in near_and_far(&Arc::new(MemStore::new(SIZE))) {
+        the_file_is(&volume_over(store, DiscardPolicy::Never, 4096, false));
+    }
+}
+
+fn the_file_is(volume: &Arc<Volume>) {
     let fixture = Fixture::new();
-    let volume = volume(DiscardPolicy::Never, 4096);
     let served = fixture.serve(Mount::new(volume.clone(), &file_only(&fixture)).unwrap());
     let path = fixture.dir().join(FILE_NAME);
     assert_eq!(served.what, Served::File(path.clone()));
@@ -208,43 +219,46 @@ fn a_failed_request_fails_alone() {
     if is_unprivileged() {
         return;
     }
-    let fixture = Fixture::new();
-    let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
-    let volume = volume_over(store.clone(), DiscardPolicy::Never, 4096, false);
-    let served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlags::DIRECT.bits().cast_signed())
-        .open(fixture.dir().join(FILE_NAME))
-        .unwrap();
-    let mut memory = vec![5; 8192];
-    let aligned = memory.as_ptr().align_offset(4096);
-    let page = &mut memory[aligned..aligned + 4096];
+    for far in [false, true] {
+        let fixture = Fixture::new();
+        let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
+        let under = near_and_far(&store)[usize::from(far)].clone();
+        let volume = volume_over(under, DiscardPolicy::Never, 4096, false);
+        let served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::DIRECT.bits().cast_signed())
+            .open(fixture.dir().join(FILE_NAME))
+            .unwrap();
+        let mut memory = vec![5; 8192];
+        let aligned = memory.as_ptr().align_offset(4096);
+        let page = &mut memory[aligned..aligned + 4096];
 
-    store.inject(Fault::on(Operation::Read).within(8192..12288));
-    assert_eq!(errno(file.read_at(page, 8192)), Some(Errno::IO));
-    file.read_exact_at(page, 4096).unwrap();
-    store.inject(
-        Fault::on(Operation::Write)
-            .within(0..4096)
-            .errno(Errno::NOSPC.raw_os_error()),
-    );
-    assert_eq!(errno(file.write_at(page, 0)), Some(Errno::NOSPC));
-    file.write_all_at(page, 4096).unwrap();
-    file.sync_all().unwrap();
-    store.heal();
-    file.write_all_at(page, 0).unwrap();
-    store.inject(Fault::on(Operation::Flush));
-    assert_eq!(errno(file.sync_data()), Some(Errno::IO));
+        store.inject(Fault::on(Operation::Read).within(8192..12288));
+        assert_eq!(errno(file.read_at(page, 8192)), Some(Errno::IO));
+        file.read_exact_at(page, 4096).unwrap();
+        store.inject(
+            Fault::on(Operation::Write)
+                .within(0..4096)
+                .errno(Errno::NOSPC.raw_os_error()),
+        );
+        assert_eq!(errno(file.write_at(page, 0)), Some(Errno::NOSPC));
+        file.write_all_at(page, 4096).unwrap();
+        file.sync_all().unwrap();
+        store.heal();
+        file.write_all_at(page, 0).unwrap();
+        store.inject(Fault::on(Operation::Flush));
+        assert_eq!(errno(file.sync_data()), Some(Errno::IO));
 
-    // The daemon's last flush fails as well: both sides hear of it.
-    drop(file);
-    let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("last flush"), "{error}");
-    let error = served.ended().unwrap_err();
-    assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
-    fixture.assert_clean();
+        // The daemon's last flush fails as well: both sides hear of it.
+        drop(file);
+        let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("last flush"), "{error}");
+        let error = served.ended().unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
+        fixture.assert_clean();
+    }
 }
 
 /// Who writes through the kernel's cache never hears of it otherwise.
@@ -253,25 +267,28 @@ fn a_write_that_failed_is_told_at_the_end() {
     if is_unprivileged() {
         return;
     }
-    let fixture = Fixture::new();
-    let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
-    let volume = volume_over(store.clone(), DiscardPolicy::Never, 4096, false);
-    let served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
-    let file = OpenOptions::new()
-        .write(true)
-        .open(fixture.dir().join(FILE_NAME))
-        .unwrap();
-    store.inject(Fault::on(Operation::Write).errno(Errno::NOSPC.raw_os_error()));
-    assert_eq!(errno(file.write_at(&[5; 4096], 0)), Some(Errno::NOSPC));
-    store.heal();
-    file.write_all_at(&[5; 4096], 4096).unwrap();
-    drop(file);
-    let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("a write failed"), "{error}");
-    assert!(error.to_string().contains("No space left"), "{error}");
-    let error = served.ended().unwrap_err();
-    assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
-    fixture.assert_clean();
+    for far in [false, true] {
+        let fixture = Fixture::new();
+        let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
+        let under = near_and_far(&store)[usize::from(far)].clone();
+        let volume = volume_over(under, DiscardPolicy::Never, 4096, false);
+        let served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
+        let file = OpenOptions::new()
+            .write(true)
+            .open(fixture.dir().join(FILE_NAME))
+            .unwrap();
+        store.inject(Fault::on(Operation::Write).errno(Errno::NOSPC.raw_os_error()));
+        assert_eq!(errno(file.write_at(&[5; 4096], 0)), Some(Errno::NOSPC));
+        store.heal();
+        file.write_all_at(&[5; 4096], 4096).unwrap();
+        drop(file);
+        let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("a write failed"), "{error}");
+        assert!(error.to_string().contains("No space left"), "{error}");
+        let error = served.ended().unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
+        fixture.assert_clean();
+    }
 }
 
 #[test]
@@ -279,23 +296,26 @@ fn fsync_flushes_and_synchronous_writes_are_durable() {
     if is_unprivileged() {
         return;
     }
-    let fixture = Fixture::new();
-    let store = Arc::new(MemStore::new(SIZE));
-    let volume = volume_over(store.clone(), DiscardPolicy::Never, 4096, false);
-    let _served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
-    let path = fixture.dir().join(FILE_NAME);
-    let file = OpenOptions::new().write(true).open(&path).unwrap();
-    file.write_all_at(&[1; 4096], 0).unwrap();
-    assert_eq!(store.flushes(), 0);
-    file.sync_data().unwrap();
-    assert_eq!(store.flushes(), 1);
-    let synchronous = OpenOptions::new()
-        .write(true)
-        .custom_flags(OFlags::DSYNC.bits().cast_signed())
-        .open(&path)
-        .unwrap();
-    synchronous.write_all_at(&[1; 4096], 0).unwrap();
-    assert!(store.flushes() > 1);
+    for far in [false, true] {
+        let fixture = Fixture::new();
+        let store = Arc::new(MemStore::new(SIZE));
+        let under = near_and_far(&store)[usize::from(far)].clone();
+        let volume = volume_over(under, DiscardPolicy::Never, 4096, false);
+        let _served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
+        let path = fixture.dir().join(FILE_NAME);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&[1; 4096], 0).unwrap();
+        assert_eq!(store.flushes(), 0);
+        file.sync_data().unwrap();
+        assert_eq!(store.flushes(), 1);
+        let synchronous = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlags::DSYNC.bits().cast_signed())
+            .open(&path)
+            .unwrap();
+        synchronous.write_all_at(&[1; 4096], 0).unwrap();
+        assert!(store.flushes() > 1);
+    }
 }
 
 /// Reads of the first two sectors wait for each other.
@@ -352,6 +372,43 @@ fn requests_do_not_wait_for_each_other() {
         threads.spawn(|| read(0));
         threads.spawn(|| read(4096));
     });
+}
+
+/// More than there are threads, and none waits for another.
+#[test]
+fn requests_to_a_store_far_away_need_no_threads() {
+    const COUNT: usize = 48;
+    if is_unprivileged() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let store = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 1));
+    let volume = volume_over(store.clone(), DiscardPolicy::Never, 4096, false);
+    let served = fixture.serve(Mount::new(volume, &file_only(&fixture)).unwrap());
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECT.bits().cast_signed())
+        .open(fixture.dir().join(FILE_NAME))
+        .unwrap();
+    store.hold(0..u64::MAX);
+    std::thread::scope(|threads| {
+        for index in 0..COUNT {
+            let file = &file;
+            threads.spawn(move || {
+                let mut memory = vec![0; 8192];
+                let aligned = memory.as_ptr().align_offset(4096);
+                let page = &mut memory[aligned..aligned + 4096];
+                file.read_exact_at(page, index as u64 * 4096).unwrap();
+            });
+        }
+        while store.waiting() < COUNT {
+            std::thread::yield_now();
+        }
+        store.hold(0..0);
+    });
+    drop(file);
+    fixture.umount();
+    served.ended().unwrap();
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -26,9 +26,10 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, OFlags};
 use xtent_store::AlignedBuffer;
-use xtent_volume::{DiscardPolicy, Error, Volume};
+use xtent_volume::{DiscardPolicy, Volume};
 
 use super::FILE_NAME;
+use super::data::{Later, Shared, failed};
 
 /// Bytes per request, at most: what kernels allow (256 pages) unless an
 /// administrator raised `fs.fuse.max_pages_limit`.
@@ -36,6 +37,9 @@ pub(super) const MAX_REQUEST: u32 = 1 << 20;
 
 /// Requests that the kernel keeps in flight at a time (direct I/O, read-ahead).
 const MAX_BACKGROUND: u16 = 64;
+
+/// The same where a request need not have a thread.
+const MAX_BACKGROUND_LATER: u16 = 256;
 
 /// Nothing here changes while it is mounted.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -54,31 +58,13 @@ pub(super) enum Holes {
     Written,
 }
 
-/// What the file system shares with those who manage its mount.
-#[derive(Default)]
-pub(super) struct Shared {
-    /// How many have the file open.
-    pub(super) openers: AtomicUsize,
-    /// statfs(2) fails. A loop device that is attached meanwhile offers
-    /// neither discards nor "write zeroes".
-    pub(super) statfs_fails: AtomicBool,
-    /// Writes that failed. Who wrote may never hear of it: the kernel writes later
-    /// what came through its cache or a file system.
-    pub(super) lost: Mutex<Lost>,
-}
-
-/// Writes that failed.
-#[derive(Default)]
-pub(super) struct Lost {
-    pub(super) count: u64,
-    pub(super) first: Option<Error>,
-}
-
 /// The directory and its file.
 pub(super) struct VolumeFile {
     volume: Arc<Volume>,
     holes: Holes,
     shared: Arc<Shared>,
+    /// The way to a store that completes later.
+    later: Option<Later>,
     /// Told when the last opener closes the file.
     closed: Box<dyn Fn() + Send + Sync>,
     uid: u32,
@@ -92,12 +78,14 @@ impl VolumeFile {
         volume: Arc<Volume>,
         holes: Holes,
         shared: Arc<Shared>,
+        later: Option<Later>,
         closed: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
             volume,
             holes,
             shared,
+            later,
             closed: Box::new(closed),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
@@ -142,7 +130,8 @@ impl VolumeFile {
         offset.min(size)..offset.saturating_add(len).min(size)
     }
 
-    fn fallocate_mode(&self, mode: i32, offset: u64, len: u64) -> Result<(), Errno> {
+    /// The range that is to be zeros, if this mode means that.
+    fn zeros_of(&self, mode: i32, offset: u64, len: u64) -> Result<Range<u64>, Errno> {
         let flags = u32::try_from(mode)
             .ok()
             .and_then(FallocateFlags::from_bits)
@@ -166,23 +155,7 @@ impl VolumeFile {
         if end > self.volume.size() && !flags.contains(FallocateFlags::KEEP_SIZE) {
             return Err(Errno::ENOSPC);
         }
-        let range = self.clip(offset, len);
-        self.volume
-            .write_zeroes(range.start, range.end - range.start, false)
-            .map_err(|e| self.lose("write zeroes", &range, e))
-    }
-
-    /// Takes note of a failed write.
-    fn lose(&self, what: &str, range: &Range<u64>, error: Error) -> Errno {
-        let errno = failed(what, range, &error);
-        let mut lost = self
-            .shared
-            .lost
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        lost.count += 1;
-        lost.first.get_or_insert(error);
-        errno
+        Ok(self.clip(offset, len))
     }
 }
 
@@ -199,15 +172,6 @@ fn take_buffer(len: usize) -> io::Result<AlignedBuffer> {
     }
 }
 
-fn failed(what: &str, range: &Range<u64>, error: &Error) -> Errno {
-    tracing::error!(
-        offset = range.start,
-        length = range.end - range.start,
-        "{what} failed: {error}"
-    );
-    Errno::from_i32(error.errno().raw_os_error())
-}
-
 impl Filesystem for VolumeFile {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Each setter offers the nearest value that it takes.
@@ -217,7 +181,10 @@ impl Filesystem for VolumeFile {
         if let Err(most) = config.set_max_readahead(MAX_REQUEST) {
             let _ = config.set_max_readahead(most);
         }
-        let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = config.set_max_background(match self.later {
+            Some(_) => MAX_BACKGROUND_LATER,
+            None => MAX_BACKGROUND,
+        });
         // Direct I/O that does not wait for one request before it sends the
         // next; missing only in kernels before 3.13.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
@@ -319,9 +286,15 @@ impl Filesystem for VolumeFile {
             tracing::error!(length = len, "no memory for a read");
             return reply.error(Errno::ENOMEM);
         };
-        match self.volume.read_at(&mut buffer[..len], range.start) {
-            Ok(()) => reply.data(&buffer[..len]),
-            Err(e) => reply.error(failed("read", &range, &e)),
+        let data = &mut buffer[..len];
+        let result = match &self.later {
+            Some(_) => self.volume.try_read_at(data, range.start),
+            None => self.volume.read_at(data, range.start).map(|()| true),
+        };
+        match (result, &self.later) {
+            (Ok(false), Some(later)) => later.read(range, len, reply),
+            (Ok(_), _) => reply.data(data),
+            (Err(e), _) => reply.error(failed("read", &range, &e)),
         }
         BUFFER.set(Some(buffer));
     }
@@ -350,9 +323,19 @@ impl Filesystem for VolumeFile {
             return reply.error(Errno::ENOSPC);
         }
         let durable = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
-        match self.volume.write_at(&data[..len], range.start, durable) {
-            Ok(()) => reply.written(written),
-            Err(e) => reply.error(self.lose("write", &range, e)),
+        let data = &data[..len];
+        let result = match &self.later {
+            Some(_) if durable => Ok(false),
+            Some(_) => self.volume.try_write_at(data, range.start),
+            None => {
+                let written = self.volume.write_at(data, range.start, durable);
+                written.map(|()| true)
+            }
+        };
+        match (result, &self.later) {
+            (Ok(false), Some(later)) => later.write(range, data, durable, written, reply),
+            (Ok(_), _) => reply.written(written),
+            (Err(e), _) => reply.error(self.shared.lose("write", &range, e)),
         }
     }
 
@@ -364,6 +347,9 @@ impl Filesystem for VolumeFile {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        if let Some(later) = &self.later {
+            return later.flush(reply);
+        }
         match self.volume.flush() {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(failed("flush", &(0..0), &e)),
@@ -380,9 +366,17 @@ impl Filesystem for VolumeFile {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        match self.fallocate_mode(mode, offset, length) {
+        let range = match self.zeros_of(mode, offset, length) {
+            Ok(range) => range,
+            Err(e) => return reply.error(e),
+        };
+        if let Some(later) = &self.later {
+            return later.write_zeroes(range, reply);
+        }
+        let len = range.end - range.start;
+        match self.volume.write_zeroes(range.start, len, false) {
             Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
+            Err(e) => reply.error(self.shared.lose("write zeroes", &range, e)),
         }
     }
 

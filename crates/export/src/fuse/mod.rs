@@ -7,6 +7,7 @@
 //! [`Stop`]. `xtent umount` calls [`umount()`], in another process.
 
 mod connection;
+mod data;
 mod file;
 mod mount;
 mod mountinfo;

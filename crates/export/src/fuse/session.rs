@@ -11,14 +11,17 @@ use std::time::{Duration, Instant};
 use fuser::{Config, Session, SessionACL};
 use xtent_volume::Volume;
 
-use super::file::{Holes, Shared, VolumeFile};
+use super::data::{Later, Shared, WORKERS};
+use super::file::{Holes, VolumeFile};
 use super::{FILE_NAME, connection, fail, mountinfo};
+use crate::executor::Executor;
 use crate::{Error, ErrorKind};
 
 /// Requests served at a time. Each waits for the disk in a thread of its own,
 /// so this is the queue depth that the store sees, and with two requests' worth
 /// of buffers in each (1 MiB for what comes in, 1 MiB for what goes out) the
-/// bound on memory: 32 MiB.
+/// bound on memory: 32 MiB. Where the store completes later, requests leave these threads
+/// for [`Later`], whose memory comes on top.
 const THREADS: usize = 16;
 
 /// What a mount's waiting thread is told.
@@ -60,9 +63,17 @@ impl FuseMount {
         };
         let shared = Arc::<Shared>::default();
         let closed = events.clone();
-        let file = VolumeFile::new(volume.clone(), holes, shared.clone(), move || {
+        let later = Later::new(&volume, &shared);
+        let on_close = move || {
             let _ = closed.send(Event::Closed);
-        });
+        };
+        let file = VolumeFile::new(
+            volume.clone(),
+            holes,
+            shared.clone(),
+            later.clone(),
+            on_close,
+        );
         let descriptor = connection::mount(dir, source, volume.is_read_only())?;
         let unmount = |e| {
             let _ = connection::unmount(dir, true);
@@ -86,9 +97,12 @@ impl FuseMount {
                 // pages that only they can write. The threads of the session
                 // inherit it. Takes CAP_SYS_RESOURCE, as do loop devices.
                 let _ = rustix::process::configure_io_flusher_behavior(true);
-                let result = unless_unmounted(session.run());
+                let result = match later {
+                    None => session.run(),
+                    Some(later) => run_with_workers(session, &later),
+                };
                 let _ = ended.send(Event::Ended);
-                result
+                unless_unmounted(result)
             })
             .map_err(unmount)?;
         Ok(Self {
@@ -212,6 +226,35 @@ impl FuseMount {
             ),
             source: Some(Box::new(first)),
         })
+    }
+}
+
+/// Runs a session, and beside it the threads that carry its requests on, until the last of
+/// those has ended.
+fn run_with_workers(session: Session<VolumeFile>, later: &Later) -> io::Result<()> {
+    let executor = later.executor();
+    std::thread::scope(|scope| {
+        for index in 0..WORKERS {
+            let worker = std::thread::Builder::new()
+                .name(format!("fuse-worker-{index}"))
+                .spawn_scoped(scope, || executor.work());
+            if let (Err(error), 0) = (worker, index) {
+                // Nobody would answer; without the session it is unmounted.
+                return Err(error);
+            }
+        }
+        // Even if the session panics: the scope waits for its threads.
+        let _close = Close(executor);
+        session.run()
+    })
+}
+
+/// Lets an executor's threads end when dropped.
+struct Close<'a>(&'a Executor);
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -61,6 +61,22 @@ impl Volume {
             .map(|_| ())
     }
 
+    /// As [`Volume::write_at`] without `fua`, if that needs to wait for nothing, as in
+    /// [`Volume::try_write_at_in_place`].
+    pub fn try_write_at(&self, data: &[u8], offset: u64) -> Result<bool, Error> {
+        let sectors = self.check_write(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(true);
+        }
+        let Some(_guard) = self.locks.try_lock(sectors, Mode::Exclusive) else {
+            return Ok(false);
+        };
+        match self.store_takes_at_once(offset, data.len())? {
+            true => self.write_locked(Source::Bytes(data), offset, false, Wait::Never),
+            false => Ok(false),
+        }
+    }
+
     /// As [`Volume::write_at_in_place`] without `fua`, if that needs to wait
     /// neither for a disk read (partial sectors, partial pages of the cache)
     /// nor for another request; `Ok(false)` otherwise, with `data` untouched.
