@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use xtent_export::nbd::proto::constants::{OPTION_MAGIC, REQUEST_LEN, REQUEST_MAGIC};
 use xtent_export::nbd::proto::{
-    Command, ExportInfo, Handshake, MAX_DRAIN, MAX_PAYLOAD, Progress, Request, Session,
+    Command, ExportInfo, Handshake, MAX_DRAIN, MAX_PAYLOAD, Progress, Request, Session, Verdict,
 };
 
 /// Client flags, options as number and data, request headers without the magic
@@ -79,12 +79,12 @@ fn transmission(session: &Session, mut bytes: &[u8]) {
             return;
         };
         match request.check(session) {
-            Ok(Ok(command)) => check(session, &request, command),
-            Ok(Err(refusal)) => {
+            Verdict::Serve(command) => check(session, &request, command),
+            Verdict::Refuse(refusal) => {
                 assert!(refusal.drain <= MAX_DRAIN);
                 assert_eq!(refusal.drain as usize, request.payload_len());
             }
-            Err(_) => return,
+            Verdict::End(_) => return,
         }
         // Payload is not looked at; the next header comes at once.
         bytes = rest;

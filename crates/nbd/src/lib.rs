@@ -15,7 +15,7 @@ pub use handshake::{ExportInfo, Handshake, Progress, Session};
 pub use reply::{
     Head, block_status, error_at, error_chunk, no_data_reply, offset_data, simple_reply,
 };
-pub use request::{Command, Refusal, Request, RequestError};
+pub use request::{Command, Refusal, Request, RequestError, Verdict};
 
 /// Largest payload of one read or write, in bytes: what `NBD_INFO_BLOCK_SIZE`
 /// says, and what the standard lets a client assume that never asked.

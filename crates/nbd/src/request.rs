@@ -56,6 +56,17 @@ pub struct Refusal {
     pub drain: u32,
 }
 
+/// What is to be done about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Carry it out.
+    Serve(Command),
+    /// Answer with an error.
+    Refuse(Refusal),
+    /// Close the connection.
+    End(RequestError),
+}
+
 /// A stream that cannot be followed any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
@@ -98,11 +109,10 @@ impl Request {
         }
     }
 
-    /// Checks the request against what was negotiated. The outer error means
-    /// that the connection cannot go on, the inner one is a reply.
-    pub fn check(&self, session: &Session) -> Result<Result<Command, Refusal>, RequestError> {
+    /// Checks the request against what was negotiated.
+    pub fn check(&self, session: &Session) -> Verdict {
         match self.command(session) {
-            Ok(command) => Ok(Ok(command)),
+            Ok(command) => Verdict::Serve(command),
             Err((error, message)) => {
                 let drain = if self.kind == CMD_WRITE {
                     self.length
@@ -110,13 +120,13 @@ impl Request {
                     0
                 };
                 if drain > MAX_DRAIN {
-                    return Err(RequestError::HugePayload(drain));
+                    return Verdict::End(RequestError::HugePayload(drain));
                 }
-                Ok(Err(Refusal {
+                Verdict::Refuse(Refusal {
                     error,
                     message,
                     drain,
-                }))
+                })
             }
         }
     }
@@ -212,7 +222,14 @@ mod tests {
     }
 
     fn refusal(request: Request, session: &Session) -> Refusal {
-        request.check(session).unwrap().unwrap_err()
+        match request.check(session) {
+            Verdict::Refuse(refusal) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn is_served(request: &Request, session: &Session) -> bool {
+        matches!(request.check(session), Verdict::Serve(_))
     }
 
     #[test]
@@ -227,11 +244,11 @@ mod tests {
         assert_eq!(parsed.cookie, 9);
         assert_eq!(
             parsed.check(&SESSION),
-            Ok(Ok(Command::WriteZeroes {
+            Verdict::Serve(Command::WriteZeroes {
                 offset: 4096,
                 len: 512,
                 fua: true
-            }))
+            })
         );
         header[0] ^= 1;
         assert!(matches!(
@@ -256,12 +273,7 @@ mod tests {
                 assert_eq!(refused.error, error, "command {kind} at {offset}");
                 assert_eq!(refused.drain, if kind == CMD_WRITE { 512 } else { 0 });
             }
-            assert!(
-                request(kind, 0, end - 512, 512)
-                    .check(&SESSION)
-                    .unwrap()
-                    .is_ok()
-            );
+            assert!(is_served(&request(kind, 0, end - 512, 512), &SESSION));
         }
     }
 
@@ -279,7 +291,7 @@ mod tests {
         }
         assert_eq!(
             request(CMD_FLUSH, 0, 0, 0).check(&session),
-            Ok(Ok(Command::Flush))
+            Verdict::Serve(Command::Flush)
         );
     }
 
@@ -311,12 +323,7 @@ mod tests {
             CMD_BLOCK_STATUS,
             CMD_WRITE_ZEROES,
         ] {
-            assert!(
-                request(kind, CMD_FLAG_FUA, 0, 512)
-                    .check(&SESSION)
-                    .unwrap()
-                    .is_ok()
-            );
+            assert!(is_served(&request(kind, CMD_FLAG_FUA, 0, 512), &SESSION));
         }
     }
 
@@ -339,14 +346,12 @@ mod tests {
         );
         assert_eq!(
             request(CMD_WRITE, 0, 0, MAX_DRAIN + 1).check(&session),
-            Err(RequestError::HugePayload(MAX_DRAIN + 1))
+            Verdict::End(RequestError::HugePayload(MAX_DRAIN + 1))
         );
-        assert!(
-            request(CMD_WRITE_ZEROES, 0, 0, u32::MAX)
-                .check(&session)
-                .unwrap()
-                .is_ok()
-        );
+        assert!(is_served(
+            &request(CMD_WRITE_ZEROES, 0, 0, u32::MAX),
+            &session
+        ));
     }
 
     #[test]
@@ -371,7 +376,7 @@ mod tests {
             refusal(request(CMD_BLOCK_STATUS, 0, 0, 9), &plain).error,
             NbdError::Inval
         );
-        assert!(request(CMD_READ, 0, 0, 0).check(&SESSION).unwrap().is_ok());
+        assert!(is_served(&request(CMD_READ, 0, 0, 0), &SESSION));
     }
 
     proptest! {
@@ -383,17 +388,17 @@ mod tests {
             let session = Session { export: 0, size, read_only, structured_replies, allocation_context };
             let request = request(kind, flags, offset, length);
             match request.check(&session) {
-                Ok(Ok(Command::Disconnect | Command::Flush)) => {}
-                Ok(Ok(command)) => {
+                Verdict::Serve(Command::Disconnect | Command::Flush) => {}
+                Verdict::Serve(command) => {
                     prop_assert!(offset.checked_add(u64::from(length)).unwrap() <= size);
                     if matches!(command, Command::Read { .. } | Command::Write { .. }) {
                         prop_assert!(length <= MAX_PAYLOAD);
                     }
                 }
-                Ok(Err(refusal)) => {
+                Verdict::Refuse(refusal) => {
                     prop_assert_eq!(refusal.drain, if kind == CMD_WRITE { length } else { 0 });
                 }
-                Err(_) => prop_assert!(kind == CMD_WRITE && length > MAX_DRAIN),
+                Verdict::End(_) => prop_assert!(kind == CMD_WRITE && length > MAX_DRAIN),
             }
         }
     }

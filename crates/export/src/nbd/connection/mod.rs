@@ -21,7 +21,7 @@ use crate::nbd::link::{Link, MAX_GATHER};
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
-    self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session,
+    self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session, Verdict,
 };
 use crate::nbd::shutdown::Shutdown;
 use xtent_store::Memory;
@@ -304,9 +304,9 @@ impl Connection<'_> {
         };
         self.totals.requests += 1;
         let command = match request.check(&self.session) {
-            Ok(Ok(command)) => command,
-            Ok(Err(refusal)) => return self.refuse(reply, &refusal),
-            Err(error) => {
+            Verdict::Serve(command) => command,
+            Verdict::Refuse(refusal) => return self.refuse(reply, &refusal),
+            Verdict::End(error) => {
                 self.flush()?;
                 return Err(Closed::Protocol(error));
             }
