@@ -13,7 +13,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use io_uring::{IoUring, Probe, opcode, squeue, types};
+use io_uring::register::{Probe, Restriction};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
@@ -56,37 +57,50 @@ impl FileStore {
     }
 }
 
-/// A ring with all that it is used for, which has been seen to work.
+/// What the ring is used for.
+const OPERATIONS: [u8; 4] = [
+    opcode::Read::CODE,
+    opcode::Write::CODE,
+    opcode::Fsync::CODE,
+    opcode::Fallocate::CODE,
+];
+
+/// A ring that does what it is used for and nothing else: others of its operations would
+/// be system calls that a sandbox forbids.
 fn make_ring() -> io::Result<IoUring> {
     let build = |is_cooperative: bool| {
         let mut builder = IoUring::builder();
-        builder.dontfork();
+        builder.dontfork().setup_r_disabled();
         if is_cooperative {
             // The thread waits in the kernel anyway; it need not be interrupted.
             builder.setup_coop_taskrun();
         }
         builder.build(DEPTH)
     };
-    // Linux has that from 5.19 on.
+    // Linux has that from 5.19 on, and restrictions from 5.10 on.
     let mut ring = build(true).or_else(|_| build(false))?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
-    let needed = [
-        opcode::Read::CODE,
-        opcode::Write::CODE,
-        opcode::Fsync::CODE,
-        opcode::Fallocate::CODE,
-    ];
-    if !needed.iter().all(|&code| probe.is_supported(code)) {
+    if !OPERATIONS.iter().all(|&code| probe.is_supported(code)) {
         return Err(Errno::NOSYS.into());
     }
-    let nothing = opcode::Nop::new().build();
+    let mut allowed = OPERATIONS.map(Restriction::sqe_op);
+    ring.submitter().register_restrictions(&mut allowed)?;
+    ring.submitter().register_enable_rings()?;
+    // It may be forbidden to use what may be made; and the restrictions have to hold.
+    let forbidden = opcode::Nop::new().build();
     // SAFETY: it points to no memory.
-    let pushed = unsafe { ring.submission().push(&nothing) };
+    let pushed = unsafe { ring.submission().push(&forbidden) };
     pushed.map_err(io::Error::other)?;
     ring.submit_and_wait(1)?;
-    ring.completion().for_each(drop);
-    Ok(ring)
+    let answer = ring
+        .completion()
+        .next()
+        .map(|answer: cqueue::Entry| answer.result());
+    match answer {
+        Some(answer) if answer == -Errno::ACCESS.raw_os_error() => Ok(ring),
+        _ => Err(io::Error::other("it cannot be restricted")),
+    }
 }
 
 /// A [`FileStore`] with a ring.
