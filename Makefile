@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-container install-lib package-check check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-container install-lib package-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,7 +110,11 @@ bench: ## the ciphers against other libraries, the first time with the network; 
 
 bench-volume: build ## the server against qemu-nbd and nbdkit
 	@scripts/setup.sh bench
-	bench/volume/compare.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume
+	bench/volume/compare.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume $(BENCH)
+
+bench-far: build ## volumes behind an NBD server that takes its time, against qemu-nbd
+	@scripts/setup.sh bench
+	bench/volume/far.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume $(BENCH)
 
 bench-kernel: ## dm-xtent against dm-crypt in User Mode Linux; BENCH="..." gives it options
 	@scripts/setup.sh kernel

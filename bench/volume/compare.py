@@ -27,6 +27,9 @@ TICK = os.sysconf("SC_CLK_TCK")
 MUST, GOAL = 0.75, 1.0
 BASE = "nbdkit, no encryption"
 KEY = b"benchmark"
+# The volumes that xtent serves: format and bytes per sector.
+FORMATS = (("luks1", 512), ("luks2", 512), ("luks2", 4096))
+BEFORE = "other build"
 
 # Name, fio's options.
 CASES = {
@@ -158,12 +161,12 @@ def servers(args, folder, size):
         qemu, "-t", "-e", "8", "-k", "@SOCKET@", "--object", f"secret,id=s,file={key}",
         "--image-opts",
         f"driver=luks,key-secret=s,file.driver=file,file.filename={luks1['qemu']}"]
-    if args.xtent:
-        for kind, sector in (("luks1", 512), ("luks2", 512), ("luks2", 4096)):
-            image = folder / f"xtent-{kind}-{sector}.img"
-            format_image(args.xtent, image, key, size, kind, sector)
-            commands[f"xtent, {kind.upper()}, {sector}"] = [
-                args.xtent, "serve", "--nbd", "unix:@SOCKET@", "--key-file", key, image]
+    for label, xtent in (("xtent", args.xtent), (BEFORE, args.before)):
+        for kind, sector in FORMATS if xtent else ():
+            image = folder / f"{label}-{kind}-{sector}.img"
+            format_image(xtent, image, key, size, kind, sector)
+            commands[f"{label}, {kind.upper()}, {sector}"] = [
+                xtent, "serve", "--nbd", "unix:@SOCKET@", "--key-file", key, image]
     return [Server(name, command, folder, number)
             for number, (name, command) in enumerate(commands.items())]
 
@@ -228,6 +231,21 @@ def median(values):
     return statistics.median(list(values))
 
 
+def against_other_build(results):
+    """xtent against another build of it, round by round."""
+    names = [name for name in next(iter(results.values())) if name.startswith(BEFORE)]
+    if not names:
+        return []
+    lines = ["## Against the other build, per CPU second and per second", "",
+             "| server | " + " | ".join(CASES) + " |", "|---" * (len(CASES) + 1) + "|"]
+    for name in names:
+        mine = name.replace(BEFORE, "xtent")
+        cells = [" and ".join(f"{median(a[by] / b[by] for a, b in zip(case[mine], case[name])):.2f}"
+                              for by in ("per_cpu", "per_second")) for case in results.values()]
+        lines.append(f"| {mine} | " + " | ".join(cells) + " |")
+    return lines + [""]
+
+
 def tables(results, scaling, memory, judged):
     """The report as Markdown, with a verdict if `judged`, and the ratios that the goals speak of."""
     lines, ratios = [], {}
@@ -245,6 +263,7 @@ def tables(results, scaling, memory, judged):
                     ratios[name, case] = ratio
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
         lines += ["", f"In brackets: the ratio to {BASE}, in the same round.", ""]
+    lines += against_other_build(results)
     if ratios and judged:
         lines += [f"## Goals: at least {MUST} of {BASE} per CPU second (must), {GOAL} (goal)", "",
                   "| server | " + " | ".join(CASES) + " |", "|---" * (len(CASES) + 1) + "|"]
@@ -269,6 +288,7 @@ def tables(results, scaling, memory, judged):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xtent", type=pathlib.Path, help="the xtent command; without it only the peers run")
+    parser.add_argument("--before", type=pathlib.Path, help="another build of xtent, to compare with")
     parser.add_argument("--output", type=pathlib.Path, help="folder for results.json and results.md")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=1, help="length of each run")
@@ -279,6 +299,10 @@ def main():
     args = parser.parse_args()
     if args.xtent:
         args.xtent = args.xtent.resolve()
+    if args.before:
+        if not args.xtent:
+            parser.error("--before compares with --xtent: give that, too")
+        args.before = args.before.resolve()
     size = (16 if args.quick else args.size) << 20
     rounds = 1 if args.quick else args.rounds
     amount = [f"--io_size={size}"] if args.quick else ["--time_based", f"--runtime={args.seconds}"]
