@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-container install-lib package-check check clean
+.PHONY: help build demo test test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,8 +81,9 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
 	$(CARGO) test --workspace --test kernel612 -- --ignored
 	@$(MAKE) kernel-vectors SOURCE=source-6.12
 
-check: ## format, lints, licences, documentation
+check: ## format, lints, licences, locked dependencies, documentation
 	@scripts/setup.sh build
+	@scripts/dependencies.py
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package xtent --no-default-features -- -D warnings
@@ -91,6 +92,9 @@ check: ## format, lints, licences, documentation
 	@scripts/package-check.sh --quick
 	@scripts/licences.py
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+audit: ## known holes in the crates that we depend on; needs the network
+	@scripts/audit.sh
 
 static: ## a statically linked xtent, for any Linux of this machine's kind
 	@scripts/setup.sh static
