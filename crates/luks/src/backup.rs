@@ -383,7 +383,7 @@ impl Bytes {
         xtent_store::Error {
             kind,
             operation,
-            path: "(backup)".into(),
+            place: Path::new("(backup)").into(),
             offset: None,
             source: None,
         }

@@ -109,7 +109,7 @@ impl From<xtent_store::Error> for Error {
     fn from(error: xtent_store::Error) -> Self {
         use std::fmt::Write as _;
 
-        let mut message = format!("cannot {} {}", error.operation, error.path.display());
+        let mut message = format!("cannot {} {}", error.operation, error.place);
         // Writing to a string cannot fail.
         if let Some(offset) = error.offset {
             let _ = write!(message, " at byte {offset}");
@@ -146,7 +146,7 @@ mod tests {
         let error = Error::from(xtent_store::Error {
             kind: xtent_store::ErrorKind::NoSpace,
             operation: "write",
-            path: "disk.img".into(),
+            place: std::path::Path::new("disk.img").into(),
             offset: Some(4096),
             source: Some(std::io::Error::from_raw_os_error(28)),
         });

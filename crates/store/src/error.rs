@@ -3,9 +3,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::io::Errno;
+
+use crate::Place;
 
 /// What went wrong, for the tables that turn it into errno, NBD errors and
 /// exit codes.
@@ -79,7 +81,15 @@ impl ErrorKind {
             .map_or(Errno::IO, |(errno, _)| *errno)
     }
 
-    fn meaning(self) -> &'static str {
+    fn meaning(self, place: &Place) -> &'static str {
+        if matches!(place, Place::Uri(_)) {
+            match self {
+                Self::NotFound => return "no such server or export",
+                Self::OutOfRange => return "the range lies outside the export",
+                Self::ReadOnly => return "the export is read-only",
+                _ => {}
+            }
+        }
         match self {
             Self::NotFound => "no such file or device",
             Self::Exists => "it exists already",
@@ -93,7 +103,42 @@ impl ErrorKind {
         }
     }
 
-    fn advice(self, operation: &str, path: &Path) -> &'static str {
+    fn advice(self, operation: &str, place: &Place) -> &'static str {
+        match place {
+            Place::Path(path) => self.advice_for_path(operation, path),
+            Place::Uri(_) => self.advice_for_uri(operation),
+        }
+    }
+
+    /// What to do about an export of a server.
+    fn advice_for_uri(self, operation: &str) -> &'static str {
+        match (self, operation) {
+            (Self::NotFound, _) => "check that the server runs, and the export's name",
+            (Self::Permission, "open") => {
+                "check the owner and mode of the socket, and whom the server lets in"
+            }
+            (Self::Busy, "lock") => {
+                "stop the other server or program that uses it; those that only read can share it"
+            }
+            (Self::OutOfRange, _) => {
+                "the export is shorter than needed: is it the right one, and all of it?"
+            }
+            (Self::Permission | Self::ReadOnly, _) => {
+                "open it read-only (--read-only), or have the server export it for writing"
+            }
+            (Self::NoSpace, _) => "free space where the server has the export's data",
+            (Self::Unsupported, _) => "use a server that supports it",
+            (Self::Io, "flush" | "durable write") => {
+                "writes since the last successful flush may be lost; check the server's log, then \
+                 close and open again"
+            }
+            (Self::Exists | Self::Busy | Self::Io, _) => {
+                "check that the server runs, and what its log says"
+            }
+        }
+    }
+
+    fn advice_for_path(self, operation: &str, path: &Path) -> &'static str {
         match (self, operation) {
             (Self::NotFound, "open") if is_loop_control(path) => "`modprobe loop` may help",
             (Self::Permission, "open") if is_loop_control(path) => "loop devices take root",
@@ -146,8 +191,8 @@ pub struct Error {
     pub kind: ErrorKind,
     /// What was being done: "read", "write", "flush", "open", …
     pub operation: &'static str,
-    /// The file or device.
-    pub path: PathBuf,
+    /// Where the store is.
+    pub place: Place,
     /// Byte offset, where there is one.
     pub offset: Option<u64>,
     /// The system's error, where there is one.
@@ -156,11 +201,16 @@ pub struct Error {
 
 impl Error {
     /// An error that this program found itself.
-    pub fn new(kind: ErrorKind, operation: &'static str, path: &Path, offset: Option<u64>) -> Self {
+    pub fn new(
+        kind: ErrorKind,
+        operation: &'static str,
+        place: impl Into<Place>,
+        offset: Option<u64>,
+    ) -> Self {
         Self {
             kind,
             operation,
-            path: path.to_owned(),
+            place: place.into(),
             offset,
             source: None,
         }
@@ -170,14 +220,14 @@ impl Error {
     pub fn from_io(
         source: impl Into<io::Error>,
         operation: &'static str,
-        path: &Path,
+        place: impl Into<Place>,
         offset: Option<u64>,
     ) -> Self {
         let source = source.into();
         Self {
             kind: ErrorKind::of(&source),
             operation,
-            path: path.to_owned(),
+            place: place.into(),
             offset,
             source: Some(source),
         }
@@ -186,16 +236,16 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.operation, self.path.display())?;
+        write!(f, "{} of {}", self.operation, self.place)?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
         }
         write!(f, " failed: ")?;
         match &self.source {
             Some(source) => write!(f, "{source}")?,
-            None => write!(f, "{}", self.kind.meaning())?,
+            None => write!(f, "{}", self.kind.meaning(&self.place))?,
         }
-        write!(f, "; {}", self.kind.advice(self.operation, &self.path))
+        write!(f, "; {}", self.kind.advice(self.operation, &self.place))
     }
 }
 
@@ -247,5 +297,19 @@ mod tests {
             assert!(text.contains(part), "{text:?} lacks {part:?}");
         }
         assert!(std::error::Error::source(&e).is_some());
+    }
+
+    #[test]
+    fn advice_on_a_server_is_about_the_server() {
+        for kind in ALL {
+            for operation in ["open", "lock", "read", "write", "flush"] {
+                let uri = Place::Uri("nbd://host:10809/disk".into());
+                let text = Error::new(kind, operation, uri, None).to_string();
+                assert!(text.contains("of nbd://host:10809/disk failed"), "{text}");
+                for word in ["path", "disk's", "file", "device"] {
+                    assert!(!text.contains(word), "{text:?} has {word:?}");
+                }
+            }
+        }
     }
 }

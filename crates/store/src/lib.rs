@@ -8,6 +8,7 @@ mod file;
 pub mod loopdev;
 mod memory;
 mod operation;
+mod place;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -16,6 +17,7 @@ pub use error::{Error, ErrorKind};
 pub use file::{Access, FileStore};
 pub use memory::{Buffer, Memory, block_on};
 pub use operation::{Completed, Completion, Operation, Submitted};
+pub use place::Place;
 
 /// The example of the README, as a test.
 #[cfg(doctest)]

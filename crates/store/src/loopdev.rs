@@ -131,7 +131,7 @@ impl LoopDevice {
                     return Err(Error {
                         kind: ErrorKind::Unsupported,
                         operation: "attach",
-                        path,
+                        place: (&path).into(),
                         offset: None,
                         source: Some(e.into()),
                     });

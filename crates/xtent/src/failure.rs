@@ -232,10 +232,10 @@ impl From<luks::Error> for Failure {
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         if (error.kind, error.operation) == (store::ErrorKind::Busy, "lock")
-            && let Some((who, advice)) = crate::holder::of(&error.path, error.offset)
+            && let Some((who, advice)) = crate::holder::of(&error.place, error.offset)
         {
-            let path = error.path.display();
-            return Self::new(Exit::Busy, format!("{path} is in use by {who}")).advise(advice);
+            let message = format!("{} is in use by {who}", error.place);
+            return Self::new(Exit::Busy, message).advise(advice);
         }
         let failure = Self::new(exit_of_store(error.kind), error.to_string());
         match error.source {

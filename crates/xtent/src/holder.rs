@@ -3,6 +3,8 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use xtent_store::Place;
+
 use crate::output::text_of;
 use crate::probe::shell_word;
 use crate::registry::{self, Entry, Kind};
@@ -10,22 +12,28 @@ use crate::registry::{self, Entry, Kind};
 /// How many are named.
 const NAMED: usize = 3;
 
-/// What uses the file at `path`, or the partition that begins at byte `start` of it, and what
+/// What uses the file or export, or the partition that begins at byte `start` of it, and what
 /// to do about it, where that can be found out: users see their own processes only.
-pub(crate) fn of(path: &Path, start: Option<u64>) -> Option<(String, String)> {
-    let path = path.canonicalize().ok()?;
-    let pids = processes_with(&path);
-    let device = text_of(&path);
+pub(crate) fn of(place: &Place, start: Option<u64>) -> Option<(String, String)> {
+    // Who is connected to a server is known of our own processes only.
+    let (pids, device) = match place {
+        Place::Path(path) => {
+            let path = path.canonicalize().ok()?;
+            (processes_with(&path), text_of(&path))
+        }
+        Place::Uri(uri) => (Vec::new(), uri.to_string()),
+    };
+    let is_named = |entry: &Entry| entry.device == device;
     // Root sees every process, and what other users say of theirs; others see only what
     // they have said themselves, and of their own servers not the descriptors.
-    let is_root = rustix::process::geteuid().is_root();
+    let knows_all = place.path().is_some() && rustix::process::geteuid().is_root();
     let known = registry::list().into_iter().find(|listed| {
         let Entry { pid, partition, .. } = listed.entry;
         let has_it = pids.contains(&pid);
         // Another partition is not in the way.
         let is_in_the_way =
             start.is_none() || partition.is_none() || start == Some(listed.entry.start);
-        listed.is_alive && is_in_the_way && (has_it || !is_root && listed.entry.device == device)
+        listed.is_alive && is_in_the_way && (has_it || !knows_all && is_named(&listed.entry))
     });
     if let Some(listed) = known {
         return Some(of_ours(&listed.entry));
@@ -108,13 +116,13 @@ mod tests {
     #[test]
     fn names_another_process_but_not_this() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(of(file.path(), None), None);
+        assert_eq!(of(&file.path().into(), None), None);
         let mut other = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .stdout(file.reopen().unwrap())
             .spawn()
             .unwrap();
-        let found = of(file.path(), None);
+        let found = of(&file.path().into(), None);
         drop(other.stdin.take());
         other.wait().unwrap();
         // The name it has before it becomes `cat` is this process's.

@@ -40,7 +40,7 @@ pub(super) fn check_type(metadata: &Metadata, path: &Path) -> Result<(), Error> 
     Err(Error {
         kind: ErrorKind::Unsupported,
         operation: "open",
-        path: path.to_owned(),
+        place: path.into(),
         offset: None,
         source: Some(std::io::Error::other(what)),
     })
