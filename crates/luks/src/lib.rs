@@ -6,6 +6,7 @@
 //! is derived.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use sector_cipher::Backend;
@@ -183,6 +184,19 @@ impl Device {
         Self {
             store: file.clone(),
             lock: lock::Target::File(file),
+        }
+    }
+
+    /// The metadata on a store that is no file or device of this machine. A lock file `name` in
+    /// `directory`, which is made if need be, stands for cryptsetup's locks: it
+    /// keeps those apart who use the same file.
+    pub fn with_lock_file(store: Arc<dyn Store>, directory: &Path, name: &str) -> Self {
+        Self {
+            store,
+            lock: lock::Target::LockFile {
+                directory: directory.to_owned(),
+                name: name.to_owned(),
+            },
         }
     }
 

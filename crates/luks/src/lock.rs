@@ -29,6 +29,13 @@ pub enum Target {
     None,
     /// A file or block device.
     File(Arc<FileStore>),
+    /// What has neither on this machine: a lock file of its own, by cryptsetup's protocol.
+    LockFile {
+        /// The folder of it, which exists or can be made.
+        directory: PathBuf,
+        /// Its name there.
+        name: String,
+    },
 }
 
 /// A held lock; released when dropped. Stays on its thread: a thread that
@@ -61,6 +68,7 @@ impl Target {
         let held = match self {
             Self::None => None,
             Self::File(store) => Some(lock_store(store, kind)?),
+            Self::LockFile { directory, name } => Some(lock_named(directory, name, kind)?),
         };
         Ok(Guard {
             _held: held,
@@ -125,10 +133,11 @@ impl Kind {
 }
 
 /// A file or device, whatever path leads to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
     File { device: u64, inode: u64 },
     BlockDevice { number: u64 },
+    LockFile { path: PathBuf },
 }
 
 /// One `flock` that this thread holds.
@@ -156,7 +165,39 @@ fn lock_store(store: &FileStore, kind: Kind) -> Result<Rc<Held>, Error> {
             inode: stat.st_ino,
         }
     };
+    lock_once(identity, kind, path, || {
+        if !store.is_block_device() {
+            let fd = reopen(store)?;
+            wait(&fd, kind, path)?;
+            return Ok((fd, None));
+        }
+        let lock_file = LockFile {
+            directory: DIRECTORY.into(),
+            name: lock_file_name(stat.st_rdev),
+        };
+        Ok((lock_file.lock(kind, path)?, Some(lock_file)))
+    })
+}
 
+fn lock_named(directory: &Path, name: &str, kind: Kind) -> Result<Rc<Held>, Error> {
+    let lock_file = LockFile {
+        directory: directory.to_owned(),
+        name: name.to_owned(),
+    };
+    let path = lock_file.path();
+    let identity = Identity::LockFile { path: path.clone() };
+    lock_once(identity, kind, &path, || {
+        Ok((lock_file.lock(kind, &path)?, Some(lock_file)))
+    })
+}
+
+/// The lock that this thread holds already, or what `take` takes. `path` is for messages.
+fn lock_once(
+    identity: Identity,
+    kind: Kind,
+    path: &Path,
+    take: impl FnOnce() -> Result<(OwnedFd, Option<LockFile>), Error>,
+) -> Result<Rc<Held>, Error> {
     let known = HELD.with_borrow_mut(|held| {
         held.retain(|held| held.strong_count() > 0);
         held.iter()
@@ -170,21 +211,7 @@ fn lock_store(store: &FileStore, kind: Kind) -> Result<Rc<Held>, Error> {
         }
         return Ok(held);
     }
-
-    let (fd, lock_file) = match identity {
-        Identity::File { .. } => {
-            let fd = reopen(store)?;
-            wait(&fd, kind, path)?;
-            (fd, None)
-        }
-        Identity::BlockDevice { number } => {
-            let lock_file = LockFile {
-                directory: DIRECTORY.into(),
-                name: lock_file_name(number),
-            };
-            (lock_file.lock(kind, path)?, Some(lock_file))
-        }
-    };
+    let (fd, lock_file) = take()?;
     let held = Rc::new(Held {
         fd,
         identity,
@@ -437,6 +464,24 @@ mod tests {
             receiver.iter().take(2).collect::<Vec<_>>(),
             ["writer", "reader"]
         );
+    }
+
+    #[test]
+    fn what_has_no_file_is_locked_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = || Target::LockFile {
+            directory: directory.path().join("made"),
+            name: "export".into(),
+        };
+        let file = directory.path().join("made/export");
+        let shared = target().shared().unwrap();
+        assert!(free(&file, Kind::Shared));
+        assert!(!free(&file, Kind::Exclusive));
+        // The same thread never waits for itself.
+        let exclusive = target().exclusive().unwrap();
+        assert!(!free(&file, Kind::Shared));
+        drop((shared, exclusive));
+        assert!(!file.exists());
     }
 
     #[test]

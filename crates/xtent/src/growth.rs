@@ -3,13 +3,15 @@
 use std::sync::{Arc, Weak};
 
 use xtent_luks::Header;
-use xtent_store::{FileStore, Store};
+use xtent_store::Store;
 use xtent_volume::Volume;
+
+use crate::disk::Disk;
 
 /// What it takes to find out how large a volume could be by now. Keeps neither
 /// the volume nor its device open.
 pub(crate) struct Growth {
-    data: Weak<FileStore>,
+    data: Weak<dyn Store>,
     /// None for a volume without a header, which keeps its size.
     header: Option<Header>,
     volume: Weak<Volume>,
@@ -24,9 +26,9 @@ pub(crate) struct Grown {
 }
 
 impl Growth {
-    pub(crate) fn new(data: &Arc<FileStore>, header: Option<Header>, volume: &Arc<Volume>) -> Self {
+    pub(crate) fn new(data: &Disk, header: Option<Header>, volume: &Arc<Volume>) -> Self {
         Self {
-            data: Arc::downgrade(data),
+            data: Arc::downgrade(&data.store()),
             header,
             volume: Arc::downgrade(volume),
         }

@@ -4,13 +4,12 @@
 mod closed;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_luks::kdf::plain_key;
 use xtent_secret::SecretBytes;
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::{Access, Store};
 use xtent_volume::{Config, DiscardPolicy};
 
 pub(crate) use closed::Closed;
@@ -19,6 +18,7 @@ pub(crate) use closed::VolumeKey;
 
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cipher::unknown;
+use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{open_device, prompt};
 use crate::output::Output;
@@ -91,7 +91,7 @@ pub(crate) struct PlainArgs {
 
 /// A device to be opened as plain dm-crypt.
 pub(crate) struct Headerless {
-    data: Arc<FileStore>,
+    data: Disk,
     hash: Option<String>,
     key_length: usize,
     cipher: CipherSpec,
@@ -151,7 +151,7 @@ impl PlainArgs {
         let sector_size = SectorSize::new(self.sector_size.unwrap_or(512)).map_err(|_| {
             Failure::parameters("--sector-size: possible are 512, 1024, 2048 and 4096")
         })?;
-        let data = Arc::new(open_device(device, access)?);
+        let data = open_device(device, access)?;
         data.lock_for_serving()?;
         if access == Access::ReadWrite {
             self.refuse_signature(&*data, &device.device)?;

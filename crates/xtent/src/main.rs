@@ -8,6 +8,7 @@ mod commands;
 mod confirm;
 mod copy;
 mod daemon;
+mod disk;
 mod elsewhere;
 mod failure;
 mod fds;

@@ -2,13 +2,12 @@
 
 mod unlock;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_luks::{Device, Header, KdfLimits, Segment};
 use xtent_secret::SecretBytes;
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::Access;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 pub(crate) use unlock::{
@@ -17,6 +16,7 @@ pub(crate) use unlock::{
 };
 
 use crate::args::{DeviceArgs, UnlockArgs};
+use crate::disk::{Disk, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::partition;
@@ -26,68 +26,58 @@ use crate::same::share_storage;
 /// A device whose metadata has been read and found usable.
 pub(crate) struct Container {
     /// Where the ciphertext is.
-    pub(crate) data: Arc<FileStore>,
-    /// Where the metadata is.
-    pub(crate) metadata: Device,
+    pub(crate) data: Disk,
     /// The metadata.
+    pub(crate) metadata: Device,
+    /// What it says.
     pub(crate) header: Header,
-    metadata_path: PathBuf,
+    /// Where the metadata is.
+    pub(crate) header_disk: Disk,
 }
 
 /// The metadata alone, for key and header commands.
-pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Arc<FileStore>, Device)> {
-    let file = Arc::new(match &args.detached.header {
-        Some(path) => {
-            refuse_dash(path)?;
-            FileStore::open(path, access)?
-        }
+pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Disk, Device)> {
+    let disk = match &args.detached.header {
+        Some(path) => Disk::open(path, access)?,
         None => open_device(args, access)?,
-    });
-    Ok((file.clone(), Device::new(file)))
+    };
+    let device = disk.metadata();
+    Ok((disk, device))
 }
 
 /// Opens the device, or its partition that was asked for.
-pub(crate) fn open_device(args: &DeviceArgs, access: Access) -> Result<FileStore> {
-    refuse_dash(&args.device)?;
+pub(crate) fn open_device(args: &DeviceArgs, access: Access) -> Result<Disk> {
     match args.partition {
-        Some(number) => partition::open(&args.device, number, access),
-        None => Ok(FileStore::open(&args.device, access)?),
+        Some(number) => {
+            refuse_dash(&args.device)?;
+            Ok(partition::open(&args.device, number, access)?.into())
+        }
+        None => Disk::open(&args.device, access),
     }
-}
-
-/// Refuses `-` as a volume: it is read here and there, which no stream allows.
-pub(crate) fn refuse_dash(path: &Path) -> Result<()> {
-    if path == Path::new("-") {
-        return Err(Failure::parameters(
-            "a volume has to be a file or block device; it cannot be standard input or output",
-        )
-        .advise("A file of that name is `./-`."));
-    }
-    Ok(())
 }
 
 /// Reads the metadata; if it is none, says what is there instead.
-pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) -> Result<Header> {
+pub(crate) fn read_header(device: &Device, disk: &Disk, output: &Output) -> Result<Header> {
     let header = device.read().map_err(|e| {
         let not_luks = e.kind == xtent_luks::ErrorKind::NotLuks;
-        let failure = Failure::from(e).about(file.path());
+        let failure = Failure::from(e).about(disk.path());
         if !not_luks || failure.advice.is_some() {
             return failure;
         }
-        if let Some(wrapping) = Wrapping::in_store(file) {
+        if let Some(wrapping) = Wrapping::in_store(&**disk) {
             return failure.advise(format!(
                 "It looks like {}. To have what is inside as a plain file: `{}`.",
                 wrapping.what(),
-                wrapping.converted(file.path())
+                wrapping.converted(disk.path())
             ));
         }
-        if let Some(opener) = probe::opener(file) {
+        if let Some(opener) = probe::opener(&**disk) {
             return failure.advise(opener);
         }
-        if let Some(partitions) = partition::advice(file) {
+        if let Some(partitions) = disk.file().and_then(|file| partition::advice(file)) {
             return failure.advise(partitions);
         }
-        match probe::describe(file) {
+        match probe::describe(&**disk) {
             Some(found) => failure.advise(format!(
                 "It looks like {found}. For a header kept elsewhere give --header FILE.",
             )),
@@ -97,7 +87,7 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
         }
     })?;
     tracing::debug!(
-        path = %file.path().display(),
+        path = %disk.path().display(),
         version = ?header.version(),
         uuid = header.uuid(),
         recovered = header.is_recovered(),
@@ -107,14 +97,14 @@ pub(crate) fn read_header(device: &Device, file: &FileStore, output: &Output) ->
         output.warn(format!(
             "{}: one of the two header copies is damaged; the good one is used. \
              Run `xtent header repair {0}` to write both anew.",
-            file.path().display()
+            disk.path().display()
         ));
     }
     for damage in header.damage() {
         output.warn(format!(
             "{}: damaged header: {damage}. The volume opens, but no key can be changed before \
              `xtent header repair {0}`.",
-            file.path().display()
+            disk.path().display()
         ));
     }
     Ok(header)
@@ -129,40 +119,36 @@ impl Container {
         lock: bool,
         output: &Output,
     ) -> Result<Self> {
-        let data = Arc::new(open_device(args, access)?);
+        let data = open_device(args, access)?;
         if lock {
             data.lock_for_serving()?;
         }
-        let file = match &args.detached.header {
-            Some(path) => Arc::new(FileStore::open(path, Access::ReadOnly)?),
+        let header_disk = match &args.detached.header {
+            Some(path) => Disk::open(path, Access::ReadOnly)?,
             None => data.clone(),
         };
         // So that nobody erases or overwrites the header of a volume in use. Several
         // volumes may have one.
-        if lock && !share_storage(data.path(), file.path()) {
-            file.lock_for_serving()?;
+        if lock && !share_storage(data.path(), header_disk.path()) {
+            header_disk.lock_for_serving()?;
         }
-        let metadata = Device::new(file.clone());
-        let header = read_header(&metadata, &file, output)?;
+        let metadata = header_disk.metadata();
+        let header = read_header(&metadata, &header_disk, output)?;
         Ok(Self {
             data,
             metadata,
             header,
-            metadata_path: file.path().to_owned(),
+            header_disk,
         })
     }
 
     /// A device that has just been formatted, and is locked.
-    pub(crate) fn formatted(
-        data: Arc<FileStore>,
-        metadata: Arc<FileStore>,
-        header: Header,
-    ) -> Self {
+    pub(crate) fn formatted(data: Disk, header_disk: Disk, header: Header) -> Self {
         Self {
             data,
-            metadata_path: metadata.path().to_owned(),
-            metadata: Device::new(metadata),
+            metadata: header_disk.metadata(),
             header,
+            header_disk,
         }
     }
 
@@ -171,7 +157,7 @@ impl Container {
         let unlocked = self
             .metadata
             .unlock(passphrase, None, &KdfLimits { longest: None })?;
-        Ok(Volume::open(self.data, &unlocked.key, config)?)
+        Ok(Volume::open(self.data.store(), &unlocked.key, config)?)
     }
 
     /// What kind of volume it will be; fails on what this program cannot open,
@@ -210,7 +196,7 @@ impl Container {
     /// Refuses a header whose data belongs on another device where that device
     /// is the one with the header: the first write would destroy it.
     fn refuse_metadata_as_data(&self) -> Result<()> {
-        let (data, header) = (self.data.path(), self.metadata_path.as_path());
+        let (data, header) = (self.data.path(), self.header_disk.path());
         if !self.header.is_detached() || !share_storage(data, header) {
             return Ok(());
         }
@@ -254,7 +240,7 @@ impl Container {
         }
         let Found { unlocked, token } =
             unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
-        let volume = Volume::open(self.data, &unlocked.key, config)?;
+        let volume = Volume::open(self.data.store(), &unlocked.key, config)?;
         tracing::info!(
             keyslot = unlocked.keyslot,
             token,

@@ -361,6 +361,32 @@ fn has_the_device_for_itself() {
 }
 
 #[test]
+fn a_detached_header_in_use_is_not_overwritten() {
+    let bed = Bed::new();
+    let cheap = "--key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    bed.run(&format!("format --header head --size 1M {cheap} disk.img"))
+        .ok();
+    bed.run("header backup --header head disk.img saved").ok();
+    std::fs::copy(bed.path("disk.img"), bed.path("other.img")).unwrap();
+    let server = start(&bed, "--header head --nbd unix:sock");
+    for action in [
+        "header erase -q head",
+        // By way of another volume's data.
+        "header erase -q --header head other.img",
+        "header restore -q --header head other.img saved",
+    ] {
+        bed.run(action)
+            .failed(5, &["head is in use by `xtent serve` at nbd"]);
+    }
+    bed.run(&format!(
+        "key add --header head --new-key-file key {cheap} disk.img"
+    ))
+    .ok();
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+    bed.run("header erase -q head").ok();
+}
+
+#[test]
 fn read_only_servers_share() {
     let bed = Bed::with_luks2();
     let server = start(&bed, "--read-only");

@@ -1,15 +1,15 @@
 //! `xtent convert`: LUKS1 to LUKS2 and back, in place.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::ValueEnum;
-use xtent_luks::{Device, Version};
-use xtent_store::{Access, FileStore};
+use xtent_luks::Version;
+use xtent_store::Access;
 
 use crate::args::ConfirmArgs;
 use crate::cli::Global;
 use crate::confirm::confirm;
+use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::read_header;
 use crate::output::{Output, text_of};
@@ -83,12 +83,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    let file = Arc::new(FileStore::open(&args.device, Access::ReadWrite)?);
+    let file = Disk::open(&args.device, Access::ReadWrite)?;
     file.lock_for_serving()?;
     if !file.is_block_device() {
         refuse_attached(&args.device)?;
     }
-    let device = Device::new(file.clone());
+    let device = file.metadata();
     read_header(&device, &file, &output)?;
     let to = match args.to {
         Type::Luks1 => Version::Luks1,
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 }
 
 /// Where the old header goes; never over anything.
-fn backup_file(args: &Args, file: &FileStore) -> Result<Option<PathBuf>> {
+fn backup_file(args: &Args, file: &Disk) -> Result<Option<PathBuf>> {
     if args.no_backup {
         return Ok(None);
     }

@@ -108,6 +108,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     for key in keys(&args.unlock) {
         refuse_key(&args.target.name(), args.target.metadata(), &key)?;
     }
+    let _header_disk = container.header_disk();
     if args.target.is_stream() {
         let stream = args.target.open_target()?;
         let volume = container

@@ -124,6 +124,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     note_holes(args, &source, &output)?;
     let room = config.length;
+    let _header_disk = container.header_disk();
     let volume = container
         .volume(&unlock, &config, &output)?
         .with_cipher_threads(CipherThreads::Auto);

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use sector_cipher::SectorSize;
-use xtent_luks::{Device, FormatOptions, Header, Version};
-use xtent_store::{FileStore, Store};
+use xtent_luks::{FormatOptions, Header, Version};
 use xtent_volume::DiscardPolicy;
 
 use super::encrypt::{refuse_key, refuse_same};
 use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
+use crate::disk::Disk;
 use crate::failure::Result;
 use crate::mkfs::{self, FileSystem};
 use crate::open::{Container, while_deriving};
@@ -188,7 +188,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Some(header) => header.ready(options.header_size()?, &new_files)?,
         None => data.clone(),
     };
-    let device = Device::new(metadata.clone());
+    let device = metadata.metadata();
     let header = while_deriving(&output, || match &volume_key {
         Some(key) => device.format_with_volume_key(&options, &passphrase, key),
         None => device.format(&options, &passphrase),
@@ -212,7 +212,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 
 fn report(
     args: &Args,
-    data: &FileStore,
+    data: &Disk,
     header: &Header,
     options: &FormatOptions,
     output: &Output,

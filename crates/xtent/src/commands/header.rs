@@ -1,7 +1,6 @@
 //! `xtent header`: the metadata as a whole.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use xtent_luks::{Device, Header};
 use xtent_store::{Access, FileStore, Store};
@@ -9,6 +8,7 @@ use xtent_store::{Access, FileStore, Store};
 use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
+use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, open_device, read_header};
 use crate::output::{Output, text_of};
@@ -225,16 +225,20 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
     )
 }
 
-/// Metadata to change while nobody serves the data. The first value holds the
-/// lock.
-fn metadata_alone(args: &DeviceArgs) -> Result<(Arc<FileStore>, Arc<FileStore>, Device)> {
-    let data = Arc::new(open_device(args, Access::ReadWrite)?);
+/// Metadata to change while nobody serves the data. The first two values hold
+/// the locks.
+fn metadata_alone(args: &DeviceArgs) -> Result<(Disk, Disk, Device)> {
+    let data = open_device(args, Access::ReadWrite)?;
     data.lock_for_serving()?;
     let file = match &args.detached.header {
-        Some(path) => Arc::new(FileStore::open(path, Access::ReadWrite)?),
+        Some(path) => Disk::open(path, Access::ReadWrite)?,
         None => data.clone(),
     };
-    let device = Device::new(file.clone());
+    // Another volume that has the same header may be in use.
+    if !share_storage(data.path(), file.path()) {
+        file.lock_for_serving()?;
+    }
+    let device = file.metadata();
     Ok((data, file, device))
 }
 
@@ -329,14 +333,14 @@ fn onto_the_data(device: &Path, backup: &Path) -> Failure {
 
 /// Refuses a disk without a LUKS header of its own that has LUKS volumes in its partitions:
 /// one of those is meant.
-fn refuse_partitions(disk: &FileStore) -> Result<()> {
-    if probe::describe(disk).is_some_and(|what| what.contains("LUKS")) {
+fn refuse_partitions(disk: &Disk) -> Result<()> {
+    if probe::describe(&**disk).is_some_and(|what| what.contains("LUKS")) {
         return Ok(());
     }
-    let Some(partitions) = partition::advice(disk) else {
+    let Some(partitions) = disk.file().and_then(|file| partition::advice(file)) else {
         return Ok(());
     };
-    let what = probe::describe(disk).unwrap_or("a partition table");
+    let what = probe::describe(&**disk).unwrap_or("a partition table");
     Err(Failure::parameters(format!(
         "{} holds {what}, which the header would overwrite; nothing was changed",
         disk.path().display()
@@ -346,7 +350,7 @@ fn refuse_partitions(disk: &FileStore) -> Result<()> {
 
 /// Refuses to overwrite what looks like a header backup: arguments in the wrong
 /// order would lose the very thing that is to be restored.
-fn refuse_backup_as_device(file: &FileStore, device: &Device, backup: &Path) -> Result<()> {
+fn refuse_backup_as_device(file: &Disk, device: &Device, backup: &Path) -> Result<()> {
     if file.is_block_device() {
         return Ok(());
     }

@@ -2,13 +2,14 @@
 
 use xtent_luks::{ChangeOptions, Device, Header};
 use xtent_secret::SecretBytes;
-use xtent_store::{Access, FileStore};
+use xtent_store::Access;
 
 use crate::args::{
     ConfirmArgs, DeviceArgs, KdfArgs, NewKeyArgs, PassphraseArgs, UnlockArgs, parse_slot,
 };
 use crate::cli::Global;
 use crate::confirm::confirm;
+use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::open::{
     metadata, passphrase_and_unlock, prompt, read_header, unlock_with_retries, while_deriving,
@@ -285,7 +286,7 @@ fn openers(header: &Header) -> Vec<u32> {
 /// Refuses the last keyslot that opens the volume without its switch, and asks with it.
 fn guard_last(
     args: &DeviceArgs,
-    (device, file): (&Device, &FileStore),
+    (device, file): (&Device, &Disk),
     slot: u32,
     even_last: bool,
     ask: ConfirmArgs,

@@ -131,6 +131,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;
     let (data, header) = (container.data(), container.header().cloned());
+    let header_disk = container.header_disk();
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     let is_plain = header.is_none();
@@ -182,6 +183,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     )?;
     ready.ready()?;
     let result = mount.wait();
+    drop(header_disk);
     registration.end();
     Ok(result?)
 }

@@ -17,6 +17,7 @@ use xtent_volume::DiscardPolicy;
 
 use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cli::Global;
+use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::{Closed, PlainArgs, VolumeKey};
 use crate::output::{Output, text_of};
@@ -197,11 +198,21 @@ fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
             "--or-ask is for LUKS: a plain volume cannot tell that the key file is wrong",
         ));
     }
-    let data = closed.data();
-    if !data.is_block_device() && !args.read_only {
-        refuse_attached(data.path())?;
+    if !closed.data().is_block_device() && !args.read_only {
+        refuse_attached(closed.data().path())?;
     }
     Ok(closed)
+}
+
+/// The device or image, which the kernel can use.
+fn of_the_kernel(data: &Disk) -> Result<Arc<FileStore>> {
+    data.file().cloned().ok_or_else(|| {
+        Failure::parameters(format!(
+            "{} is no device that the kernel could use",
+            data.path().display()
+        ))
+        .advise("`xtent serve` and `xtent mount` open it; nbd-client(8) makes a device of it.")
+    })
 }
 
 /// The table, but for the device's number.
@@ -278,7 +289,7 @@ enum Below {
 
 impl Below {
     fn of(closed: Closed, read_only: bool) -> Result<Self> {
-        let data = closed.data();
+        let data = of_the_kernel(&closed.data())?;
         // The exclusive claim on a device goes with the last reference: the
         // device mapper makes its own.
         drop(closed);

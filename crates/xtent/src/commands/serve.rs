@@ -127,6 +127,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         cipher,
         uuid,
         start: first_byte,
+        header_disk,
     } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
@@ -187,7 +188,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let options = options(args, piece);
     let result = nbd::serve(listeners, exports, options, &shutdown);
     registration.end();
-    drop((made, pid_file));
+    drop((made, pid_file, header_disk));
     result?;
     tracing::info!("everything is on the disk");
     let Some(mut client) = client else {

@@ -1,16 +1,15 @@
 //! A volume with a header or without, from the options to the open volume or its key.
 
-use std::sync::Arc;
-
 use sector_cipher::Backend;
 use xtent_luks::Header;
 #[cfg(feature = "device-mapper")]
 use xtent_secret::SecretBytes;
-use xtent_store::{Access, FileStore};
+use xtent_store::Access;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use super::{Headerless, PlainArgs, VolumeType};
 use crate::args::{DeviceArgs, UnlockArgs};
+use crate::disk::Disk;
 use crate::failure::Result;
 use crate::open::Container;
 #[cfg(feature = "device-mapper")]
@@ -52,10 +51,19 @@ impl Closed {
     }
 
     /// The device with the ciphertext.
-    pub(crate) fn data(&self) -> Arc<FileStore> {
+    pub(crate) fn data(&self) -> Disk {
         match self {
-            Self::Luks(container) => Arc::clone(&container.data),
-            Self::Plain(headerless) => Arc::clone(&headerless.data),
+            Self::Luks(container) => container.data.clone(),
+            Self::Plain(headerless) => headerless.data.clone(),
+        }
+    }
+
+    /// Where the header is, with its lock if it is elsewhere: to be kept for as long as the volume
+    /// is in use, so that nobody erases or overwrites the header meanwhile.
+    pub(crate) fn header_disk(&self) -> Option<Disk> {
+        match self {
+            Self::Luks(container) => Some(container.header_disk.clone()),
+            Self::Plain(_) => None,
         }
     }
 
@@ -136,7 +144,7 @@ impl Closed {
             Self::Luks(container) => container.volume_and_keyslot(unlock, config, output),
             Self::Plain(headerless) => {
                 let key = headerless.key(unlock, output)?;
-                Ok((Volume::open(headerless.data, &key, config)?, None))
+                Ok((Volume::open(headerless.data.store(), &key, config)?, None))
             }
         }
     }

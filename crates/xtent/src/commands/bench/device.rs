@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::Access;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::{cpu_time, rate};
 use crate::args::DeviceArgs;
 use crate::cli::Global;
+use crate::disk::Disk;
 use crate::failure::Result;
 use crate::open::Container;
 
@@ -23,7 +23,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(1);
 /// The open volume, the store below it, and where the one starts in the other.
 pub(super) struct Through {
     volume: Volume,
-    store: Arc<FileStore>,
+    store: Disk,
     offset: u64,
 }
 

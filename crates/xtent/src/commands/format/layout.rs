@@ -5,7 +5,6 @@ use std::path::Path;
 use sector_cipher::CipherSpec;
 use xtent_luks::{FormatOptions, Version};
 use xtent_secret::SecretBytes;
-use xtent_store::Store;
 
 use super::target::Target;
 use super::{Args, Type};

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::{Access, FileStore};
 
+use crate::disk::{Disk, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
-use crate::open::refuse_dash;
 use crate::{probe, signals};
 
 /// Where something will be written: it exists and is locked, or will be made.
 pub(super) enum Target<'a> {
-    Existing(Arc<FileStore>),
+    Existing(Disk),
     New(&'a Path),
 }
 
@@ -34,9 +34,9 @@ impl<'a> Target<'a> {
                     .advise("Give --size to make a new image file."),
             );
         }
-        let store = FileStore::open(path, Access::ReadWrite)?;
+        let store = Disk::open(path, Access::ReadWrite)?;
         store.lock_for_serving()?;
-        Ok(Self::Existing(Arc::new(store)))
+        Ok(Self::Existing(store))
     }
 
     /// What would be lost, as a sentence.
@@ -54,13 +54,13 @@ impl<'a> Target<'a> {
     }
 
     /// Makes a new file of `size` bytes if it is to be new.
-    pub(super) fn ready(self, size: u64, new_files: &NewFiles) -> Result<Arc<FileStore>> {
+    pub(super) fn ready(self, size: u64, new_files: &NewFiles) -> Result<Disk> {
         match self {
             Target::Existing(store) => Ok(store),
             Target::New(path) => {
                 let store = new_files.make(path, size)?;
                 store.lock_for_serving()?;
-                Ok(Arc::new(store))
+                Ok(store.into())
             }
         }
     }

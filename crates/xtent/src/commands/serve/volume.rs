@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use xtent_store::{Access, Store};
+use xtent_store::Access;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use super::{Args, Discard};
 use crate::cli::Global;
+use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::growth::Growth;
 use crate::headerless::Closed;
@@ -21,6 +22,8 @@ pub(super) struct Opened {
     pub(super) uuid: Option<String>,
     /// First byte of the partition in the image.
     pub(super) start: u64,
+    /// Where the header is, with its lock.
+    pub(super) header_disk: Option<Disk>,
 }
 
 /// The open volume; this process's alone unless read-only.
@@ -44,6 +47,7 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
     }
     let uuid = Some(container.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let (data, header) = (container.data(), container.header().cloned());
+    let header_disk = container.header_disk();
     let volume = container.volume(&args.unlock, &config, output)?;
     let volume = volume.with_cipher_threads(args.threads.cipher_threads);
     let volume = Arc::new(if args.encrypt {
@@ -57,6 +61,7 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
         growth: Growth::new(&data, header, &volume),
         volume,
         cipher: config.cipher.to_string(),
+        header_disk,
     })
 }
 
