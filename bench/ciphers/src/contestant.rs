@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sector_cipher::{Backend, Cipher, CipherSpec, Mode, SectorCount, SectorSize, Segment};
+use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
 
 /// Sector numbers count units of so many bytes.
 pub(crate) const UNIT: usize = 512;
@@ -23,7 +23,7 @@ impl Task {
         CipherSpec::all()
             .filter(|spec| spec.iv() == sector_cipher::IvMode::Plain64)
             .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
-            .filter(|(spec, key_len)| aes_bits(*spec, *key_len) != Some(192))
+            .filter(|(spec, key_len)| spec.mode().aes_bits(*key_len) != Some(192))
     }
 
     /// A key whose halves and quarters differ.
@@ -33,7 +33,7 @@ impl Task {
 
     /// Bits of the AES key that encrypts the data. None for Adiantum.
     pub(crate) fn aes_bits(&self) -> Option<usize> {
-        aes_bits(self.spec, self.key_len)
+        self.spec.mode().aes_bits(self.key_len)
     }
 
     /// AES rounds per block of data.
@@ -43,22 +43,12 @@ impl Task {
 
     /// The mode's common name, with the AES key length.
     pub(crate) fn title(&self) -> String {
-        let name = match self.spec.mode() {
-            Mode::AesXts => "XTS",
-            Mode::AesCbc => "CBC",
-            Mode::FastBrw => "FAST-BRW",
-            Mode::FastHorner => "FAST-Horner",
-            Mode::Hctr2 => "HCTR2",
-            Mode::Adiantum12 => "Adiantum12",
-            Mode::Adiantum20 => "Adiantum20",
-            Mode::Eme2 => "EME2",
-            Mode::Aez10 => "AEZ10",
-            Mode::Xcb => "XCB (broken)",
-            _ => return format!("{} {}", self.spec, self.key_len * 8),
-        };
+        let mode = self.spec.mode();
+        let broken = if mode.is_broken() { " (broken)" } else { "" };
+        let name = format!("{}{broken}", mode.title());
         match self.aes_bits() {
             Some(bits) => format!("{name} AES-{bits}"),
-            None => name.to_owned(),
+            None => name,
         }
     }
 
@@ -71,16 +61,6 @@ impl Task {
         let key = self.key();
         Cipher::new(self.spec, size, SectorCount::Units512, &key, Some(backend))
             .expect("a key length of the cipher")
-    }
-}
-
-fn aes_bits(spec: CipherSpec, key_len: usize) -> Option<usize> {
-    match spec.mode() {
-        Mode::AesXts => Some(key_len * 4),
-        // The other 32 bytes are two keys of the mode.
-        Mode::Eme2 => Some((key_len - 32) * 8),
-        Mode::Adiantum12 | Mode::Adiantum20 => None,
-        _ => Some(key_len * 8),
     }
 }
 

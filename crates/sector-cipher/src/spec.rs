@@ -105,6 +105,35 @@ impl Mode {
         }
     }
 
+    /// The name it goes by among people, without its parameters: `XTS`, `HCTR2`.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::AesXts => "XTS",
+            Self::AesCbc => "CBC",
+            Self::FastBrw => "FAST-BRW",
+            Self::FastHorner => "FAST-Horner",
+            Self::Hctr2 => "HCTR2",
+            Self::Adiantum12 => "Adiantum12",
+            Self::Adiantum20 => "Adiantum20",
+            Self::Eme2 => "EME2",
+            Self::Aez10 => "AEZ10",
+            Self::Xcb => "XCB",
+        }
+    }
+
+    /// Bits of the AES key that encrypts the data, of a key of `key_len` bytes. `None` for
+    /// Adiantum, which encrypts with `XChaCha`, and for a length that the mode does not take.
+    pub const fn aes_bits(self, key_len: usize) -> Option<usize> {
+        match (self, key_len) {
+            (Self::AesXts, 32 | 64) => Some(key_len * 4),
+            // The other 32 bytes are two keys of the mode.
+            (Self::Eme2, 48 | 64) => Some((key_len - 32) * 8),
+            (Self::AesXts | Self::Eme2 | Self::Adiantum12 | Self::Adiantum20, _) => None,
+            (Self::AesCbc, 24) | (_, 16 | 32) => Some(key_len * 8),
+            _ => None,
+        }
+    }
+
     /// Whether a sector is one block to it: every bit of the ciphertext depends
     /// on every bit of the sector.
     pub const fn is_wide_block(self) -> bool {
@@ -310,34 +339,43 @@ mod tests {
     use super::*;
     use std::string::ToString;
 
-    const NAMES: [&str; 15] = [
-        "aes-xts-plain",
-        "aes-xts-plain64",
-        "aes-xts-plain64be",
-        "aes-cbc-plain",
-        "aes-cbc-plain64",
-        "aes-cbc-plain64be",
-        "aes-cbc-essiv:sha256",
-        "capi:fast(aes)-plain64",
-        "capi:fast_horner(aes)-plain64",
-        "aes-hctr2-plain64",
-        "xchacha12,aes-adiantum-plain64",
-        "xchacha20,aes-adiantum-plain64",
-        "capi:eme2(aes)-plain64",
-        "capi:aez10(aes)-plain64",
-        "capi:xcb(aes)-plain64",
-    ];
+    /// The table of ciphers that users read.
+    const README: &str = include_str!("../README.md");
 
     #[test]
-    fn names_round_trip() {
-        for name in NAMES {
-            let spec: CipherSpec = name.parse().unwrap();
-            assert_eq!(spec.to_string(), name);
-            assert!(!spec.key_lengths().is_empty());
+    fn every_name_is_a_documented_one_and_round_trips() {
+        let documented = README
+            .split_once("\n## Ciphers\n")
+            .and_then(|(_, rest)| rest.split_once("\n\nThe names that begin"))
+            .map(|(table, _)| table)
+            .unwrap();
+        for spec in CipherSpec::all() {
+            let name = spec.to_string();
+            assert_eq!(name.parse(), Ok(spec));
             assert_eq!(CipherSpec::new(spec.mode(), spec.iv()), Ok(spec));
+            assert!(documented.contains(&std::format!("`{name}`")), "{name}");
         }
-        let all: std::vec::Vec<_> = CipherSpec::all().map(|spec| spec.to_string()).collect();
-        assert_eq!(all, NAMES);
+        let rows = documented.lines().filter(|line| line.starts_with("| `"));
+        let names = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+        assert_eq!(names.count(), CipherSpec::all().count());
+    }
+
+    #[test]
+    fn each_key_length_has_its_aes() {
+        for spec in CipherSpec::all() {
+            let mode = spec.mode();
+            for len in 0..=130 {
+                let takes = spec.key_lengths().contains(&len);
+                let is_adiantum = matches!(mode, Mode::Adiantum12 | Mode::Adiantum20);
+                match mode.aes_bits(len) {
+                    Some(bits) => assert!(takes && matches!(bits, 128 | 192 | 256), "{spec} {len}"),
+                    None => assert!(!takes || is_adiantum, "{spec} {len}"),
+                }
+            }
+        }
+        assert_eq!(Mode::AesXts.aes_bits(64), Some(256));
+        assert_eq!(Mode::Eme2.aes_bits(48), Some(128));
+        assert_eq!(Mode::AesCbc.aes_bits(24), Some(192));
     }
 
     #[test]
@@ -355,7 +393,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(count, NAMES.len());
+        assert_eq!(count, CipherSpec::all().count());
     }
 
     #[test]

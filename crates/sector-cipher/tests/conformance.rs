@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Random, SIZES, cipher, for_all, lengths, quick, size, spec};
+use common::{Random, SIZES, cipher, for_all, lengths, names, quick, size, spec};
 use sector_cipher::{
     Backend, Cipher, First, NewError, RunError, SectorCount, Segment, WrongKeyLength,
 };
@@ -37,10 +37,10 @@ fn cut<'a>(first: u64, data: &'a mut [u8], bytes: usize, random: &mut Random) ->
 /// Which back-ends these tests leave out, where nobody can miss it: past the test
 /// runner's capture, and in the list that `make test` prints at its end.
 fn name_what_is_not_run() {
-    let missing: String = ["aes-ni", "vaes256", "vaes512", "armv8"]
-        .into_iter()
-        .filter(|name| !name.parse::<Backend>().unwrap().is_supported())
-        .map(|name| format!("NOT RUN on this machine: back-end {name}: this CPU lacks it\n"))
+    let missing: String = Backend::ALL
+        .iter()
+        .filter(|backend| !backend.is_supported())
+        .map(|backend| format!("NOT RUN on this machine: back-end {backend}: this CPU lacks it\n"))
         .collect();
     std::io::stderr().write_all(missing.as_bytes()).unwrap();
     OpenOptions::new()
@@ -177,19 +177,19 @@ fn a_run_is_its_sectors_one_by_one() {
 #[test]
 fn large_sectors_count_whole_sectors() {
     for &backend in Backend::available() {
-        for name in common::NAMES {
-            let key = vec![7; *spec(name).key_lengths().last().unwrap()];
+        for name in names() {
+            let key = vec![7; *spec(&name).key_lengths().last().unwrap()];
             for bytes in SIZES {
                 let units = (bytes / 512) as u64;
                 let large = Cipher::new(
-                    spec(name),
+                    spec(&name),
                     size(bytes),
                     SectorCount::Large,
                     &key,
                     Some(backend),
                 )
                 .unwrap();
-                let small = cipher(name, bytes, &key, backend);
+                let small = cipher(&name, bytes, &key, backend);
                 let mut run = vec![1; 12 * bytes];
                 large.encrypt(units * 500, &mut run);
                 for (i, sector) in run.chunks_exact_mut(bytes).enumerate() {
@@ -253,11 +253,11 @@ fn rekeying_is_as_making_anew() {
 
 #[test]
 fn key_lengths_are_checked() {
-    for name in common::NAMES {
-        let takes = spec(name).key_lengths();
+    for name in names() {
+        let takes = spec(&name).key_lengths();
         for given in 0..=130 {
             let made = Cipher::new(
-                spec(name),
+                spec(&name),
                 size(512),
                 SectorCount::Units512,
                 &vec![3; given],
@@ -266,7 +266,7 @@ fn key_lengths_are_checked() {
             match made {
                 Ok(cipher) => {
                     assert!(takes.contains(&given));
-                    assert_eq!(cipher.spec(), spec(name));
+                    assert_eq!(cipher.spec(), spec(&name));
                     assert_eq!(cipher.backend(), Backend::best());
                     assert_eq!(cipher.sector_size(), size(512));
                 }

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{NAMES, Random, SIZES, cipher, lengths, spec};
+use common::{Random, SIZES, cipher, lengths, names, spec};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use sector_cipher::{Backend, Segment};
 use std::os::unix::process::ExitStatusExt;
@@ -64,9 +64,9 @@ fn nothing_outside_the_sectors_is_touched() {
     let mut source = Fenced::new(70 * 4096);
     let mut dest = Fenced::new(70 * 4096);
     // One name for each mode: IVs are nothing to a kernel.
-    let modes = |name: &&str| name.ends_with("-plain64") || name.ends_with("-essiv:sha256");
-    for name in NAMES.into_iter().filter(modes) {
-        for &key_len in spec(name).key_lengths() {
+    let modes = |name: &String| name.ends_with("-plain64") || name.ends_with("-essiv:sha256");
+    for name in names().filter(modes) {
+        for &key_len in spec(&name).key_lengths() {
             let key = random.bytes(key_len);
             for bytes in SIZES {
                 for &backend in Backend::available() {
@@ -75,7 +75,7 @@ fn nothing_outside_the_sectors_is_touched() {
                         (Backend::Portable, 1024..) => 20,
                         _ => 70,
                     };
-                    let cipher = cipher(name, bytes, &key, backend);
+                    let cipher = cipher(&name, bytes, &key, backend);
                     for sectors in lengths().into_iter().filter(|&sectors| sectors <= most) {
                         for at_end in [true, false] {
                             let len = sectors * bytes;

@@ -5,23 +5,10 @@
 
 use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize};
 
-pub(crate) const NAMES: [&str; 15] = [
-    "aes-xts-plain",
-    "aes-xts-plain64",
-    "aes-xts-plain64be",
-    "aes-cbc-essiv:sha256",
-    "aes-cbc-plain",
-    "aes-cbc-plain64",
-    "aes-cbc-plain64be",
-    "aes-hctr2-plain64",
-    "capi:fast_horner(aes)-plain64",
-    "capi:xcb(aes)-plain64",
-    "capi:eme2(aes)-plain64",
-    "capi:aez10(aes)-plain64",
-    "xchacha12,aes-adiantum-plain64",
-    "xchacha20,aes-adiantum-plain64",
-    "capi:fast(aes)-plain64",
-];
+/// The name of every cipher.
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    CipherSpec::all().map(|spec| spec.to_string())
+}
 
 pub(crate) const SIZES: [usize; 4] = [512, 1024, 2048, 4096];
 
@@ -87,15 +74,15 @@ pub(crate) fn cipher(name: &str, bytes: usize, key: &[u8], backend: Backend) -> 
 
 /// Calls `test` for every cipher, key length and sector size, with a key.
 pub(crate) fn for_all(mut test: impl FnMut(&str, &[u8], usize, &mut Random)) {
-    for (i, name) in NAMES.into_iter().enumerate() {
-        for &key_len in spec(name).key_lengths() {
+    for (i, name) in names().enumerate() {
+        for &key_len in spec(&name).key_lengths() {
             for bytes in SIZES {
                 if quick() && !matches!(bytes, 512 | 4096) {
                     continue;
                 }
                 let mut random = Random::new((i * 100_000 + key_len * 10_000 + bytes) as u64);
                 let key = random.bytes(key_len);
-                test(name, &key, bytes, &mut random);
+                test(&name, &key, bytes, &mut random);
             }
         }
     }
