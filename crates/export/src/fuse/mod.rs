@@ -9,10 +9,12 @@
 mod connection;
 mod data;
 mod file;
+mod file_system;
 mod mount;
 mod mountinfo;
 mod options;
 mod session;
+mod stale;
 mod state;
 mod umount;
 mod users;
@@ -25,7 +27,8 @@ use rustix::io::Errno;
 
 use crate::{Error, ErrorKind};
 
-pub use mount::{Growth, Mount, Options, Served, Stop, check, may_mount};
+pub use file_system::Options;
+pub use mount::{Growth, Mount, Served, Stop, check, may_mount};
 pub use options::refused_option;
 pub use umount::{UmountOptions, Unmounted, umount};
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
-use xtent_store::loopdev;
 
-use super::mount::{FileSystem, busy, mountinfo_failed};
+use super::file_system::{FileSystem, busy, mountinfo_failed};
+use super::stale::{attached, clean};
 use super::state::{self, Claim, Found, State, StateDir};
-use super::{FILE_NAME, connection, fail, mountinfo, refuse, resolve, users};
+use super::{connection, fail, mountinfo, refuse, resolve, users};
 use crate::{Error, ErrorKind};
 
 /// How long the loop device may stay attached after the last visible unmount.
@@ -101,16 +101,6 @@ fn file_system(dir: &Path, fuse: &Path) -> Result<Option<FileSystem>, Error> {
         }
     }
     Ok(None)
-}
-
-fn attached(fuse: &Path) -> Result<Vec<u32>, Error> {
-    loopdev::attached_to(&fuse.join(FILE_NAME)).map_err(|e| {
-        fail(
-            ErrorKind::Io,
-            "cannot look for loop devices in /sys/block",
-            e,
-        )
-    })
 }
 
 fn with_daemon(state: &State, path: &Path, options: UmountOptions) -> Result<Vec<String>, Error> {
@@ -239,75 +229,6 @@ fn pause(process: Option<&OwnedFd>) {
         }
         None => std::thread::sleep(Duration::from_millis(50)),
     }
-}
-
-/// Undoes what a daemon that is gone left behind. By what is really mounted
-/// and attached, not by what it last wrote down.
-pub(super) fn clean(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
-    let fuse = claim.fuse_dir();
-    let mut warnings = Vec::new();
-    let mut killed = false;
-    let loops = if state.file_only {
-        Vec::new()
-    } else {
-        attached(&fuse)?
-    };
-    for number in loops {
-        killed = true;
-        // Also where it was mounted a second time: nothing can be read there.
-        while let Some(entry) = mountinfo::all()
-            .map_err(mountinfo_failed)?
-            .into_iter()
-            .rfind(|e| e.is_on_loop(number))
-        {
-            let file_system = FileSystem {
-                dir: entry.point,
-                number,
-            };
-            if !file_system.is_mounted().map_err(mountinfo_failed)? {
-                return Err(refuse(
-                    ErrorKind::Busy,
-                    format!(
-                        "something is mounted over the file system on {}; unmount that first",
-                        file_system.dir.display()
-                    ),
-                ));
-            }
-            if let Err(e) = file_system.unmount(false) {
-                if e.kind != ErrorKind::Busy {
-                    return Err(e);
-                }
-                warnings.push(format!(
-                    "{e}, but its daemon is gone: detached it; end them, they cannot read or write"
-                ));
-                file_system.unmount(true)?;
-            }
-        }
-        loopdev::detach(number, &fuse.join(FILE_NAME))
-            .map_err(|e| fail(ErrorKind::Io, format!("cannot detach /dev/loop{number}"), e))?;
-    }
-    let fuse: PathBuf = if state.file_only {
-        state.dir.clone()
-    } else {
-        fuse
-    };
-    while connection::is_mounted(&fuse, &state.device).map_err(mountinfo_failed)? {
-        killed = true;
-        connection::unmount(&fuse, true).map_err(|e| busy(e, &fuse))?;
-    }
-    claim.remove();
-    if killed {
-        warnings.insert(
-            0,
-            format!(
-                "the daemon that served {} on {} had died: what was not synced then may be lost; \
-                 check the file system",
-                state.device.display(),
-                state.dir.display()
-            ),
-        );
-    }
-    Ok(warnings)
 }
 
 /// There is no state: removed by hand, or somebody else's.
