@@ -14,8 +14,12 @@ use std::ops::{Deref, DerefMut};
 
 use subtle::ConstantTimeEq;
 
+#[cfg(feature = "cipher")]
+mod cipher;
 mod pages;
 
+#[cfg(feature = "cipher")]
+pub use cipher::{KeyedError, SecretCipher};
 use pages::Pages;
 
 /// The example of the README, as a test.
@@ -152,7 +156,7 @@ pub struct SecretBox<T> {
 
 impl<T> SecretBox<T> {
     /// Moves `value` in. Put secrets into the value only after this call
-    /// (for a cipher: make it with a zero key, then `rekey` it in place), so
+    /// (for a cipher there is `SecretCipher::keyed`), so
     /// that no copy stays on the stack.
     pub fn new(value: T) -> Result<Self, Error> {
         Ok(Self {

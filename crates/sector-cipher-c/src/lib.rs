@@ -16,7 +16,7 @@ use ::sector_cipher::{
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::{ptr, slice};
-use xtent_secret::SecretBox;
+use xtent_secret::{KeyedError, SecretCipher};
 
 pub use names::*;
 
@@ -68,7 +68,7 @@ use sector_cipher_result as Code;
 /// else may go on during `sector_cipher_rekey` and `sector_cipher_free`.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct sector_cipher {
-    cipher: SecretBox<Cipher>,
+    cipher: SecretCipher,
     /// The back-end's name.
     backend: CString,
 }
@@ -129,17 +129,18 @@ pub unsafe extern "C" fn sector_cipher_new(
             let backend = unsafe { text(backend) }?;
             Some(parse(backend).ok_or(Code::UnknownBackend)?)
         };
-        // The key goes into the value only when that is in its place.
-        let zeros = [0; MAX_KEY];
-        let zeros = zeros.get(..key_len).ok_or(Code::KeyLength)?;
+        // Nothing that long is looked at.
+        if key_len > MAX_KEY {
+            return Err(Code::KeyLength);
+        }
         // SAFETY: as above.
         let key = unsafe { bytes(key, key_len) }?;
-        let unkeyed = Cipher::new(spec, size, count, zeros, backend).map_err(|e| match e {
-            NewError::KeyLength(_) => Code::KeyLength,
-            _ => Code::UnsupportedBackend,
+        let keyed = SecretCipher::keyed(spec, size, count, key, backend);
+        let cipher = keyed.map_err(|error| match error {
+            KeyedError::Cipher(NewError::KeyLength(_)) => Code::KeyLength,
+            KeyedError::Cipher(_) => Code::UnsupportedBackend,
+            KeyedError::Memory(_) => Code::NoMemory,
         })?;
-        let mut cipher = SecretBox::new(unkeyed).map_err(|_| Code::NoMemory)?;
-        cipher.rekey(key).map_err(|_| Code::KeyLength)?;
         let backend = CString::new(cipher.backend().name()).unwrap_or_default();
         Ok(Box::into_raw(Box::new(sector_cipher { cipher, backend })))
     };

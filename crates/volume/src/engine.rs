@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sector_cipher::Cipher;
-use xtent_secret::SecretBox;
+use xtent_secret::SecretCipher;
 
 use crate::config::{CipherThreads, UNIT};
 use crate::plan::PIECE;
@@ -33,7 +33,7 @@ const SAMPLE: usize = 64 << 10;
 
 /// A keyed cipher and the threads that may share its work.
 pub(crate) struct Engine {
-    cipher: SecretBox<Cipher>,
+    cipher: SecretCipher,
     /// At work on a run, the caller among them.
     threads: usize,
     /// Shorter runs are not cut.
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(cipher: SecretBox<Cipher>) -> Self {
+    pub(crate) fn new(cipher: SecretCipher) -> Self {
         Self {
             cipher,
             threads: 1,
@@ -190,7 +190,7 @@ mod tests {
         let size = SectorSize::new(512).unwrap();
         let spec = "aes-xts-plain64".parse().unwrap();
         let cipher = Cipher::new(spec, size, SectorCount::Units512, &[1; 64], None).unwrap();
-        let mut engine = Engine::new(SecretBox::new(cipher).unwrap());
+        let mut engine = Engine::new(SecretCipher::new(cipher).unwrap());
         engine.set_threads(CipherThreads::Count(NonZeroUsize::new(threads).unwrap()));
         engine
     }

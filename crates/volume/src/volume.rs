@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sector_cipher::{Cipher, SectorSize};
-use xtent_secret::{SecretBox, SecretBytes};
+use sector_cipher::SectorSize;
+use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 use xtent_store::Store;
 
 use crate::config::UNIT;
@@ -47,20 +47,17 @@ impl Volume {
     /// Opens a volume; the key is copied into the cipher's schedule and may be dropped.
     pub fn open(store: Arc<dyn Store>, key: &SecretBytes, config: &Config) -> Result<Self, Error> {
         config.check(&*store, key.len())?;
-        // The cipher gets its key where keys may live, and nowhere else.
-        let no_key = vec![0; key.len()];
-        let refused = |e: sector_cipher::NewError| Error::config(format!("{e}"));
-        let cipher = Cipher::new(
+        let cipher = SecretCipher::keyed(
             config.cipher,
             config.sector_size,
             config.sector_count,
-            &no_key,
+            key,
             config.backend,
         )
-        .map_err(refused)?;
-        let mut cipher =
-            SecretBox::new(cipher).map_err(|_| Error::no_memory("the key schedule"))?;
-        cipher.rekey(key).map_err(|e| refused(e.into()))?;
+        .map_err(|e| match e {
+            KeyedError::Cipher(e) => Error::config(e.to_string()),
+            KeyedError::Memory(_) => Error::no_memory("the key schedule"),
+        })?;
         tracing::debug!(
             cipher = %config.cipher,
             backend = ?cipher.backend(),

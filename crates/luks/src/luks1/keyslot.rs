@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use sector_cipher::{Cipher, CipherSpec, Mode, SectorCount, SectorSize};
-use xtent_secret::{SecretBox, SecretBytes};
+use sector_cipher::{CipherSpec, Mode, SectorCount, SectorSize};
+use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 
 use super::header::{DIGEST, Header, SALT, SLOTS, area_length};
 use crate::af::{self, STRIPES};
@@ -242,18 +242,16 @@ pub(crate) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, 
     Ok(spec)
 }
 
-/// A cipher in secret memory: made with a zero key, keyed once it is in place.
-fn keyed(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Error> {
-    let wrong =
-        |error: sector_cipher::NewError| Error::unsupported(format!("cipher {spec}: {error}"));
+/// A keyed cipher over 512-byte sectors, in secret memory from the start.
+fn keyed(spec: CipherSpec, key: &SecretBytes) -> Result<SecretCipher, Error> {
     const SECTOR: SectorSize = match SectorSize::new(512) {
         Ok(size) => size,
         Err(_) => unreachable!(),
     };
-    let zero = vec![0; key.len()];
-    let cipher =
-        Cipher::new(spec, SECTOR, SectorCount::Units512, &zero, crate::backend()).map_err(wrong)?;
-    let mut cipher = SecretBox::new(cipher)?;
-    cipher.rekey(key).map_err(|error| wrong(error.into()))?;
-    Ok(cipher)
+    SecretCipher::keyed(spec, SECTOR, SectorCount::Units512, key, crate::backend()).map_err(
+        |error| match error {
+            KeyedError::Cipher(error) => Error::unsupported(format!("cipher {spec}: {error}")),
+            KeyedError::Memory(error) => error.into(),
+        },
+    )
 }

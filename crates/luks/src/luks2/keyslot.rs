@@ -3,9 +3,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sector_cipher::{Cipher, CipherSpec, NewError, SectorCount, SectorSize};
+use sector_cipher::{CipherSpec, NewError, SectorCount, SectorSize};
 use serde::Serialize;
-use xtent_secret::{SecretBox, SecretBytes};
+use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 
 use super::areas::area_size;
 use super::model::{Area, Keyslot, Luks2Keyslot, SALT_SIZE, SlotKdf};
@@ -247,23 +247,15 @@ fn wrong_key_length(spec: CipherSpec, given: usize) -> Error {
 }
 
 /// A keyed cipher over 512-byte sectors, in secret memory from the start.
-fn cipher(spec: CipherSpec, key: &SecretBytes) -> Result<SecretBox<Cipher>, Error> {
-    let refused = |error: NewError| match error {
-        NewError::KeyLength(error) => wrong_key_length(spec, error.given),
-        error => Error::unsupported(format!("cipher {spec}: {error}")),
-    };
+fn cipher(spec: CipherSpec, key: &SecretBytes) -> Result<SecretCipher, Error> {
     let sector_size =
         SectorSize::new(512).map_err(|error| Error::unsupported(error.to_string()))?;
-    let blank = vec![0; key.len()];
-    let cipher = Cipher::new(
-        spec,
-        sector_size,
-        SectorCount::Units512,
-        &blank,
-        crate::backend(),
+    let count = SectorCount::Units512;
+    SecretCipher::keyed(spec, sector_size, count, key, crate::backend()).map_err(
+        |error| match error {
+            KeyedError::Cipher(NewError::KeyLength(error)) => wrong_key_length(spec, error.given),
+            KeyedError::Cipher(error) => Error::unsupported(format!("cipher {spec}: {error}")),
+            KeyedError::Memory(error) => error.into(),
+        },
     )
-    .map_err(refused)?;
-    let mut cipher = SecretBox::new(cipher)?;
-    cipher.rekey(key).map_err(|error| refused(error.into()))?;
-    Ok(cipher)
 }
