@@ -44,6 +44,7 @@ pub mod hazmat;
 mod here;
 mod portable;
 mod run;
+mod shared;
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little")

@@ -7,9 +7,10 @@
 //! only; keys of 32 bytes are an extension.
 
 use super::aes::Aes;
-use super::{double, whole};
+use super::whole;
 use crate::here::ZipHere;
 use crate::run::{BATCH, Sectors};
+use crate::shared::double;
 
 /// A pair of blocks.
 type Pair = [u128; 2];

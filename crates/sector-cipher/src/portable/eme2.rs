@@ -3,8 +3,9 @@
 //! no partial one.
 
 use super::aes::Aes;
-use super::{double, whole};
+use super::whole;
 use crate::run::{BLOCK, Sectors};
+use crate::shared::double;
 
 /// Blocks that one mask serves; the next has a mask of its own.
 const MASKED_TOGETHER: usize = 128;

@@ -95,7 +95,7 @@ mod tests {
             if b >> i & 1 == 1 {
                 sum ^= a;
             }
-            a = super::super::double(a);
+            a = crate::shared::double(a);
         }
         sum
     }

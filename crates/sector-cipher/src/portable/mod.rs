@@ -6,9 +6,10 @@
 //!
 //! It is software on every CPU: `aes` 0.7 has that as a Cargo feature, while
 //! later releases use the CPU's AES instructions whenever they find them. So
-//! this is a true second implementation beside every hardware back-end.
+//! this is a true second implementation beside every hardware back-end, but for what
+//! both have from `shared`.
 
-pub(crate) mod adiantum;
+mod adiantum;
 mod aes;
 mod aez10;
 mod cbc;
@@ -68,11 +69,6 @@ impl Keys {
             Self::Xcb(keys) => keys.crypt::<ENCRYPT>(sectors),
         }
     }
-}
-
-/// Times x in XTS's GF(2^128), without a branch on the carry.
-pub(crate) fn double(tweak: u128) -> u128 {
-    (tweak << 1) ^ ((tweak >> 127) * 0x87)
 }
 
 fn xor(block: [u8; BLOCK], mask: u128) -> [u8; BLOCK] {

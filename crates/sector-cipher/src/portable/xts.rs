@@ -1,9 +1,10 @@
 //! XTS-AES: IEEE 1619-2007, clause 5.
 
 use super::aes::Aes;
-use super::{double, xor};
+use super::xor;
 use crate::here::from_fn;
 use crate::run::{BATCH, BLOCK, Sectors};
+use crate::shared::double;
 use aes_soft::ParBlocks;
 
 /// XTS-AES: IEEE 1619-2007, clause 5.

@@ -11,8 +11,8 @@
 use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
 use super::{AesKeys, Vector, aes};
 use crate::here::{MapHere, ZipHere};
-use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
+use crate::shared::double;
 
 /// Vectors of left or right blocks in flight, a *group*. With twice as many,
 /// the blocks that wait for a later layer do not fit in registers.

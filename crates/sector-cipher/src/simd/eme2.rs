@@ -10,8 +10,8 @@ use super::field::{Factor, Products};
 use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
 use super::{AesKeys, RoundKeys, Vector, aes};
 use crate::here::MapHere;
-use crate::portable::double;
 use crate::run::{BLOCK, Sectors};
+use crate::shared::double;
 
 /// Vectors that go together, an *octet*, and have their masks from the first of
 /// them. Every sector is a multiple of as many.

@@ -2,7 +2,7 @@
 
 use super::aes::{decrypt, encrypt};
 use super::{AesKeys, Vector, WideKeys, field};
-use crate::portable;
+use crate::shared::double;
 use core::array::from_fn;
 
 fn words(block: u128) -> [u32; 4] {
@@ -175,8 +175,7 @@ fn operations<V: Vector>() {
             &|i| by_words(i, &|p, _| p.rotate_left(16)),
             "rotl32",
         );
-        let times_x =
-            |block: u128, count: usize| (0..count).fold(block, |block, _| portable::double(block));
+        let times_x = |block: u128, count: usize| (0..count).fold(block, |block, _| double(block));
         is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
         is(x.times_x::<60, 4>(), &|i| times_x(a[i], 60), "times_x");
         is(
@@ -348,7 +347,7 @@ fn masks<V: Vector, const COUNT: usize>(tweak: u128) {
         let at = 2 * step % COUNT + 2 * step / COUNT;
         for (lane, block) in mask.blocks().into_iter().take(V::BLOCKS).enumerate() {
             let power = V::BLOCKS * at + lane;
-            let expected = (0..power).fold(tweak, |block, _| portable::double(block));
+            let expected = (0..power).fold(tweak, |block, _| double(block));
             assert_eq!(block, expected, "mask {at} of {COUNT}, lane {lane}");
         }
     }

@@ -3,94 +3,27 @@
 //! A CPU without AES instructions has nothing else, so that this is written
 //! for speed too: ChaCha on blocks side by side, and one AES call per sector.
 
-mod chacha;
-pub(crate) mod nh;
-pub(crate) mod poly1305;
+mod nh;
 
 use super::aes::Aes;
 use super::xor;
 use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
+use crate::shared::adiantum::{
+    Derived, NH_CHUNK, NH_KEY_WORDS, NH_PASSES, NONCE, hash_tweak, key_words,
+};
+use crate::shared::chacha;
+use crate::shared::poly1305::{Point, Sum};
 use aes_soft::ParBlocks;
-pub(crate) use chacha::{CHACHA_BLOCK, CONSTANTS};
-use poly1305::{Point, Sum};
-use zeroize::Zeroizing;
 
-/// The last words of a sector's nonce; the others are the encrypted middle block.
-pub(crate) const NONCE: [u32; 2] = [1, 0];
-
-/// Its keys.
+/// The keys of Adiantum.
 pub(crate) struct Adiantum {
     stream: [u32; 8],
     rounds: usize,
     aes: Aes,
     tweak: Point,
     message: Point,
-    nh: [u32; nh::KEY_WORDS],
-}
-
-/// What is derived from the key.
-pub(crate) struct Derived(Zeroizing<[u8; 18 * CHACHA_BLOCK]>);
-
-impl Derived {
-    /// The start of the keystream for the nonce 1.
-    #[inline(never)]
-    pub(crate) fn new(key: &[u32; 8], rounds: usize) -> Self {
-        let nonces = [[1, 0, 0, 0]; chacha::LANES];
-        let subkey = Zeroizing::new(chacha::subkeys(key, &nonces, rounds)[0]);
-        let mut bytes = Zeroizing::new([0; 18 * CHACHA_BLOCK]);
-        let mut places = bytes.chunks_exact_mut(4);
-        for first in (0..18).step_by(chacha::LANES) {
-            let blocks = Zeroizing::new(chacha::keystream(&subkey, [0; 2], first, rounds));
-            for (word, place) in blocks.as_flattened().iter().zip_here(&mut places) {
-                place.copy_from_slice(&word.to_le_bytes());
-            }
-        }
-        Self(bytes)
-    }
-
-    /// The key of AES-256.
-    pub(crate) fn aes(&self) -> &[u8] {
-        &self.0[..32]
-    }
-
-    /// The point of the tweak's hash.
-    pub(crate) fn tweak(&self) -> Point {
-        self.point(32)
-    }
-
-    /// The point of the message's hash.
-    pub(crate) fn message(&self) -> Point {
-        self.point(48)
-    }
-
-    fn point(&self, at: usize) -> Point {
-        let (blocks, _) = self.0[at..].as_chunks();
-        Point::new(u128::from_le_bytes(blocks[0]))
-    }
-
-    /// Word `i` of NH's key.
-    pub(crate) fn nh(&self, i: usize) -> u32 {
-        let (words, _) = self.0[64..].as_chunks();
-        u32::from_le_bytes(words[i])
-    }
-}
-
-/// A key as words.
-pub(crate) fn key_words(key: &[u8]) -> [u32; 8] {
-    let (words, _) = key.as_chunks();
-    from_fn(|i| u32::from_le_bytes(words[i]))
-}
-
-/// The hash of a tweak of 32 bytes beside `blocks` blocks, all of a sector but the last.
-#[inline(always)]
-pub(crate) fn hash_tweak(point: &Point, blocks: usize, tweak: [u128; 2]) -> u128 {
-    let bits = (8 * BLOCK * blocks) as u128;
-    Sum::ZERO
-        .absorb(point, bits)
-        .absorb(point, tweak[0])
-        .absorb(point, tweak[1])
-        .low()
+    nh: [u32; NH_KEY_WORDS],
 }
 
 /// Messages that are encrypted together: the sectors of a batch.
@@ -193,9 +126,9 @@ impl Adiantum {
     /// The hash of the first `blocks` blocks of a message.
     fn hash<M: Messages>(&self, messages: &M, message: usize, blocks: usize) -> u128 {
         let mut hash = Sum::ZERO;
-        for start in (0..blocks).step_by(nh::CHUNK) {
-            let mut sums = [0; nh::PASSES];
-            for i in 0..nh::CHUNK.min(blocks - start) {
+        for start in (0..blocks).step_by(NH_CHUNK) {
+            let mut sums = [0; NH_PASSES];
+            for i in 0..NH_CHUNK.min(blocks - start) {
                 nh::add(&mut sums, &self.nh, i, messages.load(message, start + i));
             }
             hash = self.absorb(hash, sums);
@@ -203,7 +136,7 @@ impl Adiantum {
         hash.low()
     }
 
-    fn absorb(&self, hash: Sum, sums: [u64; nh::PASSES]) -> Sum {
+    fn absorb(&self, hash: Sum, sums: [u64; NH_PASSES]) -> Sum {
         let [low, high] = nh::output(sums);
         hash.absorb(&self.message, low).absorb(&self.message, high)
     }
@@ -220,7 +153,7 @@ impl Adiantum {
         let nonces = [nh::words(nonce.to_le_bytes()); chacha::LANES];
         let key = chacha::subkeys(&self.stream, &nonces, self.rounds)[0];
         let mut hash = Sum::ZERO;
-        let mut sums = [0; nh::PASSES];
+        let mut sums = [0; NH_PASSES];
         let mut block = 0;
         let mut counter = 0;
         while block < blocks {
@@ -233,13 +166,13 @@ impl Adiantum {
                     .fold(0, |mask, &word| mask << 32 | u128::from(word));
                 let out = xor(messages.load(message, block), mask);
                 messages.store(message, block, out);
-                nh::add(&mut sums, &self.nh, block % nh::CHUNK, out);
+                nh::add(&mut sums, &self.nh, block % NH_CHUNK, out);
                 block += 1;
             }
             counter += chacha::STEP;
-            if block.is_multiple_of(nh::CHUNK) || block == blocks {
+            if block.is_multiple_of(NH_CHUNK) || block == blocks {
                 hash = self.absorb(hash, sums);
-                sums = [0; nh::PASSES];
+                sums = [0; NH_PASSES];
             }
         }
         hash.low()

@@ -4,17 +4,16 @@
 
 use crate::here::{ZipHere, from_fn};
 use crate::run::BLOCK;
-
-/// Blocks that are hashed to one output.
-pub(crate) const CHUNK: usize = 1024 / BLOCK;
-/// Passes, and 64-bit words of output.
-pub(crate) const PASSES: usize = 4;
-/// Words of key.
-pub(crate) const KEY_WORDS: usize = 4 * (CHUNK + PASSES - 1);
+use crate::shared::adiantum::{NH_KEY_WORDS, NH_PASSES};
 
 /// Adds block `i` of a chunk to the sums of its passes.
 #[inline(always)]
-pub(super) fn add(sums: &mut [u64; PASSES], key: &[u32; KEY_WORDS], i: usize, block: [u8; BLOCK]) {
+pub(super) fn add(
+    sums: &mut [u64; NH_PASSES],
+    key: &[u32; NH_KEY_WORDS],
+    i: usize,
+    block: [u8; BLOCK],
+) {
     let message = words(block);
     for (sum, key) in sums.iter_mut().zip_here(key[4 * i..].chunks_exact(4)) {
         let added: [u32; 4] = from_fn(|i| message[i].wrapping_add(key[i]));
@@ -26,7 +25,7 @@ pub(super) fn add(sums: &mut [u64; PASSES], key: &[u32; KEY_WORDS], i: usize, bl
 
 /// The sums as two blocks.
 #[inline(always)]
-pub(super) fn output(sums: [u64; PASSES]) -> [u128; 2] {
+pub(super) fn output(sums: [u64; NH_PASSES]) -> [u128; 2] {
     let pair = |low, high| u128::from(low) | u128::from(high) << 64;
     [pair(sums[0], sums[1]), pair(sums[2], sums[3])]
 }

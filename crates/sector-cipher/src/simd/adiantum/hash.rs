@@ -5,9 +5,9 @@
 use super::super::Vector;
 use super::Keys;
 use super::nh::{self, Piece};
-use crate::portable::adiantum::nh::{CHUNK as CHUNK_BLOCKS, PASSES};
-use crate::portable::adiantum::poly1305::Sum;
 use crate::run::{BATCH, BLOCK};
+use crate::shared::adiantum::{NH_CHUNK as CHUNK_BLOCKS, NH_PASSES as PASSES};
+use crate::shared::poly1305::Sum;
 
 /// Bytes that NH hashes to one output.
 const CHUNK: usize = CHUNK_BLOCKS * BLOCK;

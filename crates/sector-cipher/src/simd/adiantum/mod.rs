@@ -12,9 +12,10 @@ mod nh;
 use super::aes::{decrypt, encrypt};
 use super::{AesKeys, Vector};
 use crate::here::{MapHere, ZipHere, from_fn};
-use crate::portable::adiantum::poly1305::Point;
-use crate::portable::adiantum::{CHACHA_BLOCK, CONSTANTS, Derived, NONCE, hash_tweak, key_words};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
+use crate::shared::adiantum::{Derived, NONCE, hash_tweak, key_words};
+use crate::shared::chacha::{CHACHA_BLOCK, CONSTANTS};
+use crate::shared::poly1305::Point;
 use hash::Walk;
 use zeroize::Zeroize;
 

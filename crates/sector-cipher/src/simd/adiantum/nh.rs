@@ -6,8 +6,8 @@
 
 use super::super::Vector;
 use crate::here::ZipHere;
-use crate::portable::adiantum::nh::{CHUNK, PASSES};
 use crate::run::BLOCK;
+use crate::shared::adiantum::{NH_CHUNK as CHUNK, NH_PASSES as PASSES};
 
 /// The key: words 0 and 1 of each block in the lower words of two halves, and
 /// apart from them words 2 and 3. Each pass has a copy that begins where the

@@ -5,9 +5,9 @@
 use crate::here::{MapHere, from_fn};
 
 /// Blocks side by side.
-pub(super) const LANES: usize = STEP as usize;
+pub(crate) const LANES: usize = STEP as usize;
 /// From a block's number to the one of the next that is made in its place.
-pub(super) const STEP: u32 = 4;
+pub(crate) const STEP: u32 = 4;
 
 /// Bytes in a ChaCha block.
 pub(crate) const CHACHA_BLOCK: usize = 64;
@@ -63,7 +63,7 @@ fn state(key: &[u32; 8]) -> [Word; 16] {
 }
 
 /// HChaCha: a subkey for each nonce.
-pub(super) fn subkeys(
+pub(crate) fn subkeys(
     key: &[u32; 8],
     nonces: &[[u32; 4]; LANES],
     rounds: usize,
@@ -78,7 +78,7 @@ pub(super) fn subkeys(
 
 /// Keystream blocks `first` and following, as words.
 #[inline]
-pub(super) fn keystream(
+pub(crate) fn keystream(
     key: &[u32; 8],
     nonce: [u32; 2],
     first: u32,

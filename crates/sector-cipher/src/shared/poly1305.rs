@@ -1,6 +1,5 @@
 //! Poly1305's polynomial (RFC 8439, clause 2.5) without the final addition, in
-//! 64-bit limbs. Both back-ends use it: Adiantum needs it for a few blocks of a
-//! sector only.
+//! 64-bit limbs. Adiantum needs it for a few blocks of a sector only.
 
 /// The point at which the polynomial is evaluated.
 #[derive(Clone, Copy)]
