@@ -11,15 +11,31 @@ use std::vec::Vec;
 /// Those of `tests/data/raw-tweaks.json` for a cipher.
 pub(crate) fn vectors(cipher: &str) -> Vec<Value> {
     let file = include_str!("../tests/data/raw-tweaks.json");
-    let mut vectors: Vec<Value> = serde_json::from_str(file).unwrap();
+    of_cipher(serde_json::from_str(file).unwrap(), cipher)
+}
+
+/// Those that the designers of HCTR2 and of Adiantum have published for a cipher.
+pub(crate) fn designers(cipher: &str) -> Vec<Value> {
+    let files = [
+        include_str!("../tests/data/hctr2-designers.json"),
+        include_str!("../tests/data/adiantum-designers.json"),
+    ];
+    let all = files.into_iter().flat_map(|file| {
+        let file: Value = serde_json::from_str(file).unwrap();
+        file["vectors"].as_array().unwrap().clone()
+    });
+    of_cipher(all.collect(), cipher)
+}
+
+fn of_cipher(mut vectors: Vec<Value>, cipher: &str) -> Vec<Value> {
     vectors.retain(|vector| vector["cipher"] == cipher);
     vectors
 }
 
-/// Those that others have published for a cipher, by the name it has in the file that the
+/// Those that others have published for a cipher and that are not in the clone, by the name it has in the file that the
 /// environment variable `XTENT_PUBLISHED_VECTORS` names. `tests/data/README.md` says what the
 /// file holds. The tests of these vectors have `published` in their names and are ignored
-/// unless asked for, as the vectors are not in the clone:
+/// unless asked for:
 ///
 /// ```text
 /// XTENT_PUBLISHED_VECTORS=/FOLDER/FILE cargo test -p sector-cipher -- --ignored published
@@ -34,11 +50,10 @@ pub(crate) fn published(cipher: &str) -> Vec<Value> {
     let file = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("XTENT_PUBLISHED_VECTORS={}: {error}", path.display()));
     let mut all: Value = serde_json::from_str(&file).unwrap();
-    let Value::Array(mut vectors) = all["vectors"].take() else {
+    let Value::Array(vectors) = all["vectors"].take() else {
         panic!("{}: no list \"vectors\"", path.display());
     };
-    vectors.retain(|vector| vector["cipher"] == cipher);
-    vectors
+    of_cipher(vectors, cipher)
 }
 
 /// The bytes of a field.
