@@ -1,14 +1,14 @@
-//! Any list of segments: the checked calls refuse it or work, and what works gives, sector by
+//! Any list of runs: the checked calls refuse it or work, and what works gives, sector by
 //! sector, what one call for one sector gives on the portable back-end, and goes back.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sector_cipher::{Backend, Cipher, CipherSpec, First, SectorCount, SectorSize, Segment};
+use sector_cipher::{Backend, Cipher, CipherSpec, First, Run, SectorCount, SectorSize};
 
-/// Bytes that all segments of an input come from.
+/// Bytes that all runs of an input come from.
 const ROOM: usize = 48 * 512;
 
-/// Where a segment starts, and what it has.
+/// Where a run starts, and what it has.
 struct Piece {
     first: u64,
     len: usize,
@@ -51,18 +51,18 @@ fuzz_target!(|data: &[u8]| {
     }
 
     let plain: Vec<u8> = (0..ROOM).map(|i| (i as u8).wrapping_add(*seed)).collect();
-    let segments = |data: &mut [u8], call: &dyn Fn(&mut [Segment<'_>]) -> bool| {
+    let runs = |data: &mut [u8], call: &dyn Fn(&mut [Run<'_>]) -> bool| {
         let mut data = data;
-        let mut segments = Vec::new();
+        let mut runs = Vec::new();
         for piece in &pieces {
             let (now, later) = data.split_at_mut(piece.len);
-            segments.push(Segment {
+            runs.push(Run {
                 first: piece.first,
                 data: now,
             });
             data = later;
         }
-        call(&mut segments)
+        call(&mut runs)
     };
     // What makes a run, by the rules as they are written down.
     let units = (size.bytes() / 512) as u64;
@@ -73,12 +73,12 @@ fuzz_target!(|data: &[u8]| {
     });
 
     let mut data = plain.clone();
-    let taken = segments(&mut data, &|s| cipher.try_encrypt_segments(s).is_ok());
+    let taken = runs(&mut data, &|s| cipher.try_encrypt_runs(s).is_ok());
     // An empty one has no last sector, and may stand anywhere.
     assert_eq!(taken, right);
     if !taken {
         assert!(data == plain, "changed, and then refused");
-        let other = segments(&mut data, &|s| cipher.try_decrypt_segments(s).is_err());
+        let other = runs(&mut data, &|s| cipher.try_decrypt_runs(s).is_err());
         assert!(other && data == plain);
         return;
     }
@@ -106,8 +106,6 @@ fuzz_target!(|data: &[u8]| {
         start += piece.len;
     }
     assert!(between == expected, "{spec} {backend}");
-    assert!(segments(&mut data, &|s| cipher
-        .try_decrypt_segments(s)
-        .is_ok()));
+    assert!(runs(&mut data, &|s| cipher.try_decrypt_runs(s).is_ok()));
     assert!(data == plain, "{spec} {backend}");
 });

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
+use sector_cipher::{Backend, Cipher, CipherSpec, Run, SectorCount, SectorSize};
 
 /// Sector numbers count units of so many bytes.
 pub(crate) const UNIT: usize = 512;
@@ -131,18 +131,18 @@ impl Contestant for Scattered {
             let mut number = first + (call.len() / UNIT) as u64;
             // Backwards, so that no two of them are consecutive.
             let mut sectors = call.chunks_mut(sector).rev();
-            let mut segments: [Segment<'_>; Self::MOST] = std::array::from_fn(|_| {
+            let mut runs: [Run<'_>; Self::MOST] = std::array::from_fn(|_| {
                 number = number.saturating_sub(units);
-                Segment {
+                Run {
                     first: number,
                     data: sectors.next().unwrap_or_default(),
                 }
             });
-            let segments = &mut segments[..self.streams];
+            let runs = &mut runs[..self.streams];
             if encrypt {
-                self.cipher.encrypt_segments(segments);
+                self.cipher.encrypt_runs(runs);
             } else {
-                self.cipher.decrypt_segments(segments);
+                self.cipher.decrypt_runs(runs);
             }
         }
     }

@@ -12,7 +12,7 @@ mod names;
 mod overlap;
 
 use ::sector_cipher::{
-    Backend, Cipher, CipherSpec, First, NewError, RunError, SectorCount, SectorSize, Segment,
+    Backend, Cipher, CipherSpec, First, NewError, Run, RunError, SectorCount, SectorSize,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::{ptr, slice};
@@ -300,7 +300,7 @@ pub unsafe extern "C" fn sector_cipher_encrypt_segments(
     count: usize,
 ) -> sector_cipher_result {
     // SAFETY: the caller's promise.
-    unsafe { run_segments(cipher, segments, count, Cipher::try_encrypt_segments) }
+    unsafe { run_segments(cipher, segments, count, Cipher::try_encrypt_runs) }
 }
 
 /// Decrypts several runs together, in place.
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn sector_cipher_decrypt_segments(
     count: usize,
 ) -> sector_cipher_result {
     // SAFETY: the caller's promise.
-    unsafe { run_segments(cipher, segments, count, Cipher::try_decrypt_segments) }
+    unsafe { run_segments(cipher, segments, count, Cipher::try_decrypt_runs) }
 }
 
 /// What a result means, in English. Any number will do. Not to be freed.
@@ -463,7 +463,7 @@ unsafe fn run_segments(
     cipher: *const sector_cipher,
     segments: *const sector_cipher_segment,
     count: usize,
-    work: impl Fn(&Cipher, &mut [Segment<'_>]) -> Result<(), RunError>,
+    work: impl Fn(&Cipher, &mut [Run<'_>]) -> Result<(), RunError>,
 ) -> sector_cipher_result {
     let all = || {
         // SAFETY: the caller's promise.
@@ -495,7 +495,7 @@ unsafe fn run_segments(
         }
         for some in segments.chunks(SEGMENTS) {
             let mut some = some.iter();
-            let mut taken: [Segment<'_>; SEGMENTS] = std::array::from_fn(|_| {
+            let mut taken: [Run<'_>; SEGMENTS] = std::array::from_fn(|_| {
                 let (first, data): (u64, &mut [u8]) = match some.next() {
                     // SAFETY: as above; they have been checked, and do not overlap.
                     Some(segment) => (segment.first, unsafe {
@@ -503,7 +503,7 @@ unsafe fn run_segments(
                     }),
                     None => (0, &mut []),
                 };
-                Segment { first, data }
+                Run { first, data }
             });
             work(cipher, &mut taken)?;
         }

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, Zeroizing};
 
 /// One of several runs handed over together.
-pub struct Segment<'a> {
+pub struct Run<'a> {
     /// Sector number of the first sector, in 512-byte units (whatever the
     /// sector size and [`SectorCount`]).
     pub first: u64,
@@ -207,20 +207,18 @@ impl Cipher {
     /// the pipelines as one long run does. All are checked before the first is changed.
     ///
     /// # Errors
-    /// See [`Cipher::try_encrypt`]. Segments cannot overlap, being borrowed mutably.
-    pub fn try_encrypt_segments(&self, segments: &mut [Segment<'_>]) -> Result<(), RunError> {
-        self.keys
-            .crypt::<true>(Sectors::segments(&self.rule, segments)?);
+    /// See [`Cipher::try_encrypt`]. Runs cannot overlap, being borrowed mutably.
+    pub fn try_encrypt_runs(&self, runs: &mut [Run<'_>]) -> Result<(), RunError> {
+        self.keys.crypt::<true>(Sectors::runs(&self.rule, runs)?);
         Ok(())
     }
 
-    /// Decrypts several runs together, in place: see [`Cipher::try_encrypt_segments`].
+    /// Decrypts several runs together, in place: see [`Cipher::try_encrypt_runs`].
     ///
     /// # Errors
     /// As there.
-    pub fn try_decrypt_segments(&self, segments: &mut [Segment<'_>]) -> Result<(), RunError> {
-        self.keys
-            .crypt::<false>(Sectors::segments(&self.rule, segments)?);
+    pub fn try_decrypt_runs(&self, runs: &mut [Run<'_>]) -> Result<(), RunError> {
+        self.keys.crypt::<false>(Sectors::runs(&self.rule, runs)?);
         Ok(())
     }
 
@@ -260,17 +258,17 @@ impl Cipher {
     /// Encrypts several runs together, in place.
     ///
     /// # Panics
-    /// Where [`Cipher::try_encrypt_segments`] returns an error.
-    pub fn encrypt_segments(&self, segments: &mut [Segment<'_>]) {
-        checked(self.try_encrypt_segments(segments));
+    /// Where [`Cipher::try_encrypt_runs`] returns an error.
+    pub fn encrypt_runs(&self, runs: &mut [Run<'_>]) {
+        checked(self.try_encrypt_runs(runs));
     }
 
     /// Decrypts several runs together, in place.
     ///
     /// # Panics
-    /// Where [`Cipher::try_decrypt_segments`] returns an error.
-    pub fn decrypt_segments(&self, segments: &mut [Segment<'_>]) {
-        checked(self.try_decrypt_segments(segments));
+    /// Where [`Cipher::try_decrypt_runs`] returns an error.
+    pub fn decrypt_runs(&self, runs: &mut [Run<'_>]) {
+        checked(self.try_decrypt_runs(runs));
     }
 
     /// One sector under any tweak: see [`crate::hazmat`].

@@ -25,7 +25,7 @@ pub enum First {
 }
 
 impl First {
-    /// The number in 512-byte units, as [`Segment`](crate::Segment) wants it.
+    /// The number in 512-byte units, as [`Run`](crate::Run) wants it.
     ///
     /// # Errors
     /// [`RunError::FirstSector`] for a number inside a sector, [`RunError::BeyondLast`]

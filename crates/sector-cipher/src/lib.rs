@@ -57,7 +57,7 @@ mod vectors;
 mod x86;
 
 pub use backend::{Backend, UnknownBackend};
-pub use cipher::{Cipher, Segment};
+pub use cipher::{Cipher, Run};
 pub use error::{NewError, RunError};
 pub use first::First;
 pub use spec::{

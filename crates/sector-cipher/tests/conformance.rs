@@ -5,9 +5,7 @@
 mod common;
 
 use common::{Random, SIZES, cipher, for_all, lengths, names, quick, size, spec};
-use sector_cipher::{
-    Backend, Cipher, First, NewError, RunError, SectorCount, Segment, WrongKeyLength,
-};
+use sector_cipher::{Backend, Cipher, First, NewError, Run, RunError, SectorCount, WrongKeyLength};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
@@ -15,8 +13,8 @@ use std::path::Path;
 
 /// Cuts `data` into runs at random sectors. The pieces' first sectors follow
 /// from where they are, so that together they are the one run.
-fn cut<'a>(first: u64, data: &'a mut [u8], bytes: usize, random: &mut Random) -> Vec<Segment<'a>> {
-    let mut segments = Vec::new();
+fn cut<'a>(first: u64, data: &'a mut [u8], bytes: usize, random: &mut Random) -> Vec<Run<'a>> {
+    let mut runs = Vec::new();
     let (mut rest, mut first) = (data, first);
     while !rest.is_empty() {
         let sectors = random
@@ -24,14 +22,14 @@ fn cut<'a>(first: u64, data: &'a mut [u8], bytes: usize, random: &mut Random) ->
             .min(1 + random.below(12));
         let (data, behind) = rest.split_at_mut(sectors * bytes);
         rest = behind;
-        segments.push(Segment { first, data });
+        runs.push(Run { first, data });
         first = first.wrapping_add((sectors * bytes / 512) as u64);
     }
     // Order must not matter.
     if random.below(2) == 0 {
-        segments.reverse();
+        runs.reverse();
     }
-    segments
+    runs
 }
 
 /// Which back-ends these tests leave out, where nobody can miss it: past the test
@@ -103,12 +101,12 @@ fn every_backend_matches_portable_at_every_length() {
                 cipher.decrypt(first, &mut source[from..from + len]);
                 assert!(source == source_before, "{what}: decrypt");
 
-                // Segments.
+                // Runs.
                 let data = &mut source[from..from + len];
-                cipher.encrypt_segments(&mut cut(first, data, bytes, random));
-                assert!(*data == expected, "{what}: encrypt_segments");
-                cipher.decrypt_segments(&mut cut(first, data, bytes, random));
-                assert!(*data == plain, "{what}: decrypt_segments");
+                cipher.encrypt_runs(&mut cut(first, data, bytes, random));
+                assert!(*data == expected, "{what}: encrypt_runs");
+                cipher.decrypt_runs(&mut cut(first, data, bytes, random));
+                assert!(*data == plain, "{what}: decrypt_runs");
             }
         }
     });
@@ -216,9 +214,9 @@ fn empty_requests_do_nothing() {
         let cipher = cipher("aes-xts-plain64", 512, &[1; 64], backend);
         cipher.encrypt(5, &mut []);
         cipher.decrypt_to(5, &[], &mut []);
-        cipher.encrypt_segments(&mut []);
+        cipher.encrypt_runs(&mut []);
         let mut none = [];
-        cipher.decrypt_segments(&mut [Segment {
+        cipher.decrypt_runs(&mut [Run {
             first: 1,
             data: &mut none,
         }]);
@@ -382,28 +380,28 @@ fn what_is_no_run_is_refused_before_a_byte_changes() {
         ),
         length(100)
     );
-    fn segments<'a>(data: &'a mut [u8], at: usize, first: u64, len: usize) -> [Segment<'a>; 2] {
+    fn runs<'a>(data: &'a mut [u8], at: usize, first: u64, len: usize) -> [Run<'a>; 2] {
         let (good, bad) = data.split_at_mut(at);
         let data = &mut bad[..len];
         [
-            Segment {
+            Run {
                 first: 8,
                 data: good,
             },
-            Segment { first, data },
+            Run { first, data },
         ]
     }
     assert_eq!(
         refuses(
-            |cipher, data| cipher.try_encrypt_segments(&mut segments(data, 8192, 7, 4096)),
-            |cipher, data| cipher.encrypt_segments(&mut segments(data, 8192, 7, 4096)),
+            |cipher, data| cipher.try_encrypt_runs(&mut runs(data, 8192, 7, 4096)),
+            |cipher, data| cipher.encrypt_runs(&mut runs(data, 8192, 7, 4096)),
         ),
         first_sector(7)
     );
     assert_eq!(
         refuses(
-            |cipher, data| cipher.try_decrypt_segments(&mut segments(data, 4096, 16, 513)),
-            |cipher, data| cipher.decrypt_segments(&mut segments(data, 4096, 16, 513)),
+            |cipher, data| cipher.try_decrypt_runs(&mut runs(data, 4096, 16, 513)),
+            |cipher, data| cipher.decrypt_runs(&mut runs(data, 4096, 16, 513)),
         ),
         length(513)
     );

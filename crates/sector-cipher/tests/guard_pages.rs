@@ -8,7 +8,7 @@ mod common;
 
 use common::{Random, SIZES, cipher, lengths, names, spec};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use sector_cipher::{Backend, Segment};
+use sector_cipher::{Backend, Run};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::ptr;
@@ -88,12 +88,12 @@ fn nothing_outside_the_sectors_is_touched() {
                             cipher.decrypt_to(8, source, dest);
                             cipher.decrypt(8, source);
                             assert!(source == dest && dest.iter().all(|&byte| byte == 0x33));
-                            let mut segments: Vec<_> = source
+                            let mut runs: Vec<_> = source
                                 .chunks_exact_mut(bytes)
-                                .map(|data| Segment { first: 8, data })
+                                .map(|data| Run { first: 8, data })
                                 .collect();
-                            cipher.encrypt_segments(&mut segments);
-                            cipher.decrypt_segments(&mut segments);
+                            cipher.encrypt_runs(&mut runs);
+                            cipher.decrypt_runs(&mut runs);
                             assert!(source == dest);
                         }
                     }

@@ -11,7 +11,7 @@
 mod limit;
 
 use rustix::time::{ClockId, clock_gettime};
-use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize, Segment};
+use sector_cipher::{Backend, Cipher, CipherSpec, Run, SectorCount, SectorSize};
 use std::time::Duration;
 
 /// Rounds of a measurement, of which the best few count.
@@ -157,15 +157,15 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
         columns[3].push(rate(bytes, || {
             for _ in 0..buffers {
                 for run in data.chunks_exact_mut(len) {
-                    let mut segments: Vec<_> = run
+                    let mut runs: Vec<_> = run
                         .chunks_exact_mut(sector_size)
                         .enumerate()
-                        .map(|(i, data)| Segment {
+                        .map(|(i, data)| Run {
                             first: i as u64 * 1000,
                             data,
                         })
                         .collect();
-                    cipher.encrypt_segments(&mut segments);
+                    cipher.encrypt_runs(&mut runs);
                 }
             }
         }));
@@ -175,7 +175,7 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
             None => f64::NAN,
         });
     }
-    let [encrypt, decrypt, copy, segments, limit] = columns.each_mut().map(|rates| median(rates));
+    let [encrypt, decrypt, copy, runs, limit] = columns.each_mut().map(|rates| median(rates));
     println!(
         "{:<21} {:>4} {:<9} {:>6} {:>5}  {:>7.3} {:>7.3} {:>7.3} {:>7.3}  {:>6.2}  {:>6.3} {:>6.3} {:>6.3}",
         spec.to_string(),
@@ -186,7 +186,7 @@ fn report(spec: CipherSpec, key_len: usize, backend: Backend, sector_size: usize
         encrypt,
         decrypt,
         copy,
-        segments,
+        runs,
         limit,
         encrypt / limit,
         decrypt / limit,

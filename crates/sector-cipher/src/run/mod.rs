@@ -1,14 +1,14 @@
 //! What the kernels see of a request: a stream of sectors, from wherever they
 //! come. A run in place, a run from source to destination and a list of
-//! segments all become the same stream, so that there is one kernel for the
-//! three and none of them stops at a segment's end.
+//! runs all become the same stream, so that there is one kernel for the
+//! three and none of them stops at a run's end.
 #![allow(unsafe_code)]
 
 mod batch;
 mod iv;
 
 use crate::here::ZipHere;
-use crate::{RunError, Segment};
+use crate::{Run, RunError};
 pub(crate) use batch::{Batch, Sector};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -32,7 +32,7 @@ pub(crate) struct Sectors<'a, 'b> {
     left: usize,
     /// Number of the next sector, in 512-byte units.
     next: u64,
-    rest: slice::IterMut<'a, Segment<'b>>,
+    rest: slice::IterMut<'a, Run<'b>>,
     bytes: usize,
     rule: &'a IvRule,
 }
@@ -76,16 +76,13 @@ impl<'a, 'b> Sectors<'a, 'b> {
     }
 
     /// Several runs in place.
-    pub(crate) fn segments(
-        rule: &'a IvRule,
-        segments: &'a mut [Segment<'b>],
-    ) -> Result<Self, RunError> {
+    pub(crate) fn runs(rule: &'a IvRule, runs: &'a mut [Run<'b>]) -> Result<Self, RunError> {
         // All are checked before the first byte is changed.
-        for segment in segments.iter() {
-            check(rule, segment.first, segment.data.len())?;
+        for run in runs.iter() {
+            check(rule, run.first, run.data.len())?;
         }
         let mut sectors = Self::run(rule, 0, ptr::null(), ptr::null_mut(), 0);
-        sectors.rest = segments.iter_mut();
+        sectors.rest = runs.iter_mut();
         Ok(sectors)
     }
 
@@ -109,7 +106,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
         self.bytes
     }
 
-    /// How many sectors are left, if they are one run; `None` if further segments
+    /// How many sectors are left, if they are one run; `None` if further runs
     /// follow.
     #[inline(always)]
     #[cfg(any(
@@ -175,13 +172,13 @@ impl<'a, 'b> Sectors<'a, 'b> {
             if places.len() == 0 {
                 return room;
             }
-            let Some(segment) = self.rest.next() else {
+            let Some(run) = self.rest.next() else {
                 return room - places.len();
             };
-            self.dst = segment.data.as_mut_ptr();
+            self.dst = run.data.as_mut_ptr();
             self.src = self.dst;
-            self.left = segment.data.len() >> self.rule.log_bytes;
-            self.next = segment.first;
+            self.left = run.data.len() >> self.rule.log_bytes;
+            self.next = run.first;
         }
     }
 
@@ -300,24 +297,24 @@ mod tests {
     }
 
     #[test]
-    fn batches_cross_segments_and_skip_empty_ones() {
+    fn batches_cross_runs_and_skip_empty_ones() {
         let (mut a, mut b, mut c) = ([0; 3 * 512], [0; 0], [0; 7 * 512]);
         let rule = plain64();
-        let mut segments = [
-            Segment {
+        let mut runs = [
+            Run {
                 first: 100,
                 data: &mut b,
             },
-            Segment {
+            Run {
                 first: 10,
                 data: &mut a,
             },
-            Segment {
+            Run {
                 first: 20,
                 data: &mut c,
             },
         ];
-        let mut sectors = Sectors::segments(&rule, &mut segments).unwrap();
+        let mut sectors = Sectors::runs(&rule, &mut runs).unwrap();
         let mut batch = sectors.empty_batch();
         sectors.fill(&mut batch);
         assert_eq!(batch.len(), 8);

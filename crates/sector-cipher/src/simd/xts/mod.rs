@@ -1,6 +1,6 @@
 //! XTS-AES (IEEE 1619-2007, clause 5). Eight or sixteen vectors of blocks are in
 //! flight, a *group*. While one is under way, masks of those that follow are worked
-//! out between its rounds, across sectors and segments. They wait in memory: the
+//! out between its rounds, across sectors and runs. They wait in memory: the
 //! registers are for the blocks.
 
 mod eights;
