@@ -36,8 +36,8 @@ const SMALL_WRITE: usize = 64 << 10;
 const WORTH_WRITING: usize = 128 << 10;
 /// Payload that the receive buffer takes.
 const INPUT_PAYLOAD: usize = 256 << 10;
-/// Where the data of a reply begins in the batch: a multiple of this.
-const BATCH_ALIGN: usize = 512;
+/// Where the data of a reply begins in those that go out together: a multiple of this.
+const REPLY_ALIGN: usize = 512;
 
 const IN_PAYLOAD: &str = "within the data of a write";
 
@@ -76,9 +76,9 @@ pub(super) const fn footprint(piece: usize) -> usize {
 #[derive(Default)]
 struct Totals {
     requests: u64,
-    /// Bytes.
+    /// Bytes read.
     read: u64,
-    /// Bytes.
+    /// Bytes written.
     written: u64,
 }
 
@@ -99,8 +99,8 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) {
 /// Why it ended.
 fn serve_until_closed(shared: &Shared, link: &Arc<Link>, totals: &mut Totals) -> Closed {
     let mut port = Port::new(Arc::clone(link), shared.shutdown.clone(), shared.timeouts);
-    let memory = Input::new(INPUT_PAYLOAD).zip(Batch::new(shared.piece));
-    let Some((mut input, batch)) = memory else {
+    let memory = Input::new(INPUT_PAYLOAD).zip(Replies::new(shared.piece));
+    let Some((mut input, replies)) = memory else {
         return Closed::NoMemory;
     };
     let closed = match handshake(shared, &mut port, &mut input) {
@@ -113,7 +113,7 @@ fn serve_until_closed(shared: &Shared, link: &Arc<Link>, totals: &mut Totals) ->
                 session,
                 port,
                 input,
-                batch,
+                replies,
                 is_full: false,
                 quota: None,
                 totals,
@@ -165,18 +165,18 @@ fn handshake(shared: &Shared, port: &mut Port, input: &mut Input) -> Result<Sess
 }
 
 /// Replies that go out together.
-struct Batch {
+struct Replies {
     data: AlignedBuffer,
     used: usize,
-    replies: Vec<(Head, Range<usize>)>,
+    waiting: Vec<(Head, Range<usize>)>,
 }
 
-impl Batch {
+impl Replies {
     fn new(len: usize) -> Option<Self> {
         Some(Self {
             data: AlignedBuffer::zeroed(len).ok()?,
             used: 0,
-            replies: Vec::new(),
+            waiting: Vec::new(),
         })
     }
 }
@@ -187,7 +187,7 @@ struct Connection<'a> {
     session: Session,
     port: Port,
     input: Input,
-    batch: Batch,
+    replies: Replies,
     /// The last request was as much as may be in flight.
     is_full: bool,
     /// Once the server stops: bytes that had been received by then and are
@@ -392,27 +392,27 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Adds a reply without data to the batch.
+    /// Adds a reply without data to those that go out together.
     fn answer(&mut self, head: Head) -> Result<(), Closed> {
-        if self.batch.replies.len() == MAX_GATHER {
+        if self.replies.waiting.len() == MAX_GATHER {
             self.flush()?;
         }
-        self.batch.replies.push((head, 0..0));
+        self.replies.waiting.push((head, 0..0));
         Ok(())
     }
 
-    /// Sends the batch.
+    /// Sends the replies.
     fn flush(&mut self) -> Result<(), Closed> {
-        if self.batch.replies.is_empty() {
+        if self.replies.waiting.is_empty() {
             return Ok(());
         }
-        let Batch {
+        let Replies {
             data,
             used,
-            replies,
-        } = &mut self.batch;
-        let mut slices = Vec::with_capacity(2 * replies.len());
-        for (head, range) in replies.iter() {
+            waiting,
+        } = &mut self.replies;
+        let mut slices = Vec::with_capacity(2 * waiting.len());
+        for (head, range) in waiting.iter() {
             slices.push(IoSlice::new(head.as_bytes()));
             if !range.is_empty() {
                 slices.push(IoSlice::new(&data[range.clone()]));
@@ -421,7 +421,7 @@ impl Connection<'_> {
         let (mut turn, ()) = self.port.take_turn(|| ())?;
         turn.send(&mut self.port, &mut slices)?;
         drop(turn);
-        replies.clear();
+        waiting.clear();
         *used = 0;
         Ok(())
     }

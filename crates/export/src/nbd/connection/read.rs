@@ -8,19 +8,21 @@ use std::sync::Arc;
 use xtent_store::{Buffer, PAGE};
 
 use super::sink::{Piece, Sink};
-use super::{BATCH_ALIGN, Connection};
+use super::{Connection, REPLY_ALIGN};
 use crate::nbd::job::{Reply, Task};
 use crate::nbd::link::{MAX_GATHER, PiecesLeft};
 use crate::nbd::port::Closed;
 
 impl Connection<'_> {
-    /// A read that fits into the batch.
+    /// A read whose data fits beside those of the other replies.
     pub(super) fn read(&mut self, reply: Reply, offset: u64, len: usize) -> Result<(), Closed> {
-        if self.batch.used + len > self.batch.data.len() || self.batch.replies.len() == MAX_GATHER {
+        if self.replies.used + len > self.replies.data.len()
+            || self.replies.waiting.len() == MAX_GATHER
+        {
             self.flush()?;
         }
-        let mut range = self.batch.used..self.batch.used + len;
-        let place = &mut self.batch.data[range.clone()];
+        let mut range = self.replies.used..self.replies.used + len;
+        let place = &mut self.replies.data[range.clone()];
         let result = match self.volume.try_read_at(place, offset) {
             Ok(true) => Ok(()),
             Ok(false) => {
@@ -28,20 +30,20 @@ impl Connection<'_> {
                     return self.read_later(reply, offset, len, buffer, None);
                 }
                 self.flush()?;
-                // The batch is empty now, and its memory free.
+                // There are no replies any more, and their memory is free.
                 range = 0..len;
-                self.volume.read_at(&mut self.batch.data[..len], offset)
+                self.volume.read_at(&mut self.replies.data[..len], offset)
             }
             Err(error) => Err(error),
         };
         let answer = match result {
             Ok(()) => {
-                self.batch.used = range.end.next_multiple_of(BATCH_ALIGN);
+                self.replies.used = range.end.next_multiple_of(REPLY_ALIGN);
                 (reply.whole_read(offset, len), range)
             }
             Err(error) => (reply.volume_failure("read", &error), 0..0),
         };
-        self.batch.replies.push(answer);
+        self.replies.waiting.push(answer);
         Ok(())
     }
 
@@ -59,7 +61,7 @@ impl Connection<'_> {
         while let Some((at, range)) = pieces.next() {
             let place = match &mut sink {
                 Sink::Whole { buffer, skip, .. } => &mut buffer[*skip..][range.clone()],
-                Sink::Chunks { .. } | Sink::Stream { .. } => &mut self.batch.data[..range.len()],
+                Sink::Chunks { .. } | Sink::Stream { .. } => &mut self.replies.data[..range.len()],
             };
             let mut result = self.volume.try_read_at(place, at);
             if matches!(result, Ok(false)) {
@@ -82,7 +84,7 @@ impl Connection<'_> {
                     }
                     Sink::Stream { .. } => {}
                 }
-                let place = &mut self.batch.data[..range.len()];
+                let place = &mut self.replies.data[..range.len()];
                 result = self.volume.read_at(place, at).map(|()| true);
             }
             let piece = Piece {

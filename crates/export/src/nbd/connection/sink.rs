@@ -44,7 +44,7 @@ pub(super) enum Sink {
 pub(super) struct Piece {
     /// Where in the volume.
     pub(super) offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) len: usize,
     /// Nothing of the request comes after it.
     pub(super) is_last: bool,
@@ -122,7 +122,7 @@ impl Sink {
                     Some(turn) => turn,
                     none => none.insert(connection.port.take_turn(|| ())?.0),
                 };
-                let data = &mut connection.batch.data[..piece.len];
+                let data = &mut connection.replies.data[..piece.len];
                 if failure.is_some() {
                     data.fill(0);
                 }
@@ -205,7 +205,7 @@ fn send_chunk(
         .port
         .take_turn(|| head(left.map_or(piece.is_last, PiecesLeft::answer_one)))?;
     let data = match failure {
-        None => &connection.batch.data[..len],
+        None => &connection.replies.data[..len],
         Some(_) => &[],
     };
     let slices = &mut [IoSlice::new(head.as_bytes()), IoSlice::new(data)];
