@@ -23,13 +23,13 @@
 
 mod config;
 mod discard;
-mod engine;
 mod error;
+mod helpers;
 mod later;
 mod now;
 mod plan;
-mod pool;
 mod range_lock;
+mod shared_cipher;
 mod volume;
 
 pub use config::{CipherThreads, Config, DiscardPolicy};

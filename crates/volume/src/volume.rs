@@ -10,9 +10,9 @@ use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 use xtent_store::Store;
 
 use crate::config::UNIT;
-use crate::engine::Engine;
 use crate::plan::PIECE;
 use crate::range_lock::RangeLock;
+use crate::shared_cipher::SharedCipher;
 use crate::{CipherThreads, Config, DiscardPolicy, Error};
 
 /// Bytes in the largest sector.
@@ -26,11 +26,11 @@ pub(crate) const MAX_SECTOR: usize = 4096;
 /// bytes outside its range, and leaves the volume fit for others.
 pub struct Volume {
     pub(crate) store: Arc<dyn Store>,
-    engine: Engine,
-    /// Of the sectors, by number.
+    cipher: SharedCipher,
+    /// Who works on which sectors, by number.
     pub(crate) locks: RangeLock,
     pub(crate) sector_size: SectorSize,
-    /// Of the first sector in the store.
+    /// Where the first sector is in the store, in bytes.
     pub(crate) offset: u64,
     /// Grows, and never shrinks.
     length: AtomicU64,
@@ -68,7 +68,7 @@ impl Volume {
         );
         Ok(Self {
             store,
-            engine: Engine::new(cipher),
+            cipher: SharedCipher::new(cipher),
             locks: RangeLock::default(),
             sector_size: config.sector_size,
             offset: config.offset,
@@ -84,8 +84,8 @@ impl Volume {
     /// Has several threads work on one large run; after [`Volume::open`] it is
     /// one. They are started with the first run that is worth it, never before.
     pub fn with_cipher_threads(mut self, threads: CipherThreads) -> Self {
-        self.engine.set_threads(threads);
-        match self.engine.threads() {
+        self.cipher.set_threads(threads);
+        match self.cipher.threads() {
             Some((threads, threshold)) => {
                 tracing::debug!(threads, threshold, "large runs are cut over threads");
             }
@@ -171,21 +171,21 @@ impl Volume {
     pub(crate) fn decrypt(&self, run: &mut [u8], position: u64) {
         let (first, requests) = (self.first(position), self.locks.in_use());
         match self.turned {
-            false => self.engine.decrypt(first, run, requests),
-            true => self.engine.encrypt(first, run, requests),
+            false => self.cipher.decrypt(first, run, requests),
+            true => self.cipher.encrypt(first, run, requests),
         }
     }
 
     /// Encrypts a run of whole sectors that begins at `position`.
     pub(crate) fn encrypt(&self, run: &mut [u8], position: u64) {
         let (first, requests) = (self.first(position), self.locks.in_use());
-        self.engine.encrypt(first, run, requests);
+        self.cipher.encrypt(first, run, requests);
     }
 
     /// As [`Volume::encrypt`], from `source` to `dest` of the same length.
     pub(crate) fn encrypt_to(&self, source: &[u8], dest: &mut [u8], position: u64) {
         let (first, requests) = (self.first(position), self.locks.in_use());
-        self.engine.encrypt_to(first, source, dest, requests);
+        self.cipher.encrypt_to(first, source, dest, requests);
     }
 
     /// The cipher's number for the sector that begins at `position`.
@@ -197,7 +197,7 @@ impl Volume {
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Volume")
-            .field("cipher", &self.engine.cipher().spec())
+            .field("cipher", &self.cipher.cipher().spec())
             .field("sector_size", &self.sector_size)
             .field("offset", &self.offset)
             .field("length", &self.size())

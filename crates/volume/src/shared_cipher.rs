@@ -15,13 +15,13 @@ use sector_cipher::Cipher;
 use xtent_secret::SecretCipher;
 
 use crate::config::{CipherThreads, UNIT};
+use crate::helpers::{Helpers, Lease};
 use crate::plan::PIECE;
-use crate::pool::{Pool, Turn};
 
 /// Parts are not smaller, and are multiples of it: whole sectors of any size.
 const PART: usize = 16 << 10;
 
-/// Of a piece.
+/// The most parts that a piece is cut into.
 const MAX_PARTS: usize = PIECE / PART;
 
 /// A run that takes one thread so long is worth cutting: several times what it
@@ -32,7 +32,7 @@ const WORTH_CUTTING: Duration = Duration::from_micros(100);
 const SAMPLE: usize = 64 << 10;
 
 /// A keyed cipher and the threads that may share its work.
-pub(crate) struct Engine {
+pub(crate) struct SharedCipher {
     cipher: SecretCipher,
     /// At work on a run, the caller among them.
     threads: usize,
@@ -40,16 +40,16 @@ pub(crate) struct Engine {
     threshold: usize,
     /// The others; started with the first run that is worth it, so that they
     /// are in whatever sandbox the process has entered by then.
-    pool: OnceLock<Option<Pool>>,
+    helpers: OnceLock<Option<Helpers>>,
 }
 
-impl Engine {
+impl SharedCipher {
     pub(crate) fn new(cipher: SecretCipher) -> Self {
         Self {
             cipher,
             threads: 1,
             threshold: usize::MAX,
-            pool: OnceLock::new(),
+            helpers: OnceLock::new(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Engine {
             }
         };
         self.threads = self.threads.min(MAX_PARTS);
-        self.pool = OnceLock::new();
+        self.helpers = OnceLock::new();
     }
 
     /// Threads at work on one run that is large enough, and what is large
@@ -129,28 +129,28 @@ impl Engine {
             work(at, part);
             self.cipher.wipe_stack();
         };
-        match self.helpers(run.len(), requests) {
+        match self.lease(run.len(), requests) {
             None => work(first, run),
-            Some(turn) => self.cut(turn, first, run, work),
+            Some(lease) => self.cut(lease, first, run, work),
         }
     }
 
-    /// The pool, for a run that is worth it and while the cores are not busy
+    /// The helpers, for a run that is worth it and while the cores are not busy
     /// with other requests anyway.
-    fn helpers(&self, len: usize, requests: usize) -> Option<Turn<'_>> {
+    fn lease(&self, len: usize, requests: usize) -> Option<Lease<'_>> {
         if len < self.threshold || requests >= self.threads.max(2) {
             return None;
         }
-        self.pool
-            .get_or_init(|| Pool::start(self.threads - 1))
+        self.helpers
+            .get_or_init(|| Helpers::start(self.threads - 1))
             .as_ref()?
-            .try_turn()
+            .try_lease()
     }
 
     /// Calls `work` for parts of the run, on several threads.
     fn cut(
         &self,
-        turn: Turn<'_>,
+        lease: Lease<'_>,
         first: u64,
         run: &mut [u8],
         work: impl Fn(u64, &mut [u8]) + Sync,
@@ -168,7 +168,7 @@ impl Engine {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, part));
             count += 1;
         }
-        turn.run(count, &|index| {
+        lease.run(count, &|index| {
             let part = parts[index]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -186,26 +186,26 @@ mod tests {
     use sector_cipher::{SectorCount, SectorSize};
     use std::num::NonZeroUsize;
 
-    fn engine(threads: usize) -> Engine {
+    fn cipher(threads: usize) -> SharedCipher {
         let size = SectorSize::new(512).unwrap();
         let spec = "aes-xts-plain64".parse().unwrap();
         let cipher = Cipher::new(spec, size, SectorCount::Units512, &[1; 64], None).unwrap();
-        let mut engine = Engine::new(SecretCipher::new(cipher).unwrap());
-        engine.set_threads(CipherThreads::Count(NonZeroUsize::new(threads).unwrap()));
-        engine
+        let mut shared = SharedCipher::new(SecretCipher::new(cipher).unwrap());
+        shared.set_threads(CipherThreads::Count(NonZeroUsize::new(threads).unwrap()));
+        shared
     }
 
     #[test]
     fn nothing_is_handed_over_while_every_thread_has_a_request() {
         for threads in [2, 3, 5] {
-            let engine = engine(threads);
+            let cipher = cipher(threads);
             for requests in 1..8 {
-                let helps = engine.helpers(2 * PART, requests).is_some();
+                let helps = cipher.lease(2 * PART, requests).is_some();
                 assert_eq!(helps, requests < threads, "{threads} threads, {requests}");
             }
-            assert!(engine.helpers(2 * PART - 1, 1).is_none(), "a short run");
+            assert!(cipher.lease(2 * PART - 1, 1).is_none(), "a short run");
         }
         // There is nobody else.
-        assert!(engine(1).helpers(2 * PART, 1).is_none());
+        assert!(cipher(1).lease(2 * PART, 1).is_none());
     }
 }

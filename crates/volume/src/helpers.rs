@@ -19,26 +19,26 @@ use std::thread::{Builder, JoinHandle};
 /// What is called for each part, by number.
 type Work<'a> = &'a (dyn Fn(usize) + Sync);
 
-/// The threads. Ended when dropped.
-pub(crate) struct Pool {
+/// The threads that help. Ended when dropped.
+pub(crate) struct Helpers {
     board: Arc<Board>,
     /// One piece of work at a time.
-    turn: Mutex<()>,
+    taken: Mutex<()>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A pool that is nobody else's until this is dropped.
-pub(crate) struct Turn<'a> {
+/// A claim on the helpers, that are nobody else's until this is dropped.
+pub(crate) struct Lease<'a> {
     board: &'a Board,
     helpers: usize,
-    _turn: MutexGuard<'a, ()>,
+    _taken: MutexGuard<'a, ()>,
 }
 
 /// Where the work is posted.
 #[derive(Default)]
 struct Board {
     state: Mutex<State>,
-    /// There is a part to take, or the pool ends.
+    /// There is a part to take, or the helpers end.
     posted: Condvar,
     /// No helper is at work.
     finished: Condvar,
@@ -55,11 +55,11 @@ struct State {
     busy: usize,
     /// One of them panicked.
     panicked: bool,
-    /// The pool ends.
+    /// The helpers end.
     closed: bool,
 }
 
-impl Pool {
+impl Helpers {
     /// Starts `helpers` threads, or as many as the system allows; `None` if
     /// that is none.
     pub(crate) fn start(helpers: usize) -> Option<Self> {
@@ -80,28 +80,28 @@ impl Pool {
         }
         (!threads.is_empty()).then(|| Self {
             board,
-            turn: Mutex::default(),
+            taken: Mutex::default(),
             threads,
         })
     }
 
-    /// The pool for one piece of work, unless it is at work for somebody else.
-    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
-        let turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
+    /// The helpers for one piece of work, unless they are at work for somebody else.
+    pub(crate) fn try_lease(&self) -> Option<Lease<'_>> {
+        let taken = match self.taken.try_lock() {
+            Ok(taken) => taken,
             // It guards nothing that a panic could have left half done.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(Turn {
+        Some(Lease {
             board: &self.board,
             helpers: self.threads.len(),
-            _turn: turn,
+            _taken: taken,
         })
     }
 }
 
-impl Drop for Pool {
+impl Drop for Helpers {
     fn drop(&mut self) {
         self.board.state().closed = true;
         self.board.posted.notify_all();
@@ -112,7 +112,7 @@ impl Drop for Pool {
     }
 }
 
-impl Turn<'_> {
+impl Lease<'_> {
     /// Calls `work` once for each of `0..parts`, on this thread and the
     /// helpers, and returns when every call has. Panics if one of them does;
     /// parts may be left out then.
@@ -216,11 +216,11 @@ mod tests {
 
     #[test]
     fn every_part_is_done_once() {
-        let pool = Pool::start(3).unwrap();
+        let helpers = Helpers::start(3).unwrap();
         for parts in [0, 1, 2, 3, 4, 16, 100] {
             for _ in 0..200 {
                 let done: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
-                pool.try_turn().unwrap().run(parts, &|part| {
+                helpers.try_lease().unwrap().run(parts, &|part| {
                     done[part].fetch_add(1, Ordering::Relaxed);
                 });
                 assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
@@ -230,19 +230,19 @@ mod tests {
 
     #[test]
     fn one_at_a_time() {
-        let pool = Pool::start(1).unwrap();
-        let turn = pool.try_turn().unwrap();
-        assert!(pool.try_turn().is_none());
-        drop(turn);
-        assert!(pool.try_turn().is_some());
+        let helpers = Helpers::start(1).unwrap();
+        let lease = helpers.try_lease().unwrap();
+        assert!(helpers.try_lease().is_none());
+        drop(lease);
+        assert!(helpers.try_lease().is_some());
     }
 
     /// A part that waits for another to begin ends only if two threads work.
     #[test]
     fn helpers_help() {
-        let pool = Pool::start(1).unwrap();
+        let helpers = Helpers::start(1).unwrap();
         let begun = AtomicUsize::new(0);
-        pool.try_turn().unwrap().run(2, &|_| {
+        helpers.try_lease().unwrap().run(2, &|_| {
             begun.fetch_add(1, Ordering::SeqCst);
             while begun.load(Ordering::SeqCst) < 2 {
                 std::thread::yield_now();
@@ -251,17 +251,18 @@ mod tests {
     }
 
     #[test]
-    fn panics_reach_the_caller_and_leave_the_pool_fit() {
-        let pool = Pool::start(2).unwrap();
+    fn panics_reach_the_caller_and_leave_the_helpers_fit() {
+        let helpers = Helpers::start(2).unwrap();
         for bad in 0..8 {
             let caught = catch_unwind(AssertUnwindSafe(|| {
-                pool.try_turn()
+                helpers
+                    .try_lease()
                     .unwrap()
                     .run(8, &|part| assert_ne!(part, bad, "on purpose"));
             }));
             assert!(caught.is_err());
             let count = AtomicUsize::new(0);
-            pool.try_turn().unwrap().run(8, &|_| {
+            helpers.try_lease().unwrap().run(8, &|_| {
                 count.fetch_add(1, Ordering::Relaxed);
             });
             assert_eq!(count.into_inner(), 8);
@@ -271,10 +272,11 @@ mod tests {
     /// The borrow of the stack ends with each call, whoever did the work.
     #[test]
     fn nobody_is_left_with_the_borrow() {
-        let pool = Pool::start(2).unwrap();
+        let helpers = Helpers::start(2).unwrap();
         for round in 0..1000 {
             let cells: [Mutex<usize>; 4] = std::array::from_fn(|_| Mutex::new(0));
-            pool.try_turn()
+            helpers
+                .try_lease()
                 .unwrap()
                 .run(4, &|part| *cells[part].lock().unwrap() = round + part);
             for (part, cell) in cells.into_iter().enumerate() {
