@@ -277,7 +277,7 @@ static int fast_init_tfm(struct crypto_skcipher *tfm)
 	struct fast_instance *instance = skcipher_instance_ctx(skcipher_alg_instance(tfm));
 	struct fast_key *key = crypto_skcipher_ctx(tfm);
 
-	/* Pairs with fast_init(): who sees it tested need not look at the tester. */
+	/* Pairs with fast_init(): whoever sees it tested need not look at the tester. */
 	if (!smp_load_acquire(&tested) && current != tester)
 		return -EAGAIN;
 	key->ecb = crypto_spawn_skcipher(&instance->ecb);

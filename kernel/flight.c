@@ -2,7 +2,7 @@
 /*
  * Keeps several requests of a bio under way, and waits for them. Nothing but the
  * landing of a job happens where drivers complete requests; each next step is
- * made by who waits, so that it may take its time.
+ * made by whoever waits, so that it may take its time.
  *
  * Whoever holds no job waits for one of the target's reserve; whoever holds one
  * does not, but goes on with what it has. So all come to their end without

@@ -118,7 +118,7 @@ struct xt_target {
 	mempool_t pages;
 	bool has_reserve;		/* pages was filled */
 	struct bio_set bios;
-	/* Held by who waits for pages, so that two cannot block each other. */
+	/* Held by whoever waits for pages, so that two cannot block each other. */
 	struct mutex pages_lock;
 
 	struct workqueue_struct *read_queue;

@@ -61,7 +61,7 @@ typedef struct sector_cipher_segment {
   uint64_t first;
   // Whole sectors, in place.
   uint8_t *data;
-  // Bytes.
+  // How many bytes.
   size_t len;
 } sector_cipher_segment;
 

@@ -194,7 +194,7 @@ fn without_root_no_file_system_is_an_error() {
 
     for options in [&[][..], &["-t", "ext4"], &["-o", "noatime"]] {
         let said = mount(options).fails(2).stderr;
-        assert!(said.contains("takes root"), "{said}");
+        assert!(said.contains("requires root"), "{said}");
         assert!(said.contains("--file-only"), "{said}");
         assert_eq!(mounts_under(scratch.path()), Vec::<PathBuf>::new());
     }

@@ -274,7 +274,7 @@ fn what_fails_leaves_nothing_behind() {
         "there is a mapping v already",
         "v is in use",
         "it will be closed when its last user is gone",
-        "the device mapper takes root",
+        "the device mapper requires root",
         "modprobe dm_mod",
     ] {
         assert!(

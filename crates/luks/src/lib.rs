@@ -80,7 +80,7 @@ pub struct Segment {
     pub sector_size: u32,
     /// First byte on the data device.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// Added to every sector number, in 512-byte units.
     pub iv_tweak: u64,

@@ -12,7 +12,7 @@ use devicemapper::errors::Error as Core;
 pub enum ErrorKind {
     /// A name or option that cannot be.
     Argument,
-    /// It takes root.
+    /// The caller is not root, which this requires.
     Permission,
     /// There is a mapping of that name.
     Exists,
@@ -83,7 +83,7 @@ impl Error {
 
 /// What the device mapper says of a name that it does not know.
 pub(crate) const ENXIO: i32 = 6;
-/// Of something in use, or of a name.
+/// The error of something that is in use, and of a name that is taken.
 pub(crate) const EBUSY: i32 = 16;
 
 /// The system's error in one of the crate's, whose texts are not for people.

@@ -17,7 +17,7 @@ pub struct Mapped {
     pub device: Option<PathBuf>,
     /// The loop device between.
     pub loop_device: Option<PathBuf>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,

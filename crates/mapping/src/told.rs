@@ -12,7 +12,7 @@ const EINVAL: i32 = 22;
 
 pub(crate) fn no_device_mapper(error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        return Error::new(ErrorKind::Permission, "the device mapper takes root")
+        return Error::new(ErrorKind::Permission, "the device mapper requires root")
             .advise("Anybody can `xtent serve`, or `xtent mount --file-only`.")
             .because(error);
     }

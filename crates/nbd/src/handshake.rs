@@ -24,7 +24,7 @@ pub struct ExportInfo {
     pub name: String,
     /// Free text.
     pub description: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether writes are refused.
     pub read_only: bool,

@@ -15,7 +15,7 @@ pub struct Request {
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 

@@ -14,12 +14,12 @@ pub struct Partition {
     pub number: u32,
     /// Bytes from the start of the disk.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl Partition {
-    /// Of a range of sectors, if its bytes can be counted.
+    /// The partition of a range of sectors, if its bytes can be counted.
     fn of_sectors(number: u32, first: u64, count: u64, sector: u64) -> Option<Self> {
         let (start, len) = (first.checked_mul(sector)?, count.checked_mul(sector)?);
         start.checked_add(len)?;

@@ -82,7 +82,7 @@ pub struct sector_cipher_segment {
     pub first: u64,
     /// Whole sectors, in place.
     pub data: *mut u8,
-    /// Bytes.
+    /// How many bytes.
     pub len: usize,
 }
 

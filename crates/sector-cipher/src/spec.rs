@@ -294,7 +294,7 @@ impl SectorSize {
             given => Err(WrongSectorSize { given }),
         }
     }
-    /// Bytes.
+    /// How many bytes a sector has.
     pub const fn bytes(self) -> usize {
         self.0 as usize
     }

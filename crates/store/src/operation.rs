@@ -35,13 +35,13 @@ pub enum Operation {
     Discard {
         /// First byte in the store.
         offset: u64,
-        /// Bytes.
+        /// How many bytes.
         len: u64,
     },
 }
 
 impl Operation {
-    /// Its memory.
+    /// The operation's memory, if it has some.
     pub fn into_buffer(self) -> Option<Buffer> {
         match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => Some(buffer),

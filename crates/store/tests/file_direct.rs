@@ -88,7 +88,7 @@ impl Drop for Disk {
 enum Act {
     Read(usize, usize),
     Write(usize, usize, u8, bool),
-    /// Of whole blocks.
+    /// An operation on whole blocks.
     Submit(usize, usize, Option<u8>),
 }
 

@@ -119,7 +119,7 @@ const TABLE: Table = &[
             "cryptopen",
             "plainOpen",
         ],
-        "cryptsetup's open is `xtent open NAME DEVICE`, which takes root. Without root `xtent \
+        "cryptsetup's open is `xtent open NAME DEVICE`, which requires root. Without root `xtent \
          serve DEVICE` serves the plaintext over NBD, and `xtent mount --file-only DEVICE DIR` \
          offers it as a file.",
     ),

@@ -57,7 +57,7 @@ pub(crate) struct Entry {
     pub(crate) loop_device: Option<String>,
     /// Bytes of plaintext.
     pub(crate) size: u64,
-    /// Bytes.
+    /// Bytes in a sector.
     pub(crate) sector_size: u64,
     /// As the header names it.
     pub(crate) cipher: String,
@@ -65,7 +65,7 @@ pub(crate) struct Entry {
     pub(crate) read_only: bool,
     /// When it began, in seconds since 1970.
     pub(crate) since: u64,
-    /// Of the process.
+    /// Number of the process.
     pub(crate) pid: u32,
     /// Of the user who started it: the owner of the file when listed.
     pub(crate) uid: u32,

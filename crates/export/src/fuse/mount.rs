@@ -28,7 +28,7 @@ pub enum Served {
     File(PathBuf),
     /// A mounted file system.
     FileSystem {
-        /// Where.
+        /// The folder it is mounted on.
         dir: PathBuf,
         /// The loop device under it.
         loop_device: PathBuf,
@@ -99,7 +99,7 @@ pub fn check(options: &Options) -> Result<Vec<String>, Error> {
     if !options.file_only && !may_mount() {
         return Err(refuse(
             ErrorKind::Permission,
-            "mounting a file system takes root",
+            "mounting a file system requires root",
         ));
     }
     let dir = resolve(&options.dir)?;

@@ -14,7 +14,7 @@ pub(super) struct Entry {
     parent: u64,
     /// `major:minor` of the file system's device.
     pub(super) device: String,
-    /// Where.
+    /// The folder that it is mounted on.
     pub(super) point: PathBuf,
     /// File system type, `fuse.xtent`.
     pub(super) fstype: String,
@@ -32,7 +32,7 @@ pub(super) fn at(dir: &Path) -> io::Result<Option<Entry>> {
     Ok(topmost(all()?, dir))
 }
 
-/// Of several mounts on one point, the one that no other lies upon.
+/// The one of several mounts on one point that no other lies upon.
 fn topmost(entries: Vec<Entry>, dir: &Path) -> Option<Entry> {
     let here: Vec<Entry> = entries.into_iter().filter(|e| e.point == dir).collect();
     here.iter()

@@ -30,7 +30,7 @@ use crate::{Error, ErrorKind};
 /// `state.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
-    /// Of this format.
+    /// Number of this format.
     pub(super) version: u32,
     /// The user's mount point, absolute.
     pub(super) dir: PathBuf,

@@ -17,7 +17,7 @@ pub struct Dump {
     pub cipher_name: String,
     /// `xts-plain64`.
     pub cipher_mode: String,
-    /// Of the digest, the keyslots' key derivation and the splitter.
+    /// The hash of the digest, the keyslots' key derivation and the splitter.
     pub hash: String,
     /// In sectors of 512 bytes.
     pub payload_offset: u32,

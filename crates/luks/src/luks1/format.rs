@@ -85,7 +85,7 @@ pub(crate) fn format(
 
 /// Where everything goes.
 struct Layout {
-    /// Of each keyslot's area, in sectors.
+    /// Start of each keyslot's area, in sectors.
     offsets: [u32; SLOTS],
     area_length: u64,
     /// From one area to the next.

@@ -10,7 +10,7 @@ use crate::shared::double;
 /// Blocks that one mask serves; the next has a mask of its own.
 const MASKED_TOGETHER: usize = 128;
 
-/// Its keys.
+/// The keys of EME2.
 pub(crate) struct Eme2 {
     aes: Aes,
     /// The standard's `K_AD`, which masks the tweak.

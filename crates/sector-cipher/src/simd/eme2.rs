@@ -23,7 +23,7 @@ const MASKED_TOGETHER: usize = 128 * BLOCK;
 /// Blocks of the largest sector.
 const BLOCKS: usize = 4096 / BLOCK;
 
-/// Its keys.
+/// The keys of EME2.
 #[repr(C, align(64))]
 pub(crate) struct Keys {
     /// The standard's `K_ECB` times 1, x, x^2, ...: the same for every sector.

@@ -21,7 +21,7 @@ use crate::here::ZipHere;
 use crate::run::{BLOCK, Sectors};
 use pass::Pass;
 
-/// Its keys.
+/// The keys of FAST with the BRW hash.
 #[repr(C)]
 pub(crate) struct Keys {
     aes: WideKeys,

@@ -7,7 +7,7 @@ use super::powers::Powers;
 use super::{AesKeys, RoundKeys, Vector, counter};
 use crate::run::{BLOCK, Sectors};
 
-/// Its keys.
+/// The keys of FAST with the Horner hash.
 pub(crate) struct Keys {
     aes: AesKeys,
     powers: Powers,

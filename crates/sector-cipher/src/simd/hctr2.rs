@@ -11,7 +11,7 @@ use crate::run::{BLOCK, Sectors};
 /// because the message is whole blocks.
 const LENGTH: u128 = 2 * 256 + 2;
 
-/// Its keys.
+/// The keys of HCTR2.
 pub(crate) struct Keys {
     aes: AesKeys,
     l: u128,

@@ -23,7 +23,7 @@ macro_rules! times_vectors {
 pub(crate) trait Vector: Copy {
     /// Lanes: 1, 2 or 4.
     const BLOCKS: usize;
-    /// Bytes.
+    /// Bytes in a vector.
     const BYTES: usize = 16 * Self::BLOCKS;
     /// The vector of one lane on the same CPU.
     type One: Vector<One = Self::One>;

@@ -10,7 +10,7 @@ use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroize;
 
-/// Its keys.
+/// The keys of XCB.
 pub(crate) struct Keys {
     /// For the last block on its way into the middle.
     into: AesKeys,

@@ -30,7 +30,7 @@ enum Work {
     /// without being made durable.
     Rewrite(Errno, u64),
     Flush,
-    /// Of so many bytes.
+    /// A discard of so many bytes.
     Discard(u64),
 }
 

@@ -26,7 +26,7 @@ struct State {
     waiting: Vec<(Operation, Completion)>,
     held: Range<u64>,
     is_closed: bool,
-    /// Of the generator that picks.
+    /// State of the generator that picks.
     random: u64,
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // A script that wants a file system must not go on with a folder that has none.
     if !args.file_only && !fuse::may_mount() {
-        return Err(told::takes_root(args));
+        return Err(told::requires_root(args));
     }
     if args.foreground {
         return serve(args, global, Ready::in_foreground());

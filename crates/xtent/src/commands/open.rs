@@ -44,7 +44,7 @@ NOTES:
   else dm-crypt; a line on standard error says which, and why. The mapping is as
   cryptsetup would make it: `cryptsetup status` and `close`, and dmsetup, know it.
   cryptsetup does not know dm-xtent, however: its `status` and `close` then fail
-  and change nothing, `xtent close` and dmsetup do it. It takes root. `xtent serve`
+  and change nothing, `xtent close` and dmsetup do it. It requires root. `xtent serve`
   and `xtent mount` do without the kernel's ciphers.
 
   The volume key gets to the kernel through this thread's keyring, for LUKS1 as

@@ -50,10 +50,10 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Volume {
     kind: &'static str,
-    /// Of a mapping.
+    /// A mapping's name.
     name: Option<String>,
     device: Option<String>,
-    /// Of the image.
+    /// Number of the image's partition.
     partition: Option<u32>,
     uuid: Option<String>,
     uris: Vec<String>,

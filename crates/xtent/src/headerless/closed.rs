@@ -111,7 +111,7 @@ impl Closed {
         Ok(self.volume_and_keyslot(unlock, config, output)?.0)
     }
 
-    /// Asks for the passphrase and gives the volume's key, for who encrypts elsewhere.
+    /// Asks for the passphrase and gives the volume's key, for whoever encrypts elsewhere.
     #[cfg(feature = "device-mapper")]
     pub(crate) fn key(&self, unlock: &UnlockArgs, output: &Output) -> Result<VolumeKey> {
         match self {

@@ -189,7 +189,7 @@ pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
 pub(super) struct Rig {
     pub(super) store: Arc<SlowStore>,
     pub(super) shutdown: Shutdown,
-    /// Of the default export.
+    /// The default export's volume.
     pub(super) volume: Arc<Volume>,
     path: PathBuf,
     thread: Option<JoinHandle<Result<(), crate::Error>>>,

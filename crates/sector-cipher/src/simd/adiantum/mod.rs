@@ -22,7 +22,7 @@ use zeroize::Zeroize;
 /// Steps of hashing for the ChaCha blocks that are made at once.
 const STEPS: usize = 16 / hash::VECTORS;
 
-/// Its keys.
+/// The keys of Adiantum.
 pub(crate) struct Keys {
     aes: AesKeys,
     nh: nh::Key,

@@ -20,10 +20,10 @@ pub(super) struct Pass<'k> {
     pub(super) len: usize,
     /// How many there may be.
     most: usize,
-    /// Of the subtrees in a sector.
+    /// Logarithm of the number of subtrees in a sector.
     log: u32,
     tweaks: Blocks,
-    /// Of the subtrees, but for their last blocks.
+    /// Hashes of the subtrees, but for their last blocks.
     hashes: Blocks,
     /// The seeds of counter mode.
     seeds: Blocks,
@@ -35,10 +35,10 @@ pub(super) struct Pass<'k> {
 struct SideBySide<V> {
     /// Each sector's hashes, but for the subtrees' last blocks.
     hashes: [*const u8; 4],
-    /// Its text.
+    /// Each sector's text.
     text: [*const u8; 4],
     tweaks: V,
-    /// Of each sector's subtrees.
+    /// How many subtrees each sector has.
     count: usize,
 }
 
@@ -113,7 +113,7 @@ impl<'k> Pass<'k> {
         unsafe { self.sectors[index % SUBTREES].assume_init() }
     }
 
-    /// Of the subtrees in all sectors.
+    /// How many subtrees all sectors have.
     #[inline(always)]
     fn subtrees(&self) -> usize {
         self.len << self.log

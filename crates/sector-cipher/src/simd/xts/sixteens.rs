@@ -140,7 +140,7 @@ struct Text {
 }
 
 impl Text {
-    /// Of a group that is two sectors.
+    /// The text of a group that is two sectors.
     #[inline(always)]
     fn of_two(a: Sector, b: Sector) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl Text {
         }
     }
 
-    /// From the start of a sector, or of two that are consecutive: the second half is
+    /// The text from the start of a sector, or of two that are consecutive: the second half is
     /// `half` bytes behind the first.
     #[inline(always)]
     fn one_behind_the_other(sector: Sector, half: usize) -> Self {

@@ -11,11 +11,11 @@ use super::Args;
 use crate::failure::{Exit, Failure};
 use crate::probe::{Content, ext_block_size, look_into, shell_word};
 
-/// Of a user who may not mount file systems.
-pub(super) fn takes_root(args: &Args) -> Failure {
+/// The failure of a user who may not mount file systems.
+pub(super) fn requires_root(args: &Args) -> Failure {
     let file = args.dir.join(FILE_NAME);
     // No whole command: it would lack options without which it opens something else.
-    Failure::new(Exit::Permission, "mounting a file system takes root").advise(format!(
+    Failure::new(Exit::Permission, "mounting a file system requires root").advise(format!(
         "Run it as root, or the same command with --file-only{} for the plaintext as the file {}. \
          An ext2, ext3 or ext4 file system in it then needs no root with fuse2fs (Debian package \
          fuse2fs):\n\
