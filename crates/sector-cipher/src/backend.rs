@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::row::{Row, detected};
+
 /// An implementation of the ciphers for one kind of CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,20 +25,6 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownBackend;
 
-/// Those of this architecture, slowest first. Each needs all that the ones
-/// before it need, so that what a CPU has is a head of this list.
-const HERE: &[Backend] = if cfg!(target_arch = "x86_64") {
-    &[
-        Backend::Portable,
-        Backend::AesNi,
-        Backend::Vaes256,
-        Backend::Vaes512,
-    ]
-} else {
-    // On other architectures none but the first is ever supported.
-    &[Backend::Portable, Backend::Armv8]
-};
-
 impl Backend {
     /// All of them, whatever this CPU has; those of an architecture slowest first.
     pub const ALL: &'static [Backend] = &[
@@ -49,11 +37,7 @@ impl Backend {
 
     /// The back-ends this CPU has, slowest first; never empty.
     pub fn available() -> &'static [Backend] {
-        let count = HERE
-            .iter()
-            .take_while(|backend| backend.is_supported())
-            .count();
-        &HERE[..count]
+        detected()
     }
 
     /// The fastest one this CPU has.
@@ -77,18 +61,7 @@ impl Backend {
 
     /// Whether this CPU can run it.
     pub fn is_supported(self) -> bool {
-        match self {
-            Backend::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Backend::AesNi => crate::x86::has_aes_ni(),
-            #[cfg(target_arch = "x86_64")]
-            Backend::Vaes256 => crate::x86::has_vaes256(),
-            #[cfg(target_arch = "x86_64")]
-            Backend::Vaes512 => crate::x86::has_vaes512(),
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Backend::Armv8 => crate::aarch64::has_armv8(),
-            _ => false,
-        }
+        Row::of(self).is_some()
     }
 }
 

@@ -2,15 +2,12 @@
 //! a call to the kernel of its mode and back-end.
 #![allow(unsafe_code)]
 
+use crate::row::{KeySource, Keys, Row};
 use crate::run::{IvRule, Sectors};
 use crate::{
     Backend, CipherSpec, First, IvMode, Mode, NewError, RunError, SectorCount, SectorSize,
-    WrongKeyLength, portable,
+    WrongKeyLength,
 };
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-use crate::{aarch64 as arch, simd};
-#[cfg(target_arch = "x86_64")]
-use crate::{simd, x86 as arch};
 use core::fmt;
 use core::mem::size_of;
 use sha2::{Digest, Sha256};
@@ -46,29 +43,11 @@ pub struct Cipher {
     rule: IvRule,
     spec: CipherSpec,
     sector_size: SectorSize,
-    backend: Backend,
+    row: &'static Row,
 }
 
 // A value moves through the stack at times, and rooms put it in locked pages.
 const _: () = assert!(size_of::<Cipher>() <= 16 * 1024);
-
-/// The key schedule, in the form that the kernel of a mode and back-end wants.
-/// None of them owns anything or has a destructor. All bytes zero is `Unset`:
-/// `wipe` depends on that.
-#[allow(clippy::large_enum_variant, reason = "keys have no indirection")]
-#[repr(u8)]
-enum Keys {
-    /// Before a key is set.
-    Unset = 0,
-    Portable(portable::Keys),
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
-    Simd(arch::Level, simd::Keys),
-}
-
-const _: () = assert!(!core::mem::needs_drop::<Keys>());
 
 impl Cipher {
     /// A cipher by name, on the fastest back-end or the one given.
@@ -84,18 +63,16 @@ impl Cipher {
         backend: Option<Backend>,
     ) -> Result<Self, NewError> {
         let backend = backend.unwrap_or_else(Backend::best);
-        if !backend.is_supported() {
-            return Err(NewError::Backend(backend));
-        }
+        let row = Row::of(backend).ok_or(NewError::Backend(backend))?;
         check_key(spec, key)?;
         let mut cipher = Self {
             keys: Keys::Unset,
             rule: IvRule::new(spec.iv(), sector_size, count),
             spec,
             sector_size,
-            backend,
+            row,
         };
-        cipher.keys.set(spec, key, sector_size, backend);
+        cipher.set_keys(key);
         burn_stack::<SET>();
         Ok(cipher)
     }
@@ -105,8 +82,7 @@ impl Cipher {
     pub fn rekey(&mut self, key: &[u8]) -> Result<(), WrongKeyLength> {
         check_key(self.spec, key)?;
         self.keys.wipe();
-        self.keys
-            .set(self.spec, key, self.sector_size, self.backend);
+        self.set_keys(key);
         burn_stack::<SET>();
         Ok(())
     }
@@ -123,7 +99,7 @@ impl Cipher {
 
     /// The back-end in use.
     pub fn backend(&self) -> Backend {
-        self.backend
+        self.row.backend
     }
 
     /// Encrypts a run in place.
@@ -149,8 +125,7 @@ impl Cipher {
     /// the run goes beyond the last sector that has a number. Nothing has been changed then.
     pub fn try_encrypt(&self, first: First, data: &mut [u8]) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.keys
-            .crypt::<true>(Sectors::in_place(&self.rule, first, data)?);
+        self.crypt::<true>(Sectors::in_place(&self.rule, first, data)?);
         Ok(())
     }
 
@@ -160,8 +135,7 @@ impl Cipher {
     /// See [`Cipher::try_encrypt`].
     pub fn try_decrypt(&self, first: First, data: &mut [u8]) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.keys
-            .crypt::<false>(Sectors::in_place(&self.rule, first, data)?);
+        self.crypt::<false>(Sectors::in_place(&self.rule, first, data)?);
         Ok(())
     }
 
@@ -181,8 +155,7 @@ impl Cipher {
         dest: &mut [u8],
     ) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.keys
-            .crypt::<true>(Sectors::between(&self.rule, first, source, dest)?);
+        self.crypt::<true>(Sectors::between(&self.rule, first, source, dest)?);
         Ok(())
     }
 
@@ -198,8 +171,7 @@ impl Cipher {
         dest: &mut [u8],
     ) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.keys
-            .crypt::<false>(Sectors::between(&self.rule, first, source, dest)?);
+        self.crypt::<false>(Sectors::between(&self.rule, first, source, dest)?);
         Ok(())
     }
 
@@ -209,7 +181,7 @@ impl Cipher {
     /// # Errors
     /// See [`Cipher::try_encrypt`]. Runs cannot overlap, being borrowed mutably.
     pub fn try_encrypt_runs(&self, runs: &mut [Run<'_>]) -> Result<(), RunError> {
-        self.keys.crypt::<true>(Sectors::runs(&self.rule, runs)?);
+        self.crypt::<true>(Sectors::runs(&self.rule, runs)?);
         Ok(())
     }
 
@@ -218,7 +190,7 @@ impl Cipher {
     /// # Errors
     /// As there.
     pub fn try_decrypt_runs(&self, runs: &mut [Run<'_>]) -> Result<(), RunError> {
-        self.keys.crypt::<false>(Sectors::runs(&self.rule, runs)?);
+        self.crypt::<false>(Sectors::runs(&self.rule, runs)?);
         Ok(())
     }
 
@@ -275,7 +247,7 @@ impl Cipher {
     #[cfg(any(test, feature = "hazmat"))]
     pub(crate) fn crypt_one<const ENCRYPT: bool>(&self, tweak: u128, sector: &mut [u8]) {
         let rule = IvRule::of_tweak(tweak, self.sector_size);
-        self.keys.crypt::<ENCRYPT>(Sectors::of_tweak(&rule, sector));
+        self.crypt::<ENCRYPT>(Sectors::of_tweak(&rule, sector));
     }
 
     /// Overwrites what calls from the same function, or from functions that it
@@ -298,6 +270,33 @@ impl Cipher {
     }
 }
 
+impl Cipher {
+    /// Makes the key schedule in place. `key` has been checked.
+    #[inline(never)]
+    fn set_keys(&mut self, key: &[u8]) {
+        let essiv = essiv_key(self.spec, key);
+        let from = KeySource {
+            spec: self.spec,
+            key,
+            size: self.sector_size,
+            essiv: essiv.as_deref(),
+        };
+        // SAFETY: `Cipher` takes a back-end only if the CPU has it.
+        unsafe { (self.row.set_keys)(&mut self.keys, &from) };
+    }
+
+    #[inline(always)]
+    fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
+        let crypt = if ENCRYPT {
+            self.row.encrypt
+        } else {
+            self.row.decrypt
+        };
+        // SAFETY: as above, and the keys were set by this row.
+        unsafe { crypt(&self.keys, sectors) };
+    }
+}
+
 impl Drop for Cipher {
     fn drop(&mut self) {
         self.keys.wipe();
@@ -312,51 +311,8 @@ impl fmt::Debug for Cipher {
         f.debug_struct("Cipher")
             .field("spec", &format_args!("{}", self.spec))
             .field("sector_size", &self.sector_size.bytes())
-            .field("backend", &format_args!("{}", self.backend))
+            .field("backend", &format_args!("{}", self.row.backend))
             .finish_non_exhaustive()
-    }
-}
-
-impl Keys {
-    /// Makes the key schedule in place. `key` and `backend` have been checked.
-    #[inline(never)]
-    fn set(&mut self, spec: CipherSpec, key: &[u8], size: SectorSize, backend: Backend) {
-        let essiv = essiv_key(spec, key);
-        let essiv = essiv.as_deref();
-        #[cfg(any(
-            target_arch = "x86_64",
-            all(target_arch = "aarch64", target_endian = "little")
-        ))]
-        if let Some(level) = arch::Level::of(backend) {
-            *self = Self::Simd(level, simd::Keys::unset(spec.mode()));
-            if let Self::Simd(_, keys) = self {
-                // SAFETY: the CPU has the back-end.
-                unsafe { arch::set_keys(keys, key, size.bytes(), essiv) };
-            }
-            return;
-        }
-        assert!(backend == Backend::Portable, "the back-end was checked");
-        *self = Self::Portable(portable::Keys::new(spec, key, essiv));
-    }
-
-    fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
-        match self {
-            Self::Unset => unreachable!("a cipher has a key from the start"),
-            Self::Portable(keys) => keys.crypt::<ENCRYPT>(sectors),
-            #[cfg(any(
-                target_arch = "x86_64",
-                all(target_arch = "aarch64", target_endian = "little")
-            ))]
-            // SAFETY: `Cipher` takes a back-end only if the CPU has it.
-            Self::Simd(level, keys) => unsafe { arch::crypt::<ENCRYPT>(*level, keys, sectors) },
-        }
-    }
-
-    /// Overwrites it with zeros.
-    fn wipe(&mut self) {
-        // SAFETY: the type has no destructor and refers to nothing outside
-        // itself; all bytes zero is its value `Unset`.
-        unsafe { zeroize::zeroize_flat_type(self) }
     }
 }
 

@@ -21,20 +21,12 @@ impl Sector {
     /// Readable for the sector size while the stream lives. The same as
     /// [`Self::dst`], or not overlapping it.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn src(&self) -> *const u8 {
         self.src
     }
 
     /// Writable for the sector size while the stream lives.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn dst(&self) -> *mut u8 {
         self.dst
     }
@@ -86,10 +78,6 @@ impl Batch<'_> {
     /// Sector `i`, whether [`super::Sectors::fill_places`] has filled the batch or
     /// [`super::Sectors::fill`].
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn sector(&self, i: usize) -> Sector {
         if self.count.is_none() {
             return self.sectors()[i];
@@ -105,10 +93,6 @@ impl Batch<'_> {
     /// What the IV of the first sector counts, if the sectors are consecutive
     /// and their IVs have not been made: see [`super::Sectors::fill_places`].
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn count(&self) -> Option<u64> {
         self.count
     }
@@ -121,10 +105,6 @@ impl Batch<'_> {
 
     /// Makes it empty.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }

@@ -3,7 +3,6 @@
 use super::BATCH;
 use crate::here::from_fn;
 use crate::{IvMode, SectorCount, SectorSize};
-use core::mem::MaybeUninit;
 
 /// The sector for [`IvRule::of_tweak`]: every bit of its number is set, in whichever order
 /// the bytes are.
@@ -79,26 +78,6 @@ impl IvRule {
     pub(super) fn iv(&self, sector: u64) -> u128 {
         let number = sector >> self.shift;
         u128::from(number & self.little) | u128::from(number.swap_bytes() & self.big) << 64
-    }
-}
-
-/// Writes an IV, all of it at once: one that is written in two halves cannot be
-/// read as a whole before both have reached the cache.
-#[inline(always)]
-pub(super) fn put(place: &mut MaybeUninit<u128>, iv: u128) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_mm_set_epi64x, _mm_storeu_si128};
-        use core::ptr;
-
-        #[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
-        let [low, high] = [iv as i64, (iv >> 64) as i64];
-        // SAFETY: sixteen bytes of plain data, and every x86-64 CPU has SSE2.
-        unsafe { _mm_storeu_si128(ptr::from_mut(place).cast(), _mm_set_epi64x(high, low)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        place.write(iv);
     }
 }
 

@@ -7,6 +7,7 @@
 mod batch;
 mod iv;
 
+use crate::arch::{put, settled};
 use crate::here::ZipHere;
 use crate::{Run, RunError};
 pub(crate) use batch::{Batch, Sector};
@@ -16,7 +17,6 @@ use core::{ptr, slice};
 #[cfg(any(test, feature = "hazmat"))]
 use iv::ALL_ONES;
 pub(crate) use iv::IvRule;
-use iv::put;
 
 /// Bytes in an AES block.
 pub(crate) const BLOCK: usize = 16;
@@ -109,10 +109,6 @@ impl<'a, 'b> Sectors<'a, 'b> {
     /// How many sectors are left, if they are one run; `None` if further runs
     /// follow.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn left(&self) -> Option<usize> {
         (self.rest.len() == 0).then_some(self.left)
     }
@@ -184,10 +180,6 @@ impl<'a, 'b> Sectors<'a, 'b> {
 
     /// The next sector of the present run, which has one, and its IV.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn one(&mut self) -> (Sector, u128) {
         assert!(self.left != 0);
         let (src, dst, iv) = (self.src, self.dst, self.rule.iv(self.next));
@@ -202,10 +194,6 @@ impl<'a, 'b> Sectors<'a, 'b> {
     /// it makes them as vectors. Numbers on their way from one kind of register
     /// to the other take the place of AES rounds.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn fill_places(&mut self, batch: &mut Batch<'a>) {
         let count = self.left.min(BATCH);
         if count < BATCH && self.rest.len() != 0 {
@@ -224,30 +212,9 @@ impl<'a, 'b> Sectors<'a, 'b> {
     /// What the IV counts from a sector to those behind it, and the bits of the
     /// count in the IV: as it is, and with its sixteen bytes reversed.
     #[inline(always)]
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) fn counting(&self) -> (&[u128; BATCH], &[u128; 2]) {
         (&self.rule.steps, &self.rule.masks)
     }
-}
-
-/// The same pointer, in a register of its own, of which the compiler does not know
-/// how it has come about. Otherwise it reads two pointers as one vector, which
-/// cannot be done before both have reached the cache, or works one out again and
-/// again.
-#[inline(always)]
-#[cfg(any(
-    target_arch = "x86_64",
-    all(target_arch = "aarch64", target_endian = "little")
-))]
-pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
-    // SAFETY: an empty piece of assembly, that hands the pointer through.
-    unsafe {
-        core::arch::asm!("/* {} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags));
-    }
-    pointer
 }
 
 /// The boundary check: after it `len` is whole sectors, and all of them have a number.

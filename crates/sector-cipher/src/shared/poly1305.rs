@@ -16,10 +16,6 @@ pub(crate) struct Sum([u64; 3]);
 
 impl Point {
     /// Holds no key yet.
-    #[cfg(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    ))]
     pub(crate) const ZERO: Self = Self {
         low: 0,
         high: 0,

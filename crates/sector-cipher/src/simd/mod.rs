@@ -40,10 +40,43 @@ pub(crate) mod vector_tests;
 mod xcb;
 mod xts;
 
-use crate::Mode;
+use crate::row::{self, KeySource, Row};
 use crate::run::Sectors;
+use crate::{Backend, Mode};
 pub(crate) use aes::{AesKeys, RoundKeys, WideKeys, expand, fresh};
 pub(crate) use vector::Vector;
+
+/// The row of a back-end with the vectors `V`, whose keys are made with the vectors `K`: all
+/// have the same schedule. Its CPU has what both need.
+pub(crate) const fn row<K: Vector, V: Vector>(backend: Backend, detect: fn() -> bool) -> Row {
+    Row {
+        backend,
+        detect,
+        set_keys: set_keys::<K>,
+        encrypt: crypt_row::<V, true>,
+        decrypt: crypt_row::<V, false>,
+    }
+}
+
+/// # Safety
+/// The CPU has what `K` needs.
+unsafe fn set_keys<K: Vector>(keys: &mut row::Keys, from: &KeySource<'_>) {
+    *keys = row::Keys::Vector(Keys::unset(from.spec.mode()));
+    if let row::Keys::Vector(keys) = keys {
+        // SAFETY: the caller's promise.
+        unsafe { keys.set::<K>(from.key, from.size.bytes(), from.essiv) };
+    }
+}
+
+/// # Safety
+/// The CPU has what `V` needs, and the keys are set.
+unsafe fn crypt_row<V: Vector, const ENCRYPT: bool>(keys: &row::Keys, sectors: Sectors<'_, '_>) {
+    match keys {
+        // SAFETY: the caller's promise.
+        row::Keys::Vector(keys) => unsafe { crypt::<V, ENCRYPT>(keys, sectors) },
+        _ => unreachable!("the keys are of the same row"),
+    }
+}
 
 /// The key schedule of a mode, the same for every CPU.
 #[allow(clippy::large_enum_variant, reason = "in one place, never indirect")]
@@ -81,12 +114,7 @@ impl Keys {
     ///
     /// # Safety
     /// The CPU has what `V` needs.
-    pub(crate) unsafe fn set<V: Vector>(
-        &mut self,
-        key: &[u8],
-        bytes: usize,
-        essiv: Option<&[u8; 32]>,
-    ) {
+    unsafe fn set<V: Vector>(&mut self, key: &[u8], bytes: usize, essiv: Option<&[u8; 32]>) {
         // SAFETY: the caller's promise.
         unsafe {
             V::call(
@@ -137,10 +165,8 @@ unsafe fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
 ///
 /// # Safety
 /// The CPU has what `V` needs, and the keys are set.
-pub(crate) unsafe fn crypt<V: Vector, const ENCRYPT: bool>(
-    keys: &Keys,
-    mut sectors: Sectors<'_, '_>,
-) {
+#[inline(always)]
+unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
     macro_rules! kernel {
         ($mode:ident, $keys:expr) => {
             // SAFETY: the caller's promise.

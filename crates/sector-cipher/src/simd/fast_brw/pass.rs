@@ -5,8 +5,9 @@ use super::super::{Vector, aes, apart, counter};
 use super::blocks::Blocks;
 use super::lanes::Lanes;
 use super::{Keys, LANES, MOST, STRIDE, SUBTREES};
+use crate::arch::settled;
 use crate::here::{MapHere, from_fn};
-use crate::run::{BLOCK, Sector, Sectors, settled};
+use crate::run::{BLOCK, Sector, Sectors};
 use core::mem::MaybeUninit;
 use core::ptr;
 

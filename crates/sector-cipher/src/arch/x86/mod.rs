@@ -14,8 +14,8 @@ mod v512_masks;
 mod v512_rounds;
 
 use crate::Backend;
-use crate::run::Sectors;
-use crate::simd;
+use crate::row::Row;
+use crate::simd::row;
 use v128::V128;
 use v256::V256;
 use v512::V512;
@@ -23,7 +23,7 @@ use v512::V512;
 cpufeatures::new!(aes_ni, "aes", "avx", "pclmulqdq", "sse4.1");
 
 /// Whether the CPU, and the operating system, let us use AES-NI with AVX.
-pub(crate) fn has_aes_ni() -> bool {
+fn has_aes_ni() -> bool {
     aes_ni::get()
 }
 
@@ -32,7 +32,7 @@ cpufeatures::new!(avx2, "aes", "avx", "pclmulqdq", "sse4.1", "avx2");
 /// Whether they let us use VAES with AVX2. `cpufeatures` reports VAES only
 /// where the operating system has AVX-512 switched on, so its bits are read
 /// here: CPUID leaf 7, ECX, bits 9 (VAES) and 10 (VPCLMULQDQ).
-pub(crate) fn has_vaes256() -> bool {
+fn has_vaes256() -> bool {
     if !avx2::get() {
         return false;
     }
@@ -59,63 +59,17 @@ cpufeatures::new!(
 );
 
 /// Whether they let us use VAES with AVX-512.
-pub(crate) fn has_vaes512() -> bool {
+fn has_vaes512() -> bool {
     vaes512::get()
 }
 
-/// Which kernels to use.
-#[derive(Clone, Copy)]
-pub(crate) enum Level {
-    AesNi,
-    Vaes256,
-    Vaes512,
-}
-
-impl Level {
-    /// The kernels of a back-end, if it is one of these.
-    pub(crate) fn of(backend: Backend) -> Option<Self> {
-        match backend {
-            Backend::AesNi => Some(Self::AesNi),
-            Backend::Vaes256 => Some(Self::Vaes256),
-            Backend::Vaes512 => Some(Self::Vaes512),
-            _ => None,
-        }
-    }
-}
-
-/// Sets the key of a mode, for sectors of `bytes` bytes, whatever the level: all
-/// have the same schedule.
-///
-/// # Safety
-/// The CPU has AES-NI with AVX.
-pub(crate) unsafe fn set_keys(
-    keys: &mut simd::Keys,
-    key: &[u8],
-    bytes: usize,
-    essiv: Option<&[u8; 32]>,
-) {
-    // SAFETY: the caller's promise.
-    unsafe { keys.set::<V128>(key, bytes, essiv) };
-}
-
-/// Runs the kernel of a mode.
-///
-/// # Safety
-/// The CPU has the level's features, and the keys are set.
-pub(crate) unsafe fn crypt<const ENCRYPT: bool>(
-    level: Level,
-    keys: &simd::Keys,
-    sectors: Sectors<'_, '_>,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match level {
-            Level::AesNi => simd::crypt::<V128, ENCRYPT>(keys, sectors),
-            Level::Vaes256 => simd::crypt::<V256, ENCRYPT>(keys, sectors),
-            Level::Vaes512 => simd::crypt::<V512, ENCRYPT>(keys, sectors),
-        }
-    }
-}
+/// The back-ends, slowest first.
+pub(crate) static ROWS: [Row; 4] = [
+    Row::PORTABLE,
+    row::<V128, V128>(Backend::AesNi, has_aes_ni),
+    row::<V128, V256>(Backend::Vaes256, has_vaes256),
+    row::<V128, V512>(Backend::Vaes512, has_vaes512),
+];
 
 #[cfg(test)]
 mod tests {

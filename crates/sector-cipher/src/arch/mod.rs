@@ -1,0 +1,74 @@
+//! What depends on the architecture: which back-ends it has, one row each, and two small
+//! things that compilers would get wrong. Nothing outside asks what it is compiled for, but for
+//! the crate's root, which leaves `simd` out where nobody has vectors for it.
+#![allow(unsafe_code)]
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) use aarch64::ROWS;
+use core::mem::MaybeUninit;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::ROWS;
+
+/// The back-ends of this architecture, slowest first.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+)))]
+pub(crate) static ROWS: [crate::row::Row; 1] = [crate::row::Row::PORTABLE];
+
+/// The key schedules of the kernels for vectors.
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+))]
+pub(crate) use crate::simd::Keys as VectorKeys;
+
+/// No key schedule: there are no such kernels here.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+)))]
+pub(crate) use core::convert::Infallible as VectorKeys;
+
+/// The same pointer, in a register of its own, of which the compiler does not know
+/// how it has come about. Otherwise it reads two pointers as one vector, which
+/// cannot be done before both have reached the cache, or works one out again and
+/// again.
+#[inline(always)]
+#[allow(unused_mut, reason = "without vectors it stays as it is")]
+pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ))]
+    // SAFETY: an empty piece of assembly, that hands the pointer through.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags));
+    }
+    pointer
+}
+
+/// Writes an IV, all of it at once: one that is written in two halves cannot be
+/// read as a whole before both have reached the cache.
+#[inline(always)]
+pub(crate) fn put(place: &mut MaybeUninit<u128>, iv: u128) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_mm_set_epi64x, _mm_storeu_si128};
+        use core::ptr;
+
+        #[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
+        let [low, high] = [iv as i64, (iv >> 64) as i64];
+        // SAFETY: sixteen bytes of plain data, and every x86-64 CPU has SSE2.
+        unsafe { _mm_storeu_si128(ptr::from_mut(place).cast(), _mm_set_epi64x(high, low)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        place.write(iv);
+    }
+}

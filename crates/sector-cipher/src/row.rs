@@ -1,0 +1,141 @@
+//! The back-ends in one table: what the CPU needs for each, how it makes its keys, and its
+//! kernels. A back-end is added by its name in [`Backend`] and a row of its architecture.
+#![allow(unsafe_code)]
+
+use crate::arch::{ROWS, VectorKeys};
+use crate::run::Sectors;
+use crate::{Backend, CipherSpec, SectorSize, portable};
+
+/// The key schedule, in the form that the kernel of a mode and back-end wants.
+/// None of them owns anything or has a destructor. All bytes zero is `Unset`:
+/// [`Keys::wipe`] depends on that.
+#[allow(clippy::large_enum_variant, reason = "keys have no indirection")]
+#[repr(u8)]
+pub(crate) enum Keys {
+    /// Before a key is set.
+    Unset = 0,
+    /// Of the portable back-end.
+    Portable(portable::Keys),
+    /// Of a back-end with vectors.
+    #[allow(dead_code, reason = "not where there are none")]
+    Vector(VectorKeys),
+}
+
+const _: () = assert!(!core::mem::needs_drop::<Keys>());
+
+impl Keys {
+    /// Overwrites it with zeros.
+    pub(crate) fn wipe(&mut self) {
+        // SAFETY: the type has no destructor and refers to nothing outside
+        // itself; all bytes zero is its value `Unset`.
+        unsafe { zeroize::zeroize_flat_type(self) }
+    }
+}
+
+/// What a key schedule is made of.
+pub(crate) struct KeySource<'a> {
+    /// The cipher.
+    pub(crate) spec: CipherSpec,
+    /// The key, whose length has been checked.
+    pub(crate) key: &'a [u8],
+    /// The sectors that the keys will be used on.
+    #[allow(dead_code, reason = "not used by the portable back-end")]
+    pub(crate) size: SectorSize,
+    /// The IVs' key, for ESSIV.
+    pub(crate) essiv: Option<&'a [u8; 32]>,
+}
+
+/// Makes a key schedule in place.
+///
+/// # Safety
+/// The CPU has the row's back-end.
+pub(crate) type SetKeys = unsafe fn(&mut Keys, &KeySource<'_>);
+
+/// Runs the kernel of the keys' mode over a stream.
+///
+/// # Safety
+/// The CPU has the row's back-end, and the keys were set by the same row.
+pub(crate) type Crypt = unsafe fn(&Keys, Sectors<'_, '_>);
+
+/// A back-end.
+pub(crate) struct Row {
+    /// Its name.
+    pub(crate) backend: Backend,
+    /// Whether the CPU, and the operating system, let us use it.
+    pub(crate) detect: fn() -> bool,
+    /// Makes its key schedules.
+    pub(crate) set_keys: SetKeys,
+    /// Encrypts.
+    pub(crate) encrypt: Crypt,
+    /// Decrypts.
+    pub(crate) decrypt: Crypt,
+}
+
+impl Row {
+    /// The one that every CPU has.
+    pub(crate) const PORTABLE: Self = Self {
+        backend: Backend::Portable,
+        detect: || true,
+        set_keys: set_portable,
+        encrypt: crypt_portable::<true>,
+        decrypt: crypt_portable::<false>,
+    };
+
+    /// The row of a back-end, if this CPU can run it.
+    pub(crate) fn of(backend: Backend) -> Option<&'static Self> {
+        ROWS.iter()
+            .find(|row| row.backend == backend)
+            .filter(|row| (row.detect)())
+    }
+}
+
+fn set_portable(keys: &mut Keys, from: &KeySource<'_>) {
+    *keys = Keys::Portable(portable::Keys::new(from.spec, from.key, from.essiv));
+}
+
+fn crypt_portable<const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
+    match keys {
+        Keys::Portable(keys) => keys.crypt::<ENCRYPT>(sectors),
+        _ => unreachable!("the keys are of the same row"),
+    }
+}
+
+/// Every choice of rows, by the number whose bits say which are in it.
+static CHOICES: [Choice; 1 << ROWS.len()] = {
+    let mut choices = [const {
+        Choice {
+            backends: [Backend::Portable; ROWS.len()],
+            len: 0,
+        }
+    }; 1 << ROWS.len()];
+    let mut number = 0;
+    while number < choices.len() {
+        let mut row = 0;
+        while row < ROWS.len() {
+            if number >> row & 1 == 1 {
+                let choice = &mut choices[number];
+                choice.backends[choice.len] = ROWS[row].backend;
+                choice.len += 1;
+            }
+            row += 1;
+        }
+        number += 1;
+    }
+    choices
+};
+
+/// Some of the rows' back-ends, in their order.
+struct Choice {
+    backends: [Backend; ROWS.len()],
+    len: usize,
+}
+
+/// The back-ends that are detected, in the rows' order.
+pub(crate) fn detected() -> &'static [Backend] {
+    let bits = ROWS
+        .iter()
+        .enumerate()
+        .map(|(i, row)| usize::from((row.detect)()) << i);
+    let choice = &CHOICES[bits.sum::<usize>()];
+    &choice.backends[..choice.len]
+}
