@@ -1,0 +1,232 @@
+//! Making a connection: addresses, the socket, the handshake.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use xtent_nbd::client::{Handshake, HandshakeError, HandshakeErrorKind, Negotiated};
+use xtent_store::ErrorKind;
+
+use crate::uri::{Place, Uri};
+use crate::wake::Wake;
+
+/// How long a peer that says nothing is asked, and how often, before it counts as gone.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVE_TRIES: u32 = 3;
+
+/// Where to connect to; nothing has to be looked up any more.
+#[derive(Clone, Debug)]
+pub(crate) enum Addresses {
+    Tcp(Vec<SocketAddr>),
+    Unix(SocketAddrUnix),
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    Io(io::Error),
+    Handshake(HandshakeError),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Handshake(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Into<io::Error>> From<E> for ConnectError {
+    fn from(error: E) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl ConnectError {
+    /// As an error of the store: its kind and cause.
+    pub(crate) fn into_parts(self) -> (ErrorKind, io::Error) {
+        match self {
+            Self::Io(error) => (ErrorKind::of(&error), error),
+            Self::Handshake(error) => {
+                let kind = match error.kind {
+                    HandshakeErrorKind::UnknownExport => ErrorKind::NotFound,
+                    HandshakeErrorKind::Policy => ErrorKind::Permission,
+                    HandshakeErrorKind::TlsRequired => ErrorKind::Unsupported,
+                    HandshakeErrorKind::Protocol | HandshakeErrorKind::Refused => ErrorKind::Io,
+                };
+                (kind, io::Error::other(error))
+            }
+        }
+    }
+
+    /// Whether the server said something that no server may.
+    pub(crate) fn is_violation(&self) -> bool {
+        matches!(self, Self::Handshake(error) if error.kind == HandshakeErrorKind::Protocol)
+    }
+}
+
+impl Addresses {
+    /// Looks the host up.
+    pub(crate) fn of(uri: &Uri) -> io::Result<Self> {
+        match &uri.place {
+            Place::Unix(path) => Ok(Self::Unix(SocketAddrUnix::new(path)?)),
+            Place::Tcp { host, port } => {
+                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                match addresses.is_empty() {
+                    true => Err(io::Error::other("the host has no address")),
+                    false => Ok(Self::Tcp(addresses)),
+                }
+            }
+        }
+    }
+
+    /// A socket that is connected, without blocking calls; by the deadline.
+    fn connect(&self, wake: &Wake, deadline: Instant) -> io::Result<OwnedFd> {
+        let addresses = match self {
+            Self::Unix(address) => {
+                let socket = new_socket(AddressFamily::UNIX)?;
+                let begun = rustix::net::connect(&socket, address);
+                return connected(socket, begun, wake, deadline);
+            }
+            Self::Tcp(addresses) => addresses,
+        };
+        let mut last = io::ErrorKind::AddrNotAvailable.into();
+        for (tried, address) in addresses.iter().enumerate() {
+            let now = Instant::now();
+            // Those that have not been tried share the time that is left.
+            let others = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+            let deadline = now + deadline.saturating_duration_since(now) / others;
+            match connect_tcp(address, wake, deadline) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(
+        family,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
+}
+
+fn connect_tcp(address: &SocketAddr, wake: &Wake, deadline: Instant) -> io::Result<OwnedFd> {
+    let socket = new_socket(match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    })?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_TRIES)?;
+    // As long for what was sent and is not acknowledged by the peer's kernel.
+    let timeout = KEEPALIVE * (KEEPALIVE_TRIES + 1);
+    let timeout = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(&socket, timeout)?;
+    let begun = rustix::net::connect(&socket, address);
+    connected(socket, begun, wake, deadline)
+}
+
+/// Waits until a connection that has begun is there.
+fn connected(
+    socket: OwnedFd,
+    begun: rustix::io::Result<()>,
+    wake: &Wake,
+    deadline: Instant,
+) -> io::Result<OwnedFd> {
+    match begun {
+        Ok(()) => return Ok(socket),
+        Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    until(wake, &socket, PollFlags::OUT, deadline)?;
+    match sockopt::socket_error(&socket)? {
+        Ok(()) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits for the socket, or fails at the deadline or when this thread is to end.
+fn until(wake: &Wake, socket: &OwnedFd, events: PollFlags, deadline: Instant) -> io::Result<()> {
+    loop {
+        if !wake
+            .wait(Some((socket.as_fd(), events)), Some(deadline))?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        if wake.is_closed() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if Instant::now() >= deadline {
+            return Err(Errno::TIMEDOUT.into());
+        }
+    }
+}
+
+/// Connects and negotiates, by the deadline.
+pub(crate) fn connect(
+    addresses: &Addresses,
+    export: &str,
+    wake: &Wake,
+    deadline: Instant,
+) -> Result<(OwnedFd, Negotiated), ConnectError> {
+    let socket = addresses.connect(wake, deadline)?;
+    let mut handshake = Handshake::new(export);
+    let mut input = Vec::with_capacity(Handshake::input_capacity());
+    loop {
+        let (used, negotiated) = handshake.step(&input).map_err(ConnectError::Handshake)?;
+        input.drain(..used);
+        let output = handshake.take_output();
+        send_all(&socket, &output, wake, deadline)?;
+        if let Some(negotiated) = negotiated {
+            return match input.is_empty() {
+                true => Ok((socket, negotiated)),
+                false => Err(ConnectError::Handshake(HandshakeError {
+                    kind: HandshakeErrorKind::Protocol,
+                    message: "the server answers what was not asked".to_owned(),
+                })),
+            };
+        }
+        if used > 0 {
+            continue;
+        }
+        until(wake, &socket, PollFlags::IN, deadline)?;
+        let mut bytes = [0; 1024];
+        match rustix::net::recv(&socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => {
+                let what = "the server closed the connection in the handshake";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what).into());
+            }
+            Ok((n, _)) => input.extend(&bytes[..n]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn send_all(socket: &OwnedFd, mut data: &[u8], wake: &Wake, deadline: Instant) -> io::Result<()> {
+    while !data.is_empty() {
+        match rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(n) => data = &data[n..],
+            Err(Errno::AGAIN) => until(wake, socket, PollFlags::OUT, deadline)?,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

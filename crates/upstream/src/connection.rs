@@ -1,0 +1,189 @@
+//! One connection after its handshake: what goes out.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
+use xtent_nbd::Head;
+use xtent_nbd::client::Form;
+use xtent_store::Buffer;
+
+use crate::lock;
+
+/// Pieces of memory in one system call: heads and payloads of several requests.
+const SLICES: usize = 64;
+
+/// Payload of a write.
+#[derive(Clone)]
+pub(crate) enum Payload {
+    /// Part of a caller's buffer.
+    Caller(Arc<Buffer>, Range<usize>),
+    /// An entry of the journal.
+    Journal(Arc<Vec<u8>>),
+}
+
+impl Payload {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Caller(buffer, range) => &buffer[range.clone()],
+            Self::Journal(data) => data,
+        }
+    }
+}
+
+/// A request on its way out.
+pub(crate) struct Outgoing {
+    pub(crate) head: Head,
+    pub(crate) payload: Option<Payload>,
+}
+
+/// Requests that are being sent, and the bytes of the first that have been.
+#[derive(Default)]
+struct Sending {
+    requests: VecDeque<Outgoing>,
+    sent: usize,
+}
+
+/// A connection. It is known by its number and never used again once it is
+/// dead.
+pub(crate) struct Connection {
+    pub(crate) id: u64,
+    /// Index of the thread that receives.
+    pub(crate) lane: usize,
+    pub(crate) form: Form,
+    pub(crate) socket: OwnedFd,
+    /// Bytes asked for or sent, of requests without an answer.
+    pub(crate) under_way: AtomicU64,
+    /// What comes next; locked for moments only.
+    queue: Mutex<VecDeque<Outgoing>>,
+    /// Locked while the system takes bytes.
+    sending: Mutex<Sending>,
+    /// The socket is full: whoever receives sends when there is room.
+    full: AtomicBool,
+    dead: AtomicBool,
+}
+
+impl Connection {
+    pub(crate) fn new(id: u64, lane: usize, form: Form, socket: OwnedFd) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            lane,
+            form,
+            socket,
+            under_way: AtomicU64::new(0),
+            queue: Mutex::default(),
+            sending: Mutex::default(),
+            full: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+        })
+    }
+
+    /// Puts a request at the end of what is sent next.
+    pub(crate) fn queue(&self, request: Outgoing) {
+        lock(&self.queue).push_back(request);
+    }
+
+    /// Whether it waits for room in the socket.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// There may be room in the socket again.
+    pub(crate) fn has_room(&self) {
+        self.full.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Ends it. On return nothing of a request's memory is held here.
+    pub(crate) fn kill(&self) {
+        self.dead.store(true, Ordering::Release);
+        // It fails if the peer was faster.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        lock(&self.queue).clear();
+        *lock(&self.sending) = Sending::default();
+    }
+
+    /// On return no request that was sent in full is held here.
+    pub(crate) fn wait_for_sender(&self) {
+        drop(lock(&self.sending));
+    }
+
+    /// Sends what is queued, unless another thread does that. [`false`] means that the
+    /// socket is full.
+    pub(crate) fn send(&self) -> io::Result<bool> {
+        loop {
+            if self.is_full() {
+                return Ok(true);
+            }
+            let mut sending = match self.sending.try_lock() {
+                Ok(sending) => sending,
+                // It looks at the queue again before it leaves.
+                Err(TryLockError::WouldBlock) => return Ok(true),
+                Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            };
+            loop {
+                sending.requests.extend(lock(&self.queue).drain(..));
+                if self.is_dead() {
+                    *sending = Sending::default();
+                    return Ok(true);
+                }
+                if sending.requests.is_empty() {
+                    break;
+                }
+                match sending.send_some(&self.socket) {
+                    Ok(()) | Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => {
+                        self.full.store(true, Ordering::Release);
+                        return Ok(false);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            drop(sending);
+            if lock(&self.queue).is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl Sending {
+    fn send_some(&mut self, socket: &OwnedFd) -> rustix::io::Result<()> {
+        let mut skip = self.sent;
+        let mut slices = Vec::with_capacity(SLICES);
+        for request in &self.requests {
+            if slices.len() + 2 > SLICES {
+                break;
+            }
+            let payload = request.payload.as_ref().map_or(&[][..], Payload::bytes);
+            for bytes in [request.head.as_bytes(), payload] {
+                let here = skip.min(bytes.len());
+                skip -= here;
+                if here < bytes.len() {
+                    slices.push(IoSlice::new(&bytes[here..]));
+                }
+            }
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let mut ancillary = SendAncillaryBuffer::default();
+        self.sent += sendmsg(socket, &slices, &mut ancillary, flags)?;
+        while let Some(first) = self.requests.front() {
+            let payload = first.payload.as_ref().map_or(0, |p| p.bytes().len());
+            let len = first.head.as_bytes().len() + payload;
+            if self.sent < len {
+                break;
+            }
+            self.sent -= len;
+            self.requests.pop_front();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The threads: each receives on one connection. The first also connects again what was
+//! lost; the others join once that is done.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use xtent_nbd::constants::{FLAG_CAN_MULTI_CONN, FLAG_SEND_FLUSH};
+use xtent_store::{Submitted, block_on};
+
+use crate::connect::connect;
+use crate::connection::Connection;
+use crate::lock;
+use crate::operation::{Operation, Work};
+use crate::receive::Receiver;
+use crate::shared::{Shared, Trouble};
+use crate::state::{Phase, Todo};
+
+/// Between two tries to connect, unless the server has answered something since.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long one try may take.
+const LONGEST_TRY: Duration = Duration::from_secs(30);
+
+/// The number of the next connection.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other connection has.
+pub(crate) fn next_id() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// How long a connection and its handshake may take.
+pub(crate) fn longest_try(reconnect: Duration) -> Duration {
+    reconnect.clamp(PAUSE, LONGEST_TRY)
+}
+
+/// The first thread, with the connection that was made when the store was opened.
+pub(crate) fn first(shared: &Shared, connection: Arc<Connection>) {
+    let mut current = Some(connection);
+    let mut last_try = Instant::now();
+    while let Some(connection) = current {
+        serve(shared, &connection);
+        current = reconnect(shared, &mut last_try);
+    }
+}
+
+/// Any other thread. It tries once after each loss: a server that does not take it
+/// is served by fewer.
+pub(crate) fn other(shared: &Shared, lane: usize) {
+    let wake = &shared.wakes[lane];
+    let mut tried = None;
+    while !wake.is_closed() {
+        let epoch = {
+            let state = lock(&shared.state);
+            matches!(state.phase, Phase::Serving).then_some(state.epoch)
+        };
+        if epoch.is_none() || epoch == tried {
+            if wake.wait(None, None).is_err() {
+                return;
+            }
+            continue;
+        }
+        tried = epoch;
+        let deadline = Instant::now() + longest_try(shared.reconnect);
+        let connected = connect(&shared.addresses, &shared.export, wake, deadline);
+        let (socket, found) = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                tracing::debug!("no connection number {}: {error}", lane + 1);
+                continue;
+            }
+        };
+        let connection = Connection::new(next_id(), lane, found.form, socket);
+        if !is_same_server(shared) {
+            continue;
+        }
+        {
+            let mut state = lock(&shared.state);
+            let fits = found.has(FLAG_CAN_MULTI_CONN) && shared.terms.renew(&found).is_ok();
+            if !fits || Some(state.epoch) != tried || !matches!(state.phase, Phase::Serving) {
+                continue;
+            }
+            state.connections[lane] = Some(Arc::clone(&connection));
+        }
+        serve(shared, &connection);
+    }
+}
+
+/// Whether the server still answers on the connections that there were, after another one was
+/// made. If it was restarted in between, a flush on the new one would say nothing of what
+/// was written on the old ones.
+fn is_same_server(shared: &Shared) -> bool {
+    if shared.terms.read_only || !shared.terms.has(FLAG_SEND_FLUSH) {
+        return true;
+    }
+    let (completion, submitted) = Submitted::later();
+    shared.begin(Operation::new(Work::Flush, 0, 0, Some(completion)));
+    block_on(submitted).result.is_ok()
+}
+
+/// Receives until the connection is lost.
+fn serve(shared: &Shared, connection: &Arc<Connection>) {
+    let mut receiver = Receiver::new();
+    let wake = &shared.wakes[connection.lane];
+    let trouble = loop {
+        if connection.is_dead() {
+            return;
+        }
+        let mut events = PollFlags::IN;
+        if connection.is_full() {
+            events |= PollFlags::OUT;
+        }
+        let happened = match wake.wait(Some((connection.socket.as_fd(), events)), None) {
+            Ok(happened) => happened,
+            Err(error) => break error.into(),
+        };
+        if happened.contains(PollFlags::OUT) {
+            connection.has_room();
+            shared.send(connection);
+        }
+        if happened.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+            && let Err(trouble) = receiver.receive(shared, connection)
+        {
+            break trouble;
+        }
+    };
+    match trouble {
+        Trouble::Dead => {}
+        trouble => shared.lost(connection, trouble),
+    }
+}
+
+/// When the next try may begin, and when it must have ended.
+struct Try {
+    from: Instant,
+    until: Instant,
+}
+
+/// A new first connection, however long it takes; [`None`] if there will be none.
+fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>> {
+    let wake = &shared.wakes[0];
+    loop {
+        let planned = plan(shared, *last_try)?;
+        let (from, until) = match planned {
+            Some(Try { from, until }) => (Some(from), until),
+            None => (None, Instant::now()),
+        };
+        if from.is_none_or(|from| from > Instant::now()) {
+            let end = from.map(|from| from.min(until));
+            wake.wait(None, end).ok()?;
+            continue;
+        }
+        *last_try = Instant::now();
+        {
+            let mut state = lock(&shared.state);
+            (state.has_answered, state.demand) = (false, false);
+        }
+        let (socket, found) = match connect(&shared.addresses, &shared.export, wake, until) {
+            Ok(connected) => connected,
+            Err(error) => {
+                let mut todo = Todo::default();
+                let mut state = lock(&shared.state);
+                state.why = error.to_string();
+                if error.is_violation() {
+                    shared.violated(&mut state, &error.to_string(), &mut todo);
+                }
+                drop(state);
+                shared.carry_out(todo);
+                continue;
+            }
+        };
+        let connection = Connection::new(next_id(), 0, found.form, socket);
+        let mut todo = Todo::default();
+        let renewed = {
+            let mut state = lock(&shared.state);
+            if matches!(state.phase, Phase::Closed(_)) {
+                return None;
+            }
+            let renewed = shared.terms.renew(&found);
+            match &renewed {
+                Ok(()) => state.connected(Arc::clone(&connection), &mut todo),
+                Err(why) => state.fail_all(Phase::Closed(why.clone()), why, &mut todo),
+            }
+            renewed
+        };
+        shared.carry_out(todo);
+        match renewed {
+            Ok(()) => {
+                tracing::info!("connected to {} again", shared.terms.path.display());
+                return Some(connection);
+            }
+            Err(why) => {
+                tracing::error!("{}: {why}", shared.terms.path.display());
+                return None;
+            }
+        }
+    }
+}
+
+/// When to try next; [`None`] inside if nobody asks for it, and outside if never again. Gives up on
+/// what waits when that was long enough.
+fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
+    let mut todo = Todo::default();
+    let now = Instant::now();
+    let mut state = lock(&shared.state);
+    let from = match state.has_answered {
+        true => now,
+        false => last_try + PAUSE,
+    };
+    let until = now + longest_try(shared.reconnect);
+    let planned = match state.phase {
+        _ if shared.wakes[0].is_closed() => None,
+        Phase::Closed(_) => None,
+        Phase::Down(_) => Some(state.demand.then_some(Try { from, until })),
+        Phase::Serving | Phase::Replaying(_) | Phase::Lost => {
+            let lost = state.lost_since.unwrap_or(now);
+            let end = lost + shared.reconnect;
+            if now < end {
+                let until = until.min(end);
+                Some(Some(Try { from, until }))
+            } else {
+                let seconds = shared.reconnect.as_secs_f64();
+                let why = format!("no connection for {seconds} seconds: {}", state.why);
+                state.fail_all(Phase::Down(why.clone()), &why, &mut todo);
+                Some(None)
+            }
+        }
+    };
+    drop(state);
+    shared.carry_out(todo);
+    planned
+}

@@ -1,0 +1,268 @@
+//! Ciphertext behind an NBD server: [`Upstream`] is a store that is an NBD client.
+//!
+//! Each connection has one thread that receives; whoever submits an operation sends it.
+//! Hundreds are under way at a time, and data is received straight into the
+//! operation's memory. TLS is not supported yet.
+//!
+//! # Lost connections
+//!
+//! A lost connection is made again, and requests without an answer are sent again in the order in
+//! which they were submitted. They fail when there was no connection for
+//! [`Options::reconnect`]; after that, requests fail at once until one can be made,
+//! which is tried when somebody asks for something, once a second at most.
+//!
+//! A server that was restarted may have lost what it acknowledged and was not told to
+//! flush. So a copy of that is kept, and written again before anything
+//! else on a new connection. When the copies take half of [`Options::journal`], the store flushes
+//! on its own, and when they take all of it, writes wait for that. A flush succeeds
+//! only if every write that it covers has been acknowledged by a server that has not been lost
+//! since, or was flushed. After a flush that the server failed, or a copy that it refused, every
+//! later flush fails. Discards are not repeated: the range reads as anything. A server
+//! without `NBD_CMD_FLUSH` promises nothing that could be kept: there, flushes succeed
+//! and nothing is copied.
+//!
+//! All connections are given up with the first that is lost. What the server was still doing for
+//! one of them it may finish after the same request was sent again.
+//!
+//! # A server that lies
+//!
+//! Every byte of a read has to come once, from inside what was asked, and every answer has to be to a
+//! request. A connection on which that is not so is cut and counts as lost. After three
+//! times without a good answer requests fail and say what the server did.
+//!
+//! # Zeros
+//!
+//! `NBD_CMD_WRITE_ZEROES` is never sent: zeros of plaintext are not zeros of
+//! ciphertext, so nobody above has use for them.
+//!
+//! # Memory
+//!
+//! What the operations' owners gave it, [`Options::journal`] (and one write more), 16 KiB for each
+//! connection, and some hundred bytes for each request. The calls on borrowed memory
+//! copy what they are given.
+
+mod connect;
+mod connection;
+mod journal;
+mod lane;
+mod operation;
+mod receive;
+mod shared;
+mod state;
+mod store;
+mod terms;
+mod uri;
+mod wake;
+
+pub use uri::{Uri, UriError};
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use xtent_nbd::Request;
+use xtent_nbd::client::{Negotiated, request_head};
+use xtent_nbd::constants::*;
+use xtent_store::{Access, Error, ErrorKind};
+
+use connect::{Addresses, connect};
+use connection::{Connection, Outgoing};
+use shared::Shared;
+use state::{Phase, State, Todo};
+use terms::Terms;
+use wake::Wake;
+
+/// How an [`Upstream`] deals with its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long a lost connection may stay lost before requests fail.
+    pub reconnect: Duration,
+    /// Connections at most; more than one only if the server says that they
+    /// see each other's writes (`NBD_FLAG_CAN_MULTI_CONN`).
+    pub connections: usize,
+    /// Bytes of acknowledged writes that are kept until they are flushed. A write that is larger is
+    /// made durable at once instead.
+    pub journal: usize,
+}
+
+impl Default for Options {
+    /// 10 seconds, 4 connections, 64 MiB.
+    fn default() -> Self {
+        Self {
+            reconnect: Duration::from_secs(10),
+            connections: 4,
+            journal: 64 << 20,
+        }
+    }
+}
+
+/// An export of an NBD server. Dropped, it says goodbye and what is under way fails.
+pub struct Upstream {
+    shared: Arc<Shared>,
+    uri: Uri,
+    threads: Vec<JoinHandle<()>>,
+    /// Held while partial blocks are read, changed and written back.
+    partial: Mutex<()>,
+}
+
+impl Upstream {
+    /// Connects to the server. Hosts are looked up here and never again: a connection
+    /// that is made later takes a socket and nothing else of the system.
+    ///
+    /// # Errors
+    /// Have the URI as their path, and a source that says what the server did:
+    /// [`ErrorKind::NotFound`] if it has no such export, [`ErrorKind::ReadOnly`] if the export is
+    /// read-only and `access` is not.
+    pub fn open(uri: &Uri, access: Access, options: Options) -> Result<Self, Error> {
+        let path = PathBuf::from(uri.to_string());
+        let system = |error: io::Error| Error::from_io(error, "open", &path, None);
+        let addresses = Addresses::of(uri).map_err(system)?;
+        let wake = Wake::new().map_err(system)?;
+        let deadline = Instant::now() + lane::longest_try(options.reconnect);
+        let (socket, found) =
+            connect(&addresses, uri.export(), &wake, deadline).map_err(|error| {
+                let (kind, source) = error.into_parts();
+                Error {
+                    source: Some(source),
+                    ..Error::new(kind, "open", &path, None)
+                }
+            })?;
+        let read_only = access == Access::ReadOnly;
+        check(&found, read_only, &path)?;
+
+        let lanes = match found.has(FLAG_CAN_MULTI_CONN) {
+            true => options.connections.max(1),
+            false => 1,
+        };
+        let mut wakes = vec![wake];
+        while wakes.len() < lanes {
+            wakes.push(Wake::new().map_err(system)?);
+        }
+        let terms = Arc::new(Terms::new(path.clone(), &found, read_only, options.journal));
+        let connection = Connection::new(lane::next_id(), 0, found.form, socket);
+        let mut state = State::new(Arc::clone(&terms), lanes);
+        state.connected(Arc::clone(&connection), &mut Todo::default());
+        let shared = Arc::new(Shared {
+            terms,
+            state: Mutex::new(state),
+            wakes,
+            addresses,
+            export: uri.export().to_owned(),
+            reconnect: options.reconnect,
+        });
+        let mut upstream = Self {
+            shared: Arc::clone(&shared),
+            uri: uri.clone(),
+            threads: Vec::with_capacity(lanes),
+            partial: Mutex::new(()),
+        };
+        let first = move || lane::first(&shared, connection);
+        upstream.threads.push(spawn(0, first).map_err(system)?);
+        for number in 1..lanes {
+            let shared = Arc::clone(&upstream.shared);
+            let other = move || lane::other(&shared, number);
+            upstream.threads.push(spawn(number, other).map_err(system)?);
+        }
+        Ok(upstream)
+    }
+
+    /// Where it is.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+}
+
+fn spawn(lane: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(format!("upstream {lane}"))
+        .spawn(run)
+}
+
+/// Whether the export is of use.
+fn check(found: &Negotiated, read_only: bool, path: &Path) -> Result<(), Error> {
+    if i64::try_from(found.size).is_err() {
+        return Err(Error {
+            source: Some(io::Error::other(
+                "the server says that the export has 8 EiB or more",
+            )),
+            ..Error::new(ErrorKind::Io, "open", path, None)
+        });
+    }
+    if read_only {
+        return Ok(());
+    }
+    if found.has(FLAG_READ_ONLY) {
+        return Err(Error {
+            source: Some(io::Error::other(
+                "the server offers the export for reading only",
+            )),
+            ..Error::new(ErrorKind::ReadOnly, "open", path, None)
+        });
+    }
+    if !found.has(FLAG_SEND_FLUSH) {
+        tracing::warn!(
+            "the server of {} has no flush: when writes are durable is not known",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream")
+            .field("uri", &self.uri)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let mut todo = Todo::default();
+        {
+            let mut state = lock(&self.shared.state);
+            for connection in state.connections.iter().flatten() {
+                say_goodbye(connection);
+            }
+            let why = "the store was closed";
+            state.lost(why.to_owned());
+            state.fail_all(Phase::Closed(why.to_owned()), why, &mut todo);
+        }
+        self.shared.carry_out(todo);
+        for wake in &self.shared.wakes {
+            wake.close();
+        }
+        let this = std::thread::current().id();
+        for thread in self.threads.drain(..) {
+            // One of them may have told the end of the operation that kept the store alive.
+            if thread.thread().id() != this {
+                // A panic there has been reported.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn say_goodbye(connection: &Connection) {
+    let goodbye = Request {
+        flags: 0,
+        kind: CMD_DISC,
+        cookie: 0,
+        offset: 0,
+        length: 0,
+    };
+    connection.queue(Outgoing {
+        head: request_head(connection.form, &goodbye),
+        payload: None,
+    });
+    // A server that takes no more sees the end of the connection all the same.
+    let _ = connection.send();
+}
+
+/// Locks; what a thread that panicked has left is consistent, since nothing in
+/// between can.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,347 @@
+//! What is under way over all connections. Everything here happens under one lock that is
+//! held for moments.
+
+mod recovery;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use xtent_nbd::Request;
+use xtent_nbd::client::Failure;
+use xtent_nbd::constants::*;
+use xtent_store::{Buffer, Completed, Completion, Error, ErrorKind};
+
+use crate::connection::{Connection, Payload};
+use crate::journal::Journal;
+use crate::lock;
+use crate::operation::{Operation, Piece, Work};
+use crate::terms::Terms;
+
+/// Where the store stands with its server.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Requests are sent as they come.
+    Serving,
+    /// That many writes of the journal are to be acknowledged again first.
+    Replaying(usize),
+    /// Requests wait for a connection.
+    Lost,
+    /// Requests fail for this reason, until there is a connection.
+    Down(String),
+    /// Requests fail for this reason, for good.
+    Closed(String),
+}
+
+/// What is to be done once the lock is free.
+#[derive(Default)]
+pub(crate) struct Todo {
+    /// Ends to tell.
+    pub(crate) told: Vec<(Completion, Completed)>,
+    /// Connections with something to send.
+    pub(crate) send: Vec<Arc<Connection>>,
+    /// Other threads may connect, too.
+    pub(crate) wake: bool,
+}
+
+pub(crate) struct State {
+    pub(crate) terms: Arc<Terms>,
+    pub(crate) phase: Phase,
+    /// By lane.
+    pub(crate) connections: Vec<Option<Arc<Connection>>>,
+    /// How often connections were lost.
+    pub(crate) epoch: u64,
+    /// When the connection was lost, unless the server has answered since.
+    pub(crate) lost_since: Option<Instant>,
+    /// What the last failure said.
+    pub(crate) why: String,
+    /// Whether the server has answered since the last try to connect.
+    pub(crate) has_answered: bool,
+    /// Violations of the protocol without a good answer between them.
+    pub(crate) violations: u32,
+    /// Somebody wanted something while it was down.
+    pub(crate) demand: bool,
+    /// By cookie, so in the order in which they were submitted.
+    pending: BTreeMap<u64, Piece>,
+    next_cookie: u64,
+    pub(crate) journal: Journal,
+    /// Writes that wait for room in the journal.
+    pub(crate) held: VecDeque<Arc<Operation>>,
+    /// Bytes that writes under way will take of the journal.
+    room: usize,
+    /// Whether the journal's own flush is under way.
+    own_flush: bool,
+    /// Why flushes fail ever after.
+    pub(crate) flush_failure: Option<String>,
+}
+
+impl State {
+    pub(crate) fn new(terms: Arc<Terms>, lanes: usize) -> Self {
+        Self {
+            terms,
+            phase: Phase::Lost,
+            connections: vec![None; lanes],
+            epoch: 0,
+            lost_since: None,
+            why: String::new(),
+            has_answered: true,
+            violations: 0,
+            demand: false,
+            pending: BTreeMap::new(),
+            next_cookie: 1,
+            journal: Journal::default(),
+            held: VecDeque::new(),
+            room: 0,
+            own_flush: false,
+            flush_failure: None,
+        }
+    }
+
+    /// Whether an operation waits: a write without room in the journal, or behind others
+    /// that wait. One that is alone always has room.
+    pub(crate) fn must_wait(&self, room: usize) -> bool {
+        room > 0 && self.keeps_journal() && (!self.held.is_empty() || !self.has_room(room))
+    }
+
+    fn has_room(&self, room: usize) -> bool {
+        let used = self.journal.bytes() + self.room;
+        used == 0 || used.saturating_add(room) <= self.terms.journal
+    }
+
+    /// Whether acknowledged writes are to be kept.
+    pub(crate) fn keeps_journal(&self) -> bool {
+        self.terms.has(FLAG_SEND_FLUSH) && self.flush_failure.is_none()
+    }
+
+    /// An operation becomes requests, which are sent if there is a connection.
+    pub(crate) fn start(&mut self, operation: &Arc<Operation>, todo: &mut Todo) {
+        self.room += operation.room;
+        let has_fua = self.terms.has(FLAG_SEND_FUA);
+        let requests = operation.requests(self.terms.blocks.maximum, has_fua);
+        {
+            let mut progress = lock(&operation.progress);
+            progress.left = requests.len();
+            progress.flush_after =
+                operation.is_durable_write() && !has_fua && self.terms.has(FLAG_SEND_FLUSH);
+        }
+        self.add(operation, requests, todo);
+    }
+
+    fn add(&mut self, operation: &Arc<Operation>, requests: Vec<Request>, todo: &mut Todo) {
+        let connection = match self.phase {
+            Phase::Serving => self.least_busy(),
+            // The others wait.
+            Phase::Replaying(_) if matches!(operation.work, Work::Replay(_)) => self.least_busy(),
+            _ => None,
+        };
+        for mut request in requests {
+            request.cookie = self.next_cookie;
+            self.next_cookie += 1;
+            let mut piece = Piece::new(operation, request);
+            if request.kind == CMD_FLUSH {
+                piece.covers = self.journal.begin_flush();
+            }
+            if let Some(connection) = &connection {
+                send_on(connection, &mut piece);
+            }
+            self.pending.insert(request.cookie, piece);
+        }
+        todo.send.extend(connection);
+    }
+
+    fn least_busy(&self) -> Option<Arc<Connection>> {
+        let connections = self.connections.iter().flatten();
+        connections
+            .min_by_key(|connection| connection.under_way.load(Ordering::Relaxed))
+            .cloned()
+    }
+
+    /// Starts the journal's own flush, and writes that have waited for one.
+    pub(crate) fn tend_journal(&mut self, todo: &mut Todo) {
+        while let Some(first) = self.held.front() {
+            if self.keeps_journal() && !self.has_room(first.room) {
+                break;
+            }
+            let Some(first) = self.held.pop_front() else {
+                break;
+            };
+            self.start(&first, todo);
+        }
+        let bytes = self.journal.bytes();
+        let full = bytes >= self.terms.journal / 2 || !self.held.is_empty() && self.room == 0;
+        if bytes > 0 && full && !self.own_flush && self.keeps_journal() {
+            self.own_flush = true;
+            let flush = Arc::new(Operation::new(Work::Flush, 0, 0, None));
+            self.start(&flush, todo);
+        }
+    }
+
+    /// The piece that is answered on this connection.
+    pub(crate) fn piece(&mut self, connection: &Connection, cookie: u64) -> Option<&mut Piece> {
+        let piece = self.pending.get_mut(&cookie);
+        piece.filter(|piece| piece.connection == connection.id)
+    }
+
+    /// The answer to a request is complete. `copy` has the bytes of a plain write for the
+    /// journal. An error says that the server answered what it cannot have received.
+    pub(crate) fn conclude(
+        &mut self,
+        connection: &Connection,
+        cookie: u64,
+        copy: Option<Vec<u8>>,
+        todo: &mut Todo,
+    ) -> Result<(), &'static str> {
+        let Some(piece) = self.pending.remove(&cookie) else {
+            return Ok(());
+        };
+        connection
+            .under_way
+            .fetch_sub(piece.weight(), Ordering::Relaxed);
+        let failure = match piece.answer.result() {
+            Some(Err(failure)) => Some(failure.clone()),
+            _ => None,
+        };
+        if piece.is_replay() {
+            self.replayed(failure, todo);
+            return Ok(());
+        }
+        (self.has_answered, self.violations, self.lost_since) = (true, 0, None);
+        let operation = &piece.operation;
+        let mut error = failure.map(|failure| self.error_of(operation, &failure));
+        match piece.request.kind {
+            CMD_WRITE if error.is_none() && self.keeps_journal() => {
+                if let Some(copy) = copy {
+                    self.journal.insert(piece.request.offset, copy);
+                } else if let Some(Payload::Caller(buffer, range)) = piece.payload() {
+                    self.journal.overwrite(piece.request.offset, &buffer[range]);
+                }
+            }
+            CMD_FLUSH => {
+                if let Some(error) = &error {
+                    self.fail_flushes(describe(error));
+                }
+                match &self.flush_failure {
+                    None => self.journal.forget(piece.covers),
+                    Some(why) => {
+                        error = Some(self.terms.error(ErrorKind::Io, operation, why.clone()));
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.ended(operation, error, todo)
+    }
+
+    fn error_of(&self, operation: &Operation, failure: &Failure) -> Error {
+        let (kind, name) = match failure.error {
+            1 => (ErrorKind::Permission, "EPERM"),
+            5 => (ErrorKind::Io, "EIO"),
+            12 => (ErrorKind::Io, "ENOMEM"),
+            22 => (ErrorKind::Io, "EINVAL"),
+            28 => (ErrorKind::NoSpace, "ENOSPC"),
+            75 => (ErrorKind::Io, "EOVERFLOW"),
+            95 => (ErrorKind::Unsupported, "ENOTSUP"),
+            _ => (ErrorKind::Io, "an unknown error"),
+        };
+        let mut text = format!("the server answered {name}");
+        if !failure.message.is_empty() {
+            text = format!("{text}: {}", failure.message);
+        }
+        self.terms.error(kind, operation, text)
+    }
+
+    fn fail_flushes(&mut self, why: String) {
+        // The first reason is the one to tell ever after.
+        self.flush_failure.get_or_insert(why);
+        self.journal.clear();
+    }
+
+    /// One request of an operation has ended; with the last one so has the operation.
+    fn ended(
+        &mut self,
+        operation: &Arc<Operation>,
+        error: Option<Error>,
+        todo: &mut Todo,
+    ) -> Result<(), &'static str> {
+        let mut progress = lock(&operation.progress);
+        progress.failure = progress.failure.take().or(error);
+        progress.left = progress.left.saturating_sub(1);
+        if progress.left > 0 {
+            return Ok(());
+        }
+        if std::mem::take(&mut progress.flush_after) && progress.failure.is_none() {
+            progress.left = 1;
+            drop(progress);
+            let flush = Operation::new(Work::Flush, 0, 0, None);
+            self.add(operation, flush.requests(0, false), todo);
+            return Ok(());
+        }
+        drop(progress);
+        let result = self.end(operation, todo);
+        self.tend_journal(todo);
+        result
+    }
+
+    fn end(&mut self, operation: &Arc<Operation>, todo: &mut Todo) -> Result<(), &'static str> {
+        self.room = self.room.saturating_sub(operation.room);
+        let mut early = false;
+        let buffer = match &operation.work {
+            Work::Read(buffer) => lock(buffer).take(),
+            Work::Write { buffer, .. } => {
+                let shared = lock(buffer).take();
+                let had = shared.is_some();
+                let buffer = shared.and_then(|shared| self.unshared(shared));
+                early = had && buffer.is_none();
+                buffer
+            }
+            Work::Flush | Work::Discard | Work::Replay(_) => None,
+        };
+        let mut progress = lock(&operation.progress);
+        if early {
+            let text = "the server answered a write that it had not received";
+            let error = || self.terms.error(ErrorKind::Io, operation, text.to_owned());
+            progress.failure.get_or_insert_with(error);
+        }
+        let result = progress.failure.take().map_or(Ok(()), Err);
+        match progress.completion.take() {
+            Some(completion) => todo.told.push((completion, Completed::new(buffer, result))),
+            None if matches!(operation.work, Work::Flush) => self.own_flush = false,
+            None => {}
+        }
+        match early {
+            true => Err("an answer to a write that it had not received"),
+            false => Ok(()),
+        }
+    }
+
+    /// The buffer of a write that has been answered; [`None`] if it has not been sent. A thread
+    /// may be about to return from sending the end of it, on another connection than
+    /// that of a flush that followed.
+    fn unshared(&self, shared: Arc<Buffer>) -> Option<Buffer> {
+        let shared = match Arc::try_unwrap(shared) {
+            Ok(buffer) => return Some(buffer),
+            Err(shared) => shared,
+        };
+        for connection in self.connections.iter().flatten() {
+            connection.wait_for_sender();
+        }
+        Arc::into_inner(shared)
+    }
+}
+
+fn send_on(connection: &Connection, piece: &mut Piece) {
+    piece.connection = connection.id;
+    connection
+        .under_way
+        .fetch_add(piece.weight(), Ordering::Relaxed);
+    connection.queue(piece.outgoing(connection.form));
+}
+
+/// What the server did, out of an error.
+fn describe(error: &Error) -> String {
+    error
+        .source
+        .as_ref()
+        .map_or_else(|| error.to_string(), ToString::to_string)
+}

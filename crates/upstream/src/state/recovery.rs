@@ -1,0 +1,129 @@
+//! What becomes of what is under way when connections are lost.
+//!
+//! All connections are lost together: what the server acknowledged on another one is as
+//! uncertain. A new first connection takes the journal's writes before anything
+//! else, then all requests without an answer in the order in which they were submitted.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use xtent_nbd::client::{Answer, Failure};
+use xtent_store::ErrorKind;
+
+use super::{Phase, State, Todo, send_on};
+use crate::connection::Connection;
+use crate::lock;
+use crate::operation::{Operation, Work};
+
+impl State {
+    /// There is a first connection, which was just made.
+    pub(crate) fn connected(&mut self, connection: Arc<Connection>, todo: &mut Todo) {
+        self.connections[0] = Some(connection);
+        let entries: Vec<_> = self.journal.entries().collect();
+        self.phase = Phase::Replaying(entries.len());
+        for (offset, data) in entries {
+            let len = data.len() as u64;
+            let replay = Arc::new(Operation::new(Work::Replay(data), offset, len, None));
+            // An entry is no longer than the request that it came by.
+            self.start(&replay, todo);
+        }
+        if matches!(self.phase, Phase::Replaying(0)) {
+            self.resume(todo);
+        }
+    }
+
+    pub(super) fn replayed(&mut self, failure: Option<Failure>, todo: &mut Todo) {
+        if let Some(failure) = failure {
+            let what = match failure.message.is_empty() {
+                true => format!("error {}", failure.error),
+                false => failure.message,
+            };
+            self.fail_flushes(format!(
+                "writes from before the connection was lost could not be repeated: {what}"
+            ));
+        }
+        if let Phase::Replaying(left) = &mut self.phase {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.resume(todo);
+            }
+        }
+    }
+
+    /// Sends what waits, in order, and lets new requests through.
+    fn resume(&mut self, todo: &mut Todo) {
+        self.phase = Phase::Serving;
+        let Some(connection) = self.connections.iter().flatten().next().cloned() else {
+            return;
+        };
+        if self.pending.is_empty() {
+            self.lost_since = None;
+        }
+        for piece in self.pending.values_mut() {
+            piece.answer = Answer::to(&piece.request);
+            send_on(&connection, piece);
+        }
+        todo.send.push(connection);
+        todo.wake = true;
+        self.tend_journal(todo);
+    }
+
+    /// All connections are gone.
+    pub(crate) fn lost(&mut self, why: String) {
+        for connection in &mut self.connections {
+            if let Some(connection) = connection.take() {
+                connection.kill();
+            }
+        }
+        self.pending.retain(|_, piece| {
+            piece.connection = 0;
+            !piece.is_replay()
+        });
+        self.epoch += 1;
+        self.why = why;
+        self.lost_since.get_or_insert_with(Instant::now);
+        if !matches!(self.phase, Phase::Closed(_)) {
+            self.phase = Phase::Lost;
+        }
+    }
+
+    /// Everything that waits fails for this reason, and so does what comes.
+    pub(crate) fn fail_all(&mut self, phase: Phase, why: &str, todo: &mut Todo) {
+        self.phase = phase;
+        let mut operations: Vec<_> = std::mem::take(&mut self.pending)
+            .into_values()
+            .map(|piece| piece.operation)
+            .collect();
+        // The requests of one follow each other.
+        operations.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        operations.extend(std::mem::take(&mut self.held));
+        for operation in operations {
+            self.fail(&operation, why, todo);
+        }
+        self.room = 0;
+    }
+
+    /// Ends an operation that has no requests any more.
+    pub(crate) fn fail(&mut self, operation: &Arc<Operation>, why: &str, todo: &mut Todo) {
+        let error = self.terms.error(ErrorKind::Io, operation, why.to_owned());
+        {
+            let mut progress = lock(&operation.progress);
+            (progress.left, progress.flush_after) = (0, false);
+            progress.failure.get_or_insert(error);
+        }
+        // No connection is there that could have been early.
+        let _ = self.end(operation, todo);
+    }
+
+    /// Ends the operation whose answer the server has broken off again and again.
+    pub(crate) fn give_up(&mut self, cookie: u64, why: &str, todo: &mut Todo) {
+        let Some(piece) = self.pending.get(&cookie) else {
+            return;
+        };
+        let operation = Arc::clone(&piece.operation);
+        self.pending
+            .retain(|_, piece| !Arc::ptr_eq(&piece.operation, &operation));
+        self.fail(&operation, why, todo);
+        self.tend_journal(todo);
+    }
+}

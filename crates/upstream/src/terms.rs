@@ -1,0 +1,100 @@
+//! What was agreed on with the server when the store was opened, and has to be
+//! so again on every connection.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xtent_nbd::client::{BlockSizes, Negotiated};
+use xtent_nbd::constants::*;
+use xtent_store::{Error, ErrorKind};
+
+use crate::operation::Operation;
+
+/// Flags on which writing depends.
+const WRITING: u16 = FLAG_READ_ONLY | FLAG_SEND_FLUSH | FLAG_SEND_FUA | FLAG_SEND_TRIM;
+
+/// The export as it was found.
+pub(crate) struct Terms {
+    /// The URI, in the place of a path in errors.
+    pub(crate) path: PathBuf,
+    flags: u16,
+    pub(crate) blocks: BlockSizes,
+    pub(crate) read_only: bool,
+    /// Bytes that the journal may take.
+    pub(crate) journal: usize,
+    /// Whole blocks of the export, in bytes. Grows with it.
+    size: AtomicU64,
+}
+
+impl Terms {
+    pub(crate) fn new(path: PathBuf, found: &Negotiated, read_only: bool, journal: usize) -> Self {
+        let terms = Self {
+            path,
+            flags: found.flags,
+            blocks: found.blocks,
+            read_only,
+            journal,
+            size: AtomicU64::new(0),
+        };
+        let size = terms.whole_blocks(found.size);
+        if size != found.size {
+            tracing::warn!(
+                "the last {} bytes of {} are left out: they are no whole block of {} bytes",
+                found.size - size,
+                terms.path.display(),
+                found.blocks.minimum
+            );
+        }
+        terms.size.store(size, Ordering::Release);
+        terms
+    }
+
+    fn whole_blocks(&self, size: u64) -> u64 {
+        size & !(u64::from(self.blocks.minimum) - 1)
+    }
+
+    pub(crate) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Takes what a later connection found, or says why that is another export.
+    pub(crate) fn renew(&self, found: &Negotiated) -> Result<(), String> {
+        let size = self.whole_blocks(found.size);
+        if size < self.size() {
+            return Err(format!(
+                "the export is not the same after a lost connection: it had {} bytes and has {}",
+                self.size(),
+                found.size
+            ));
+        }
+        if !self.read_only && (found.flags ^ self.flags) & WRITING != 0 {
+            return Err(format!(
+                "the export is not the same after a lost connection: its flags were {:#x} and are {:#x}",
+                self.flags, found.flags
+            ));
+        }
+        let blocks = found.blocks;
+        if blocks.minimum > self.blocks.minimum || blocks.maximum < self.blocks.maximum {
+            return Err(format!(
+                "the export is not the same after a lost connection: it takes requests of \
+                 {} to {} bytes and took {} to {}",
+                blocks.minimum, blocks.maximum, self.blocks.minimum, self.blocks.maximum
+            ));
+        }
+        self.size.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// An error of an operation, for the reason in `text`.
+    pub(crate) fn error(&self, kind: ErrorKind, operation: &Operation, text: String) -> Error {
+        Error {
+            source: Some(io::Error::other(text)),
+            ..Error::new(kind, operation.name(), &self.path, operation.place())
+        }
+    }
+}

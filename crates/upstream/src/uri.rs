@@ -1,0 +1,332 @@
+//! Where an export is: NBD URIs, the forms that are supported here.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use xtent_nbd::constants::{DEFAULT_PORT, MAX_STRING};
+
+/// What is not written as it is.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+/// Longest path of a Unix socket on Linux, in bytes.
+const MAX_SOCKET_PATH: usize = 107;
+/// Every scheme that NBD has.
+const SCHEMES: [&str; 6] = [
+    "nbd",
+    "nbds",
+    "nbd+unix",
+    "nbds+unix",
+    "nbd+vsock",
+    "nbds+vsock",
+];
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+/// An export of an NBD server: `nbd://HOST[:PORT]/EXPORT` or
+/// `nbd+unix:///EXPORT?socket=PATH`. Its [`Display`](fmt::Display) is a URI
+/// that means the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uri {
+    pub(crate) place: Place,
+    pub(crate) export: String,
+}
+
+/// Why a text is no URI that can be used, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UriError(String);
+
+impl fmt::Display for UriError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UriError {}
+
+fn wrong<T>(message: impl Into<String>) -> Result<T, UriError> {
+    Err(UriError(message.into()))
+}
+
+impl Uri {
+    /// Whether an argument is meant as a URI of NBD, be it a right one or not.
+    pub fn looks_like(text: &str) -> bool {
+        text.split_once("://").is_some_and(|(scheme, _)| {
+            SCHEMES
+                .iter()
+                .any(|known| scheme.eq_ignore_ascii_case(known))
+        })
+    }
+
+    /// The name of the export; empty is the server's default.
+    pub fn export(&self) -> &str {
+        &self.export
+    }
+
+    /// The Unix socket, if it is one.
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Unix(path) => Some(path),
+            Place::Tcp { .. } => None,
+        }
+    }
+}
+
+impl FromStr for Uri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        if text.chars().any(char::is_control) {
+            return wrong("the URI has control characters");
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return wrong("it is no URI");
+        };
+        if rest.contains('#') {
+            return wrong("a URI of NBD has no fragment (#)");
+        }
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if authority.contains('@') {
+            return wrong("a user name is not supported in a URI of NBD");
+        }
+        let export = decoded(path)?;
+        if export.len() > MAX_STRING {
+            return wrong("the name of the export is longer than 4096 bytes");
+        }
+        let place = match scheme.to_ascii_lowercase().as_str() {
+            "nbd" => tcp(authority, query)?,
+            "nbd+unix" => unix(authority, query)?,
+            "nbds" | "nbds+unix" | "nbds+vsock" => return wrong("TLS is not supported yet"),
+            "nbd+vsock" => return wrong("nbd+vsock is not supported"),
+            _ => return wrong("it is no URI of NBD"),
+        };
+        Ok(Self { place, export })
+    }
+}
+
+fn tcp(authority: &str, query: Option<&str>) -> Result<Place, UriError> {
+    if let Some(query) = query {
+        return unknown_parameter(query);
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let Some((host, port)) = rest.split_once(']') else {
+                return wrong("the address lacks its closing bracket");
+            };
+            let Ok(address) = host.parse::<Ipv6Addr>() else {
+                return wrong("what is in brackets is no IPv6 address");
+            };
+            match port.strip_prefix(':') {
+                Some(port) => (address.to_string(), Some(port)),
+                None if port.is_empty() => (address.to_string(), None),
+                None => return wrong("the port follows a colon"),
+            }
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (authority.to_owned(), None),
+        },
+    };
+    if host.is_empty() {
+        return wrong("the URI names no host");
+    }
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    if !host.chars().all(known) {
+        return wrong("the host has characters that no host has");
+    }
+    let port = match port {
+        None | Some("") => DEFAULT_PORT,
+        Some(port) => match port.parse() {
+            // Rust's numbers may have a sign.
+            Ok(port) if port != 0 && !authority.contains('+') => port,
+            _ => return wrong("the port is no number from 1 to 65535"),
+        },
+    };
+    Ok(Place::Tcp { host, port })
+}
+
+fn unix(authority: &str, query: Option<&str>) -> Result<Place, UriError> {
+    if !authority.is_empty() {
+        return wrong("nbd+unix has three slashes: nbd+unix:///EXPORT?socket=PATH");
+    }
+    let missing = "nbd+unix needs its socket: nbd+unix:///EXPORT?socket=PATH";
+    let mut socket = None;
+    for parameter in query.unwrap_or("").split('&').filter(|p| !p.is_empty()) {
+        match parameter.strip_prefix("socket=") {
+            Some(_) if socket.is_some() => return wrong("the URI names two sockets"),
+            Some(path) => socket = Some(decoded(path)?),
+            None => return unknown_parameter(parameter),
+        }
+    }
+    match socket {
+        None => wrong(missing),
+        Some(path) if path.is_empty() => wrong(missing),
+        Some(path) if path.len() > MAX_SOCKET_PATH => {
+            wrong("the path of the socket is longer than 107 bytes")
+        }
+        Some(path) => Ok(Place::Unix(path.into())),
+    }
+}
+
+fn unknown_parameter<T>(query: &str) -> Result<T, UriError> {
+    let name: String = query
+        .chars()
+        .take_while(|c| !"=&".contains(*c))
+        .take(40)
+        .collect();
+    wrong(format!("the URI's parameter \"{name}\" is not supported"))
+}
+
+fn decoded(text: &str) -> Result<String, UriError> {
+    let Ok(decoded) = percent_decode_str(text).decode_utf8() else {
+        return wrong("the URI is not UTF-8");
+    };
+    if decoded.chars().any(char::is_control) {
+        return wrong("the URI has control characters");
+    }
+    Ok(decoded.into_owned())
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let export = utf8_percent_encode(&self.export, ESCAPED);
+        match &self.place {
+            Place::Tcp { host, port } => {
+                match host.contains(':') {
+                    true => write!(f, "nbd://[{host}]")?,
+                    false => write!(f, "nbd://{host}")?,
+                }
+                if *port != DEFAULT_PORT {
+                    write!(f, ":{port}")?;
+                }
+                write!(f, "/{export}")
+            }
+            Place::Unix(path) => {
+                let path = path.to_string_lossy();
+                let socket = utf8_percent_encode(&path, ESCAPED);
+                write!(f, "nbd+unix:///{export}?socket={socket}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn uri(text: &str) -> Uri {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_documented_forms_are_understood() {
+        let tcp = |host: &str, port, export: &str| Uri {
+            place: Place::Tcp {
+                host: host.into(),
+                port,
+            },
+            export: export.into(),
+        };
+        assert_eq!(uri("nbd://host"), tcp("host", 10809, ""));
+        assert_eq!(uri("nbd://host:/"), tcp("host", 10809, ""));
+        assert_eq!(uri("NBD://10.0.0.1:1/a/b%20c"), tcp("10.0.0.1", 1, "a/b c"));
+        assert_eq!(uri("nbd://[::1]:77/x"), tcp("::1", 77, "x"));
+        let unix = uri("nbd+unix:///%C3%A4?socket=/run/a%3fb.sock");
+        assert_eq!(
+            (unix.export(), unix.socket()),
+            ("ä", Some(Path::new("/run/a?b.sock")))
+        );
+        assert_eq!(
+            unix.to_string(),
+            "nbd+unix:///%C3%A4?socket=/run/a%3Fb.sock"
+        );
+        assert_eq!(uri("nbd://[::1]/x").to_string(), "nbd://[::1]/x");
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        for (text, word) in [
+            ("/dev/sda", "no URI"),
+            ("http://x/", "no URI of NBD"),
+            ("nbds://x/", "TLS is not supported yet"),
+            ("nbds+unix:///?socket=/s", "TLS is not supported yet"),
+            ("nbd+vsock://2/", "nbd+vsock"),
+            ("nbd://user:secret@host/", "user name"),
+            ("nbd:///x", "no host"),
+            ("nbd://h?tls-certificates=/x", "\"tls-certificates\""),
+            ("nbd://h:0/", "port"),
+            ("nbd://h:+5/", "port"),
+            ("nbd://h:65536/", "port"),
+            ("nbd://[::1/", "bracket"),
+            ("nbd://[fe80::1%25eth0]/", "IPv6"),
+            ("nbd://[::1]5/", "colon"),
+            ("nbd://h%41/", "characters"),
+            ("nbd://h/a%00b", "control"),
+            ("nbd://h/a\nb", "control"),
+            ("nbd://h/%ff", "UTF-8"),
+            ("nbd://h/x#y", "fragment"),
+            ("nbd+unix:///x", "needs its socket"),
+            ("nbd+unix:///x?socket=", "needs its socket"),
+            ("nbd+unix://h/x?socket=/s", "three slashes"),
+            ("nbd+unix:///x?socket=/s&socket=/t", "two sockets"),
+            ("nbd+unix:///x?socket=/s&tls-username=x", "\"tls-username\""),
+        ] {
+            let error = text.parse::<Uri>().unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error:?} lacks {word:?}");
+            assert!(!error.contains("secret"));
+        }
+        let long = format!("nbd+unix:///?socket=/{}", "x".repeat(107));
+        assert!(long.parse::<Uri>().is_err());
+    }
+
+    #[test]
+    fn what_is_meant_as_one_is_known() {
+        for text in ["nbd://x", "NBDS://", "nbd+unix:///?", "nbd+vsock://1"] {
+            assert!(Uri::looks_like(text), "{text}");
+        }
+        for text in ["nbd", "nbd:x", "./nbd://x", "http://x", "/dev/nbd0", ""] {
+            assert!(!Uri::looks_like(text), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_uri_written_means_the_same(export in "\\PC{0,30}", path in "\\PC{1,20}", port in 1_u16..) {
+            let host = || "h.example".to_owned();
+            let mut places = vec![Place::Tcp { host: host(), port }, Place::Tcp { host: "::1".into(), port }];
+            if path.len() <= 107 {
+                places.push(Place::Unix(path.into()));
+            }
+            for place in places {
+                let uri = Uri { place, export: export.clone() };
+                prop_assert_eq!(uri.to_string().parse::<Uri>(), Ok(uri));
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_uri_or_refused(text in ".{0,60}", scheme in 0_usize..SCHEMES.len()) {
+            for text in [text.clone(), format!("{}://{text}", SCHEMES[scheme])] {
+                if let Ok(uri) = text.parse::<Uri>() {
+                    prop_assert_eq!(uri.to_string().parse::<Uri>(), Ok(uri));
+                    prop_assert!(Uri::looks_like(&text));
+                }
+            }
+        }
+    }
+}

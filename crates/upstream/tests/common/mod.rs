@@ -1,0 +1,343 @@
+//! An NBD server of the tests' own, with a disk that loses what was not flushed, and with
+//! faults to order.
+#![allow(dead_code, missing_docs, unused_imports)] // each test uses a part of it
+
+mod program;
+
+pub(crate) use program::Program;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use xtent_nbd::constants::*;
+use xtent_nbd::{ExportInfo, Handshake, NbdError, Progress, Request};
+use xtent_upstream::Uri;
+
+pub(crate) const SIZE: usize = 1 << 20;
+
+/// Bytes of a sector that survives whole or not at all.
+pub(crate) const SECTOR: usize = 512;
+
+/// A disk with a cache that a crash loses in any part.
+#[derive(Default)]
+pub(crate) struct Disk {
+    /// What survives everything.
+    pub(crate) durable: Vec<u8>,
+    /// Sectors in the cache, by number.
+    cache: BTreeMap<usize, Vec<u8>>,
+    random: u64,
+}
+
+impl Disk {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            durable: vec![0; SIZE],
+            cache: BTreeMap::new(),
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn read(&self, offset: usize, data: &mut [u8]) {
+        for (n, sector) in data.chunks_mut(SECTOR).enumerate() {
+            let at = offset + n * SECTOR;
+            match self.cache.get(&(at / SECTOR)) {
+                Some(cached) => sector.copy_from_slice(cached),
+                None => sector.copy_from_slice(&self.durable[at..at + SECTOR]),
+            }
+        }
+    }
+
+    fn write(&mut self, offset: usize, data: &[u8], durably: bool) {
+        for (n, sector) in data.chunks(SECTOR).enumerate() {
+            let at = offset + n * SECTOR;
+            match durably {
+                true => {
+                    self.cache.remove(&(at / SECTOR));
+                    self.durable[at..at + SECTOR].copy_from_slice(sector);
+                }
+                false => {
+                    self.cache.insert(at / SECTOR, sector.to_vec());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        for (sector, data) in std::mem::take(&mut self.cache) {
+            self.durable[sector * SECTOR..][..SECTOR].copy_from_slice(&data);
+        }
+    }
+
+    /// Any part of the cache is lost.
+    pub(crate) fn crash(&mut self) {
+        for (sector, data) in std::mem::take(&mut self.cache) {
+            if self.random().is_multiple_of(2) {
+                self.durable[sector * SECTOR..][..SECTOR].copy_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// What the server does to the next requests.
+pub(crate) type Fault = Box<dyn Fn(&Request) -> Action + Send + Sync>;
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Serve,
+    /// The server crashes before it does it.
+    CrashBefore,
+    /// It does it and crashes before it answers.
+    CrashAfter,
+    /// It does it, and answers after the next request of this client.
+    AnswerLate,
+    /// It answers with this error.
+    Fail(NbdError),
+}
+
+/// A server on a Unix socket that goes on after each crash.
+pub(crate) struct Server {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) disk: Arc<Mutex<Disk>>,
+    pub(crate) connections: Arc<AtomicU64>,
+    pub(crate) requests: Arc<AtomicU64>,
+    pub(crate) flushes: Arc<AtomicU64>,
+    /// The sockets of all clients now.
+    clients: Arc<Mutex<Vec<UnixStream>>>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Server {
+    pub(crate) fn new(seed: u64, minimum_block: u32, fault: Fault) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("s")).unwrap();
+        let server = Self {
+            directory,
+            disk: Arc::new(Mutex::new(Disk::new(seed))),
+            connections: Arc::default(),
+            requests: Arc::default(),
+            flushes: Arc::default(),
+            clients: Arc::default(),
+            gone: Arc::default(),
+        };
+        let worker = Worker {
+            disk: Arc::clone(&server.disk),
+            requests: Arc::clone(&server.requests),
+            flushes: Arc::clone(&server.flushes),
+            clients: Arc::clone(&server.clients),
+            fault: Arc::new(fault),
+            minimum_block,
+        };
+        let (connections, gone) = (Arc::clone(&server.connections), Arc::clone(&server.gone));
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if gone.load(Ordering::SeqCst) {
+                    return;
+                }
+                let client = client.unwrap();
+                connections.fetch_add(1, Ordering::SeqCst);
+                worker
+                    .clients
+                    .lock()
+                    .unwrap()
+                    .push(client.try_clone().unwrap());
+                let worker = worker.clone();
+                std::thread::spawn(move || {
+                    worker.serve(&client);
+                    let _ = client.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        });
+        server
+    }
+
+    pub(crate) fn uri(&self) -> Uri {
+        uri(&self.directory.path().join("s"))
+    }
+
+    /// Ends every connection at once, and the disk's cache with it.
+    pub(crate) fn crash(&self) {
+        let mut disk = self.disk.lock().unwrap();
+        cut(&self.clients);
+        disk.crash();
+    }
+
+    /// Nobody listens any more.
+    pub(crate) fn stop(&self) {
+        std::fs::rename(
+            self.directory.path().join("s"),
+            self.directory.path().join("t"),
+        )
+        .unwrap();
+        cut(&self.clients);
+    }
+
+    /// It listens again.
+    pub(crate) fn start(&self) {
+        std::fs::rename(
+            self.directory.path().join("t"),
+            self.directory.path().join("s"),
+        )
+        .unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::SeqCst);
+        for name in ["s", "t"] {
+            let _ = UnixStream::connect(self.directory.path().join(name));
+        }
+        cut(&self.clients);
+    }
+}
+
+fn cut(clients: &Mutex<Vec<UnixStream>>) {
+    for client in clients.lock().unwrap().drain(..) {
+        let _ = client.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+pub(crate) fn uri(path: &std::path::Path) -> Uri {
+    format!("nbd+unix:///?socket={}", path.display())
+        .parse()
+        .unwrap()
+}
+
+#[derive(Clone)]
+struct Worker {
+    disk: Arc<Mutex<Disk>>,
+    requests: Arc<AtomicU64>,
+    flushes: Arc<AtomicU64>,
+    clients: Arc<Mutex<Vec<UnixStream>>>,
+    fault: Arc<Fault>,
+    minimum_block: u32,
+}
+
+impl Worker {
+    /// Serves one client to its end; [`None`] is that end.
+    fn serve(&self, mut client: &UnixStream) -> Option<()> {
+        handshake(client, self.minimum_block)?;
+        let mut late = Vec::new();
+        loop {
+            let mut header = [0; REQUEST_LEN];
+            client.read_exact(&mut header).ok()?;
+            let request = Request::parse(&header).unwrap();
+            let mut payload = vec![0; request.payload_len()];
+            client.read_exact(&mut payload).ok()?;
+            if request.kind == CMD_DISC {
+                return None;
+            }
+            assert!(
+                (request.offset | u64::from(request.length))
+                    .is_multiple_of(self.minimum_block.into())
+            );
+            self.requests.fetch_add(1, Ordering::SeqCst);
+            let action = (self.fault)(&request);
+            let mut disk = self.disk.lock().unwrap();
+            // One that was cut off while it waited is of no effect.
+            let mut alive = self
+                .clients
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|other| same(other, client));
+            if action == Action::CrashBefore {
+                cut(&self.clients);
+                disk.crash();
+                alive = false;
+            }
+            if !alive {
+                return None;
+            }
+            let answer = match action {
+                Action::Fail(error) => xtent_nbd::error_chunk(request.cookie, error, "as ordered")
+                    .as_bytes()
+                    .to_vec(),
+                _ => self.perform(&mut disk, &request, &payload),
+            };
+            if action == Action::CrashAfter {
+                cut(&self.clients);
+                disk.crash();
+                return None;
+            }
+            // Under the disk's lock, so that nothing is acknowledged after a crash.
+            match action {
+                Action::AnswerLate => late = answer,
+                _ => client
+                    .write_all(&[answer, std::mem::take(&mut late)].concat())
+                    .ok()?,
+            }
+        }
+    }
+
+    fn perform(&self, disk: &mut Disk, request: &Request, payload: &[u8]) -> Vec<u8> {
+        let offset = usize::try_from(request.offset).unwrap();
+        match request.kind {
+            CMD_READ => {
+                let mut data = vec![0; request.length as usize];
+                disk.read(offset, &mut data);
+                let head =
+                    xtent_nbd::offset_data(request.cookie, request.offset, request.length, true);
+                return [head.as_bytes(), &data].concat();
+            }
+            CMD_WRITE => disk.write(offset, payload, request.flags & CMD_FLAG_FUA != 0),
+            CMD_FLUSH => {
+                self.flushes.fetch_add(1, Ordering::SeqCst);
+                disk.flush();
+            }
+            _ => {}
+        }
+        xtent_nbd::no_data_reply(request.cookie).as_bytes().to_vec()
+    }
+}
+
+fn same(one: &UnixStream, other: &UnixStream) -> bool {
+    // Clones of one socket have one peer; the socket is known by its inode.
+    use std::os::fd::AsRawFd;
+    let inode = |stream: &UnixStream| {
+        std::fs::read_link(format!("/proc/self/fd/{}", stream.as_raw_fd())).ok()
+    };
+    inode(one) == inode(other)
+}
+
+/// The server's side of a handshake.
+pub(crate) fn handshake(mut client: &UnixStream, minimum_block: u32) -> Option<()> {
+    let exports = [ExportInfo {
+        name: String::new(),
+        description: String::new(),
+        size: SIZE as u64,
+        read_only: false,
+        minimum_block,
+    }];
+    let mut handshake = Handshake::new(&exports);
+    let mut input = Vec::new();
+    loop {
+        let (used, progress) = handshake.step(&input);
+        client.write_all(&handshake.take_output()).ok()?;
+        input.drain(..used);
+        match progress {
+            Progress::Transmission(_) => return Some(()),
+            Progress::Close(_) => return None,
+            Progress::Continue if used == 0 => {
+                let mut byte = [0];
+                client.read_exact(&mut byte).ok()?;
+                input.push(byte[0]);
+            }
+            Progress::Continue => {}
+        }
+    }
+}
+
+pub(crate) const SHORT: Duration = Duration::from_millis(300);
