@@ -188,11 +188,11 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
         shared.carry_out(todo);
         match renewed {
             Ok(()) => {
-                tracing::info!("connected to {} again", shared.terms.path.display());
+                tracing::info!("connected to {} again", shared.terms.place);
                 return Some(connection);
             }
             Err(why) => {
-                tracing::error!("{}: {why}", shared.terms.path.display());
+                tracing::error!("{}: {why}", shared.terms.place);
                 return None;
             }
         }

@@ -57,7 +57,6 @@ mod wake;
 pub use uri::{Uri, UriError};
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -65,7 +64,7 @@ use std::time::{Duration, Instant};
 use xtent_nbd::Request;
 use xtent_nbd::client::{Negotiated, request_head};
 use xtent_nbd::constants::*;
-use xtent_store::{Access, Error, ErrorKind};
+use xtent_store::{Access, Error, ErrorKind, Place};
 
 use connect::{Addresses, connect};
 use connection::{Connection, Outgoing};
@@ -112,12 +111,12 @@ impl Upstream {
     /// that is made later takes a socket and nothing else of the system.
     ///
     /// # Errors
-    /// Have the URI as their path, and a source that says what the server did:
+    /// Have the URI as their place, and a source that says what the server did:
     /// [`ErrorKind::NotFound`] if it has no such export, [`ErrorKind::ReadOnly`] if the export is
     /// read-only and `access` is not.
     pub fn open(uri: &Uri, access: Access, options: Options) -> Result<Self, Error> {
-        let path = PathBuf::from(uri.to_string());
-        let system = |error: io::Error| Error::from_io(error, "open", &path, None);
+        let place = Place::Uri(uri.to_string().into());
+        let system = |error: io::Error| Error::from_io(error, "open", place.clone(), None);
         let addresses = Addresses::of(uri).map_err(system)?;
         let wake = Wake::new().map_err(system)?;
         let deadline = Instant::now() + lane::longest_try(options.reconnect);
@@ -126,11 +125,11 @@ impl Upstream {
                 let (kind, source) = error.into_parts();
                 Error {
                     source: Some(source),
-                    ..Error::new(kind, "open", &path, None)
+                    ..Error::new(kind, "open", place.clone(), None)
                 }
             })?;
         let read_only = access == Access::ReadOnly;
-        check(&found, read_only, &path)?;
+        check(&found, read_only, &place)?;
 
         let lanes = match found.has(FLAG_CAN_MULTI_CONN) {
             true => options.connections.max(1),
@@ -140,7 +139,12 @@ impl Upstream {
         while wakes.len() < lanes {
             wakes.push(Wake::new().map_err(system)?);
         }
-        let terms = Arc::new(Terms::new(path.clone(), &found, read_only, options.journal));
+        let terms = Arc::new(Terms::new(
+            place.clone(),
+            &found,
+            read_only,
+            options.journal,
+        ));
         let connection = Connection::new(lane::next_id(), 0, found.form, socket);
         let mut state = State::new(Arc::clone(&terms), lanes);
         state.connected(Arc::clone(&connection), &mut Todo::default());
@@ -181,13 +185,13 @@ fn spawn(lane: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
 }
 
 /// Whether the export is of use.
-fn check(found: &Negotiated, read_only: bool, path: &Path) -> Result<(), Error> {
+fn check(found: &Negotiated, read_only: bool, place: &Place) -> Result<(), Error> {
     if i64::try_from(found.size).is_err() {
         return Err(Error {
             source: Some(io::Error::other(
                 "the server says that the export has 8 EiB or more",
             )),
-            ..Error::new(ErrorKind::Io, "open", path, None)
+            ..Error::new(ErrorKind::Io, "open", place.clone(), None)
         });
     }
     if read_only {
@@ -198,13 +202,13 @@ fn check(found: &Negotiated, read_only: bool, path: &Path) -> Result<(), Error> 
             source: Some(io::Error::other(
                 "the server offers the export for reading only",
             )),
-            ..Error::new(ErrorKind::ReadOnly, "open", path, None)
+            ..Error::new(ErrorKind::ReadOnly, "open", place.clone(), None)
         });
     }
     if !found.has(FLAG_SEND_FLUSH) {
         tracing::warn!(
             "the server of {} has no flush: when writes are durable is not known",
-            path.display()
+            place
         );
     }
     Ok(())

@@ -222,14 +222,11 @@ impl Shared {
             match trouble {
                 Trouble::Dead => return,
                 Trouble::Gone(why) => {
-                    tracing::warn!(
-                        "lost the connection to {}: {why}",
-                        self.terms.path.display()
-                    );
+                    tracing::warn!("lost the connection to {}: {why}", self.terms.place);
                     state.lost(why);
                 }
                 Trouble::Violation(why, cookie) => {
-                    tracing::warn!("cut the connection to {}: {why}", self.terms.path.display());
+                    tracing::warn!("cut the connection to {}: {why}", self.terms.place);
                     let mut of_request = 0;
                     if let Some(piece) = state.piece(connection, cookie) {
                         piece.violations += 1;

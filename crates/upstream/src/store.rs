@@ -164,7 +164,7 @@ impl Upstream {
     ) -> Error {
         Error {
             source: text.map(io::Error::other),
-            ..Error::new(kind, name, &self.shared.terms.path, offset)
+            ..Error::new(kind, name, self.shared.terms.place.clone(), offset)
         }
     }
 
@@ -178,8 +178,9 @@ impl Upstream {
     }
 
     fn memory(&self, name: &'static str, offset: u64, len: usize) -> Result<AlignedBuffer, Error> {
-        AlignedBuffer::zeroed(len)
-            .map_err(|error| Error::from_io(error, name, &self.shared.terms.path, Some(offset)))
+        AlignedBuffer::zeroed(len).map_err(|error| {
+            Error::from_io(error, name, self.shared.terms.place.clone(), Some(offset))
+        })
     }
 
     fn read_blocks(&self, offset: u64, len: usize) -> Result<Buffer, Error> {

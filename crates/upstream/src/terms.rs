@@ -2,12 +2,11 @@
 //! so again on every connection.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xtent_nbd::client::{BlockSizes, Negotiated};
 use xtent_nbd::constants::*;
-use xtent_store::{Error, ErrorKind};
+use xtent_store::{Error, ErrorKind, Place};
 
 use crate::operation::Operation;
 
@@ -16,8 +15,8 @@ const WRITING: u16 = FLAG_READ_ONLY | FLAG_SEND_FLUSH | FLAG_SEND_FUA | FLAG_SEN
 
 /// The export as it was found.
 pub(crate) struct Terms {
-    /// The URI, in the place of a path in errors.
-    pub(crate) path: PathBuf,
+    /// The URI, for errors and messages.
+    pub(crate) place: Place,
     flags: u16,
     pub(crate) blocks: BlockSizes,
     pub(crate) read_only: bool,
@@ -28,9 +27,9 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    pub(crate) fn new(path: PathBuf, found: &Negotiated, read_only: bool, journal: usize) -> Self {
+    pub(crate) fn new(place: Place, found: &Negotiated, read_only: bool, journal: usize) -> Self {
         let terms = Self {
-            path,
+            place,
             flags: found.flags,
             blocks: found.blocks,
             read_only,
@@ -42,7 +41,7 @@ impl Terms {
             tracing::warn!(
                 "the last {} bytes of {} are left out: they are no whole block of {} bytes",
                 found.size - size,
-                terms.path.display(),
+                terms.place,
                 found.blocks.minimum
             );
         }
@@ -94,7 +93,12 @@ impl Terms {
     pub(crate) fn error(&self, kind: ErrorKind, operation: &Operation, text: String) -> Error {
         Error {
             source: Some(io::Error::other(text)),
-            ..Error::new(kind, operation.name(), &self.path, operation.place())
+            ..Error::new(
+                kind,
+                operation.name(),
+                self.place.clone(),
+                operation.place(),
+            )
         }
     }
 }

@@ -57,7 +57,7 @@ impl BlockSizes {
 /// What a finished handshake has settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Bytes of the export.
+    /// Size of the export in bytes.
     pub size: u64,
     /// Transmission flags: `FLAG_READ_ONLY` and so on.
     pub flags: u16,

@@ -53,14 +53,14 @@ pub enum Content {
     Data {
         /// First byte in the export.
         offset: u64,
-        /// Bytes, not 0.
+        /// Length in bytes, not 0.
         len: u64,
     },
     /// That many bytes at `offset` of the export are zeros.
     Hole {
         /// First byte in the export.
         offset: u64,
-        /// Bytes, not 0.
+        /// Length in bytes, not 0.
         len: u64,
     },
     /// The request failed.
