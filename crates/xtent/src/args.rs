@@ -32,6 +32,9 @@ pub(crate) struct DeviceArgs {
     pub(crate) partition: Option<u32>,
     #[command(flatten)]
     pub(crate) detached: HeaderArgs,
+    /// Whether to go past the page cache; set by commands with that option.
+    #[arg(skip)]
+    pub(crate) direct_io: bool,
 }
 
 impl DeviceArgs {
@@ -287,6 +290,28 @@ pub(crate) struct ThreadsArgs {
     /// Neither is a request cut while the cores are busy with others.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_threads)]
     pub(crate) cipher_threads: CipherThreads,
+}
+
+/// How the device is read and written.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DirectArgs {
+    /// Read and write past the page cache (O_DIRECT), for clients that cache themselves
+    ///
+    /// Without it what is read twice comes from memory, and the system writes when it
+    /// sees fit or a client flushes; but a guest or a file system with a cache of its own then
+    /// has everything in memory twice. The device or file system has to have it.
+    #[arg(long)]
+    direct_io: bool,
+}
+
+impl DirectArgs {
+    /// The device, to be opened so.
+    pub(crate) fn device(self, device: &DeviceArgs) -> DeviceArgs {
+        DeviceArgs {
+            direct_io: self.direct_io,
+            ..device.clone()
+        }
+    }
 }
 
 /// Parses the number of a keyslot or token, of which LUKS2 has 32 each.

@@ -62,6 +62,13 @@ impl Disk {
         }
     }
 
+    /// The store, with operations that complete later where the kernel has a way.
+    pub(crate) fn complete_later(&self) -> Arc<dyn Store> {
+        match self {
+            Self::File(file) => Arc::clone(file).complete_later(),
+        }
+    }
+
     /// The store itself.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {

@@ -10,7 +10,7 @@ use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
 use xtent_volume::{Config, Volume};
 
-use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::failure::{Failure, Result};
@@ -86,6 +86,8 @@ pub(crate) struct Args {
     #[arg(short = 'f', long)]
     foreground: bool,
     #[command(flatten)]
+    direct: DirectArgs,
+    #[command(flatten)]
     threads: ThreadsArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
@@ -126,7 +128,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     } else {
         Access::ReadWrite
     };
-    let container = Closed::open(&args.device, &args.plain, &args.unlock, access, &output)?;
+    let device = args.direct.device(&args.device);
+    let container = Closed::open(&device, &args.plain, &args.unlock, access, &output)?;
     let uuid = container.uuid().to_owned();
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;

@@ -5,6 +5,7 @@ mod volume;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
@@ -15,7 +16,7 @@ use xtent_volume::{DiscardPolicy, Volume};
 use manual::MANUAL;
 use volume::{Opened, open};
 
-use crate::args::{DeviceArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::client::Client;
 use crate::failure::{Exit, Failure, Result};
@@ -103,6 +104,8 @@ pub(crate) struct Args {
     #[arg(long)]
     no_sandbox: bool,
     #[command(flatten)]
+    direct: DirectArgs,
+    #[command(flatten)]
     threads: ThreadsArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
@@ -179,13 +182,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // A socket that can send to any other is nothing to keep beside clients.
     drop(notifier);
 
-    let piece = volume.preferred_piece();
+    let options = options(args, &volume);
     let exports = vec![Export {
         name: args.export.clone(),
         description: String::new(),
         volume,
     }];
-    let options = options(args, piece);
     let result = nbd::serve(listeners, exports, options, &shutdown);
     registration.end();
     drop((made, pid_file, header_disk));
@@ -204,17 +206,23 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
 }
 
-fn options(args: &Args, piece: usize) -> nbd::Options {
+fn options(args: &Args, volume: &Volume) -> nbd::Options {
     let default = nbd::Options::default();
     let connections = usize::from(args.connections);
+    let piece = volume.preferred_piece();
+    // Where requests leave their threads, more threads than cores only wake each other.
+    let workers = match (volume.completes_later(), thread::available_parallelism()) {
+        (true, Ok(cores)) => cores.get().clamp(2, default.workers),
+        _ => default.workers,
+    };
     nbd::Options {
         connections,
         // Half of it is for what every connection owns.
         memory: default
             .memory
             .max(2 * connections * nbd::Options::memory_per_connection(piece)),
+        workers,
         exit_with_last: args.exit_with_last,
-        ..default
     }
 }
 

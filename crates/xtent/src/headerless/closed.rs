@@ -144,7 +144,8 @@ impl Closed {
             Self::Luks(container) => container.volume_and_keyslot(unlock, config, output),
             Self::Plain(headerless) => {
                 let key = headerless.key(unlock, output)?;
-                Ok((Volume::open(headerless.data.store(), &key, config)?, None))
+                let store = headerless.data.complete_later();
+                Ok((Volume::open(store, &key, config)?, None))
             }
         }
     }

@@ -33,6 +33,7 @@ pub(super) fn open(path: &Path, args: &super::Args, global: &Global) -> Result<T
         device: path.to_owned(),
         partition: args.partition,
         detached: args.detached.clone(),
+        direct_io: false,
     };
     // Without the lock: it only reads, and a served volume may be measured.
     let container = Container::open(&device, Access::ReadOnly, false, &output)?;

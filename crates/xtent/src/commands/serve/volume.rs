@@ -34,7 +34,8 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
     } else {
         Access::ReadWrite
     };
-    let container = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
+    let device = args.direct.device(&args.device);
+    let container = Closed::open(&device, &args.plain, &args.unlock, access, output)?;
     let discard = match args.discard {
         None => container.stored_discard_policy(),
         Some(Discard::Never) => DiscardPolicy::Never,
