@@ -21,7 +21,7 @@ pub struct Options {
     /// Where the user wants the file system; with `file_only` the FUSE
     /// directory itself.
     pub dir: PathBuf,
-    /// Serve [`FILE_NAME`] in `dir` and nothing else.
+    /// Serve [`super::FILE_NAME`] in `dir` and nothing else.
     pub file_only: bool,
     /// `mount -t`; found out by `mount` if absent.
     pub fstype: Option<String>,
