@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
@@ -63,6 +63,8 @@ pub(crate) struct Connection {
     queue: Mutex<VecDeque<Outgoing>>,
     /// Locked while the system takes bytes.
     sending: Mutex<Sending>,
+    /// Locked while whoever receives copies from a request's memory.
+    copying: Mutex<()>,
     /// The socket is full: whoever receives sends when there is room.
     full: AtomicBool,
     dead: AtomicBool,
@@ -78,6 +80,7 @@ impl Connection {
             under_way: AtomicU64::new(0),
             queue: Mutex::default(),
             sending: Mutex::default(),
+            copying: Mutex::default(),
             full: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         })
@@ -109,6 +112,13 @@ impl Connection {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         lock(&self.queue).clear();
         *lock(&self.sending) = Sending::default();
+        drop(lock(&self.copying));
+    }
+
+    /// As long as this is held, [`Connection::kill`] waits: a request's memory is copied. To be
+    /// taken under the state's lock, and dropped before that is taken again.
+    pub(crate) fn while_copying(&self) -> MutexGuard<'_, ()> {
+        lock(&self.copying)
     }
 
     /// On return no request that was sent in full is held here.

@@ -162,19 +162,55 @@ impl Upstream {
             threads: Vec::with_capacity(lanes),
             partial: Mutex::new(()),
         };
-        let first = move || lane::first(&shared, connection);
+        let first = move || {
+            let _ending = Ending(&shared.wakes[0]);
+            lane::first(&shared, connection);
+        };
         upstream.threads.push(spawn(0, first).map_err(system)?);
         for number in 1..lanes {
             let shared = Arc::clone(&upstream.shared);
-            let other = move || lane::other(&shared, number);
+            let other = move || {
+                let _ending = Ending(&shared.wakes[number]);
+                lane::other(&shared, number);
+            };
             upstream.threads.push(spawn(number, other).map_err(system)?);
         }
         Ok(upstream)
     }
 
+    /// Runs `work` once in each of the store's threads and returns what came of it: for what a
+    /// thread can only do to itself, such as giving up privileges. A thread that has ended gives
+    /// nothing. The threads receive nothing meanwhile.
+    pub fn in_each_thread<T, F>(&self, work: F) -> Vec<T>
+    where
+        T: Send + 'static,
+        F: Fn() -> T + Send + Sync + 'static,
+    {
+        let work = Arc::new(work);
+        let (sender, results) = std::sync::mpsc::channel();
+        for wake in &self.shared.wakes {
+            let (work, sender) = (Arc::clone(&work), sender.clone());
+            wake.send(Box::new(move || {
+                // There is a receiver until every sender has gone.
+                let _ = sender.send(work());
+            }));
+        }
+        drop(sender);
+        results.iter().collect()
+    }
+
     /// Where it is.
     pub fn uri(&self) -> &Uri {
         &self.uri
+    }
+}
+
+/// Tells of a thread's end when dropped.
+struct Ending<'a>(&'a Wake);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ended();
     }
 }
 

@@ -189,11 +189,14 @@ impl Shared {
         let mut copy = None;
         if has_succeeded && is_plain_write && keeps_journal && !piece.is_replay() {
             let payload = piece.payload();
+            // Sent anew on another connection, it would be answered while it is held here.
+            let copying = connection.while_copying();
             drop(state);
             // Nobody waits for the lock while this is copied.
             if let Some(Payload::Caller(buffer, range)) = payload {
                 copy = Some(buffer[range].to_vec());
             }
+            drop(copying);
             state = lock(&self.state);
             if connection.is_dead() {
                 return Err(Trouble::Dead);

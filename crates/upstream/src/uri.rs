@@ -74,6 +74,14 @@ impl Uri {
         &self.export
     }
 
+    /// The TCP port, if it is one.
+    pub fn port(&self) -> Option<u16> {
+        match &self.place {
+            Place::Tcp { port, .. } => Some(*port),
+            Place::Unix(_) => None,
+        }
+    }
+
     /// The Unix socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
         match &self.place {

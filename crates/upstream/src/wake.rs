@@ -2,17 +2,24 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
+use crate::lock;
+
+/// What a thread is to do when it waits next.
+type Errand = Box<dyn FnOnce() + Send>;
+
 /// Wakes the one thread that waits with it.
-#[derive(Debug)]
 pub(crate) struct Wake {
     event: OwnedFd,
     closed: AtomicBool,
+    /// None once the thread has ended.
+    errands: Mutex<Option<Vec<Errand>>>,
 }
 
 impl Wake {
@@ -21,6 +28,7 @@ impl Wake {
         Ok(Self {
             event: eventfd(0, flags)?,
             closed: AtomicBool::new(false),
+            errands: Mutex::new(Some(Vec::new())),
         })
     }
 
@@ -38,6 +46,26 @@ impl Wake {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Has the thread do this in its present or next wait; dropped if it has ended.
+    pub(crate) fn send(&self, errand: Errand) {
+        if let Some(errands) = &mut *lock(&self.errands) {
+            errands.push(errand);
+        }
+        self.wake();
+    }
+
+    /// The thread has ended: nothing that it was sent will be done.
+    pub(crate) fn ended(&self) {
+        *lock(&self.errands) = None;
+    }
+
+    fn run_errands(&self) {
+        let errands = lock(&self.errands).as_mut().map(std::mem::take);
+        for errand in errands.into_iter().flatten() {
+            errand();
+        }
     }
 
     /// Waits for `events` of the socket, a wake, or the deadline; what has happened to
@@ -58,6 +86,7 @@ impl Wake {
         }
         if !fds[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            self.run_errands();
         }
         Ok(fds.get(1).map_or(PollFlags::empty(), PollFd::revents))
     }

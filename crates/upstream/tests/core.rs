@@ -356,3 +356,21 @@ fn qemu_is_understood_and_may_be_restarted() {
         assert!(data == pattern(1 << 20, 1 << 20));
     }
 }
+
+#[test]
+fn each_thread_does_what_it_is_given() {
+    let server = nbdkit(&["memory", "1M"]);
+    let upstream = open(&server);
+    let names = || {
+        let name = || std::thread::current().name().map(str::to_owned);
+        let mut names = upstream.in_each_thread(name);
+        names.sort();
+        names
+    };
+    let all = ["upstream 0", "upstream 1", "upstream 2", "upstream 3"];
+    assert_eq!(names(), all.map(|name| Some(name.to_owned())));
+    upstream.write_at(&[1; 512], 0).unwrap();
+    // One that has lost its connection does it as well.
+    drop(server);
+    assert_eq!(names().len(), all.len());
+}
