@@ -430,7 +430,7 @@ fn mount_points_that_cannot_be() {
     let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotMounted);
     let mut options = file_only(&fixture);
-    options.device = "/no/such/device".into();
+    options.device = Path::new("/no/such/device").into();
     assert_eq!(fuse::check(&options).unwrap_err().kind, ErrorKind::Io);
     // What would be hidden.
     let file = fixture.dir().join("file");

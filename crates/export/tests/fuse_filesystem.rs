@@ -309,7 +309,7 @@ fn daemon() {
     store.lock_for_serving().unwrap();
     let volume = volume_over(Arc::new(store), DiscardPolicy::Never, 4096, false);
     let options = Options {
-        device: std::env::var_os(IMAGE).unwrap().into(),
+        device: Path::new(&std::env::var_os(IMAGE).unwrap()).into(),
         dir: std::env::var_os(DIR).unwrap().into(),
         file_only: std::env::var_os(FILE_ONLY).is_some(),
         fstype: None,

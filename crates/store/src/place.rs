@@ -20,6 +20,14 @@ impl Place {
             Self::Uri(_) => None,
         }
     }
+
+    /// What it is called: the path, or the URI in the form of one.
+    pub fn name(&self) -> &Path {
+        match self {
+            Self::Path(path) => path,
+            Self::Uri(uri) => Path::new(&**uri),
+        }
+    }
 }
 
 impl From<&Path> for Place {

@@ -1,5 +1,6 @@
 //! The volume: opening, what it is, and its cipher over runs.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Volume {
     turned: bool,
     /// The store has been found unable to discard, and the log says so.
     pub(crate) cannot_discard: AtomicBool,
+    /// Dropped after the store.
+    _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Volume {
@@ -78,7 +81,14 @@ impl Volume {
             discard: config.discard,
             turned: false,
             cannot_discard: AtomicBool::new(false),
+            _held: None,
         })
+    }
+
+    /// Keeps something for as long as the volume is open: locks on what it is made of.
+    pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self._held = Some(Box::new(held));
+        self
     }
 
     /// Has several threads work on one large run; after [`Volume::open`] it is

@@ -19,10 +19,13 @@ use crate::size::parse_size;
 /// estimate, unless the user insists.
 const LONGEST_DERIVATION: Duration = Duration::from_secs(10 * 60);
 
+/// Seconds that a lost connection to a server may stay lost, unless `--reconnect` says otherwise.
+pub(crate) const RECONNECT: u32 = 10;
+
 /// The device and where its metadata is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeviceArgs {
-    /// Block device or image file with the encrypted data
+    /// Block device, image file or NBD URI with the encrypted data
     pub(crate) device: PathBuf,
     /// The volume is partition N of the disk image (GPT or DOS table)
     ///
@@ -32,12 +35,22 @@ pub(crate) struct DeviceArgs {
     pub(crate) partition: Option<u32>,
     #[command(flatten)]
     pub(crate) detached: HeaderArgs,
+    /// Of an NBD server: seconds that a lost connection may stay lost before requests fail
+    ///
+    /// Until then they wait, and go on where they were once the server is there again.
+    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT, value_parser = clap::value_parser!(u32).range(..=86400))]
+    pub(crate) reconnect: u32,
     /// Whether to go past the page cache; set by commands with that option.
     #[arg(skip)]
     pub(crate) direct_io: bool,
 }
 
 impl DeviceArgs {
+    /// How long a lost connection may stay lost.
+    pub(crate) fn reconnect(&self) -> Duration {
+        Duration::from_secs(self.reconnect.into())
+    }
+
     /// What holds the metadata, for messages.
     pub(crate) fn metadata_name(&self) -> String {
         match (&self.detached.header, self.partition) {
@@ -51,7 +64,7 @@ impl DeviceArgs {
 /// The detached header.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct HeaderArgs {
-    /// Detached LUKS header: a file or device of its own holds the metadata
+    /// Detached LUKS header: a file, device or NBD export of its own holds the metadata
     #[arg(long, value_name = "FILE")]
     pub(crate) header: Option<PathBuf>,
 }

@@ -1,32 +1,80 @@
-//! What DEVICE names, opened.
+//! What DEVICE names, opened: a file or block device, or an export of an NBD server.
 
+use std::fs::{File, OpenOptions};
 use std::ops::Deref;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use xtent_luks::Device;
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::{Access, Error, ErrorKind, FileStore, Place, Store};
+use xtent_upstream::{Options, Upstream, Uri};
 
 use crate::failure::{Failure, Result};
+use crate::{runtime, signals};
 
 /// What holds ciphertext or metadata, opened; clones are the same one.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Disk {
     /// A regular file or block device of this machine.
     File(Arc<FileStore>),
+    /// An export of an NBD server.
+    Export(Arc<Export>),
+}
+
+/// An export of an NBD server.
+#[derive(Debug)]
+pub(crate) struct Export {
+    upstream: Arc<Upstream>,
+    /// The URI, in the one form that all that mean the same have.
+    name: PathBuf,
+    /// Held by the one whose alone it is.
+    #[allow(dead_code, reason = "held until it is dropped")]
+    lock: Option<File>,
 }
 
 impl Disk {
-    /// Opens what `name` leads to; refuses `-`.
-    pub(crate) fn open(name: &Path, access: Access) -> Result<Self> {
+    /// Opens what `name` leads to; refuses `-`. A lost connection to a server may stay lost for
+    /// `reconnect`.
+    pub(crate) fn open(name: &Path, access: Access, reconnect: Duration) -> Result<Self> {
         refuse_dash(name)?;
-        Ok(FileStore::open(name, access)?.into())
+        match uri(name)? {
+            Some(uri) => Ok(Self::Export(Arc::new(Export::open(
+                &uri, access, reconnect,
+            )?))),
+            None => Ok(FileStore::open(name, access)?.into()),
+        }
     }
 
-    /// Its name on the command line.
+    /// As [`Disk::open`], and makes it this process's alone (shared among readers if it is opened
+    /// for reading) for as long as a clone of it exists. Of an export, among the processes of
+    /// this user on this machine: what keeps others away is the server's affair.
+    pub(crate) fn open_alone(name: &Path, access: Access, reconnect: Duration) -> Result<Self> {
+        refuse_dash(name)?;
+        match uri(name)? {
+            Some(uri) => {
+                // First: a server that takes one client lets the next wait.
+                let lock = lock(&uri, access)?;
+                let mut export = Export::open(&uri, access, reconnect)?;
+                export.lock = Some(lock);
+                Ok(Self::Export(Arc::new(export)))
+            }
+            None => {
+                let file = FileStore::open(name, access)?;
+                file.lock_for_serving()?;
+                Ok(file.into())
+            }
+        }
+    }
+
+    /// Its name: a path, or a URI.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(file) => file.path(),
+            Self::Export(export) => &export.name,
         }
     }
 
@@ -34,6 +82,15 @@ impl Disk {
     pub(crate) fn file(&self) -> Option<&Arc<FileStore>> {
         match self {
             Self::File(file) => Some(file),
+            Self::Export(_) => None,
+        }
+    }
+
+    /// The client of the server, if it is on one.
+    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match self {
+            Self::File(_) => None,
+            Self::Export(export) => Some(&export.upstream),
         }
     }
 
@@ -47,18 +104,14 @@ impl Disk {
         self.file().map_or(0, |file| file.window_start())
     }
 
-    /// Makes it this process's alone (shared among readers if it was opened for reading) for as
-    /// long as a clone of it exists.
-    pub(crate) fn lock_for_serving(&self) -> Result<()> {
-        match self {
-            Self::File(file) => Ok(file.lock_for_serving()?),
-        }
-    }
-
     /// The metadata on it.
-    pub(crate) fn metadata(&self) -> Device {
+    pub(crate) fn metadata(&self) -> Result<Device> {
         match self {
-            Self::File(file) => Device::new(Arc::clone(file)),
+            Self::File(file) => Ok(Device::new(Arc::clone(file))),
+            Self::Export(export) => {
+                let name = format!("{}.metadata", lock_name(&export.name));
+                Ok(Device::with_lock_file(self.store(), &locks()?, &name))
+            }
         }
     }
 
@@ -66,6 +119,7 @@ impl Disk {
     pub(crate) fn complete_later(&self) -> Arc<dyn Store> {
         match self {
             Self::File(file) => Arc::clone(file).complete_later(),
+            Self::Export(_) => self.store(),
         }
     }
 
@@ -73,6 +127,7 @@ impl Disk {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::File(file) => Arc::clone(file) as Arc<dyn Store>,
+            Self::Export(export) => Arc::clone(&export.upstream) as Arc<dyn Store>,
         }
     }
 }
@@ -89,8 +144,97 @@ impl Deref for Disk {
     fn deref(&self) -> &Self::Target {
         match self {
             Self::File(file) => &**file,
+            Self::Export(export) => &*export.upstream,
         }
     }
+}
+
+impl Export {
+    fn open(uri: &Uri, access: Access, reconnect: Duration) -> Result<Self> {
+        let options = Options {
+            reconnect,
+            ..Options::default()
+        };
+        // Its threads are not the ones that act on signals.
+        let upstream = signals::held_back(|| Upstream::open(uri, access, options))??;
+        Ok(Self {
+            upstream: Arc::new(upstream),
+            name: uri.to_string().into(),
+            lock: None,
+        })
+    }
+}
+
+/// Locks an export for its one user, or the readers that share it; never waits.
+fn lock(uri: &Uri, access: Access) -> Result<File> {
+    let name = uri.to_string();
+    let path = locks()?.join(format!("{}.lock", lock_name(Path::new(&name))));
+    let failed = |e| Failure::system(format!("cannot lock {}", path.display()), e);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
+    let operation = match access {
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+    };
+    match flock(&file, operation) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => {
+            let place = Place::Uri(name.into());
+            Err(Error::new(ErrorKind::Busy, "lock", place, None).into())
+        }
+        Err(e) => Err(failed(e.into())),
+    }
+}
+
+/// A name for the lock files of an export that no other has: FNV-1a of the URI.
+fn lock_name(uri: &Path) -> String {
+    let bytes = uri.as_os_str().as_encoded_bytes();
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// The folder of lock files for exports.
+fn locks() -> Result<PathBuf> {
+    let folder = runtime::folder()?.join("exports");
+    runtime::make_private(&folder)?;
+    Ok(folder)
+}
+
+/// Whether a name is meant as a URI, be it a right one or not.
+pub(crate) fn is_uri(name: &Path) -> bool {
+    name.to_str().is_some_and(Uri::looks_like)
+}
+
+/// The URI that a name is, unless it is a path.
+pub(crate) fn uri(name: &Path) -> Result<Option<Uri>> {
+    let Some(text) = name.to_str().filter(|text| Uri::looks_like(text)) else {
+        return Ok(None);
+    };
+    text.parse().map(Some).map_err(|e| {
+        Failure::parameters(format!("{text}: {e}")).advise(
+            "Known are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH. \
+             A file of such a name is `./nbd:...`.",
+        )
+    })
+}
+
+/// Where a name leads to, whatever folder this process is in later. Not resolved further: a dead
+/// mount point, which a killed daemon has left behind, cannot be looked into.
+pub(crate) fn place(name: &Path) -> Result<Place> {
+    if let Some(uri) = uri(name)? {
+        return Ok(Place::Uri(uri.to_string().into()));
+    }
+    std::path::absolute(name)
+        .map(Place::Path)
+        .map_err(|e| Failure::system(format!("cannot find {}", name.display()), e))
 }
 
 /// Refuses `-` as a volume: it is read here and there, which no stream allows.
@@ -102,4 +246,20 @@ pub(crate) fn refuse_dash(path: &Path) -> Result<()> {
         .advise("A file of that name is `./-`."));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_uris_by_their_scheme() {
+        assert!(matches!(uri(Path::new("disk.img")), Ok(None)));
+        assert!(matches!(uri(Path::new("./nbd://host/x")), Ok(None)));
+        assert!(matches!(uri(Path::new("nbd://host/x")), Ok(Some(_))));
+        for text in ["nbds://host/x", "nbd+unix:///x", "nbd://user@host/"] {
+            let failure = uri(Path::new(text)).unwrap_err();
+            assert!(failure.message.starts_with(text), "{failure}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::args::{DeviceArgs, UnlockArgs};
 use crate::cipher::unknown;
 use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{open_device, prompt};
+use crate::open::{open_device_alone, prompt};
 use crate::output::Output;
 use crate::probe;
 use crate::secrets::Source;
@@ -151,8 +151,7 @@ impl PlainArgs {
         let sector_size = SectorSize::new(self.sector_size.unwrap_or(512)).map_err(|_| {
             Failure::parameters("--sector-size: possible are 512, 1024, 2048 and 4096")
         })?;
-        let data = open_device(device, access)?;
-        data.lock_for_serving()?;
+        let data = open_device_alone(device, access)?;
         if access == Access::ReadWrite {
             self.refuse_signature(&*data, &device.device)?;
         }

@@ -10,6 +10,7 @@ use sector_cipher::SectorSize;
 use xtent_export::fuse::{self, FILE_NAME, Mount};
 use xtent_volume::Volume;
 
+use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
 use crate::probe::shell_word;
 
@@ -92,10 +93,10 @@ pub(crate) fn make(
     run: impl FnOnce(&mut Command) -> std::io::Result<Output>,
 ) -> Result<()> {
     let dir = Folder::new()?;
-    let device = std::path::absolute(device)
-        .map_err(|e| Failure::system(format!("cannot find {}", device.display()), e))?;
+    let place = place(device)?;
+    let device = place.name().to_owned();
     let options = fuse::Options {
-        device: device.clone(),
+        device: place,
         dir: dir.0.clone(),
         file_only: true,
         fstype: None,

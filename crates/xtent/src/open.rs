@@ -5,7 +5,7 @@ mod unlock;
 use std::path::Path;
 
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
-use xtent_luks::{Device, Header, KdfLimits, Segment};
+use xtent_luks::{Device, Header, KdfLimits, Segment, Unlocked};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore};
 use xtent_volume::{Config, DiscardPolicy, Volume};
@@ -16,7 +16,7 @@ pub(crate) use unlock::{
 };
 
 use crate::args::{DeviceArgs, UnlockArgs};
-use crate::disk::{Disk, refuse_dash};
+use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::partition;
@@ -38,31 +38,58 @@ pub(crate) struct Container {
 /// The metadata alone, for key and header commands.
 pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Disk, Device)> {
     let disk = match &args.detached.header {
-        Some(path) => Disk::open(path, access)?,
+        Some(path) => Disk::open(path, access, args.reconnect())?,
         None => open_device(args, access)?,
     };
-    let device = disk.metadata();
+    let device = disk.metadata()?;
     Ok((disk, device))
 }
 
 /// Opens the device, or its partition that was asked for.
 pub(crate) fn open_device(args: &DeviceArgs, access: Access) -> Result<Disk> {
-    let directly = |file: FileStore| match args.direct_io {
-        true => file.direct(),
-        false => Ok(file),
-    };
-    match args.partition {
-        Some(number) => {
-            refuse_dash(&args.device)?;
-            let part = partition::open(&args.device, number, access)?;
-            Ok(directly(part)?.into())
-        }
-        None if args.direct_io => {
-            refuse_dash(&args.device)?;
-            Ok(directly(FileStore::open(&args.device, access)?)?.into())
-        }
-        None => Disk::open(&args.device, access),
+    if is_uri(&args.device) {
+        refuse_file_options(args)?;
+        return Disk::open(&args.device, access, args.reconnect());
     }
+    Ok(open_file(args, access)?.into())
+}
+
+/// As [`open_device`], for this process alone (shared among readers if `access` is read-only).
+pub(crate) fn open_device_alone(args: &DeviceArgs, access: Access) -> Result<Disk> {
+    if is_uri(&args.device) {
+        refuse_file_options(args)?;
+        return Disk::open_alone(&args.device, access, args.reconnect());
+    }
+    let file = open_file(args, access)?;
+    file.lock_for_serving()?;
+    Ok(file.into())
+}
+
+fn open_file(args: &DeviceArgs, access: Access) -> Result<FileStore> {
+    refuse_dash(&args.device)?;
+    let file = match args.partition {
+        Some(number) => partition::open(&args.device, number, access)?,
+        None => FileStore::open(&args.device, access)?,
+    };
+    match args.direct_io {
+        true => Ok(file.direct()?),
+        false => Ok(file),
+    }
+}
+
+/// Refuses the options that only files and devices of this machine have.
+fn refuse_file_options(args: &DeviceArgs) -> Result<()> {
+    if args.partition.is_some() {
+        return Err(partition::refuse_export(&args.device));
+    }
+    if args.direct_io {
+        return Err(Failure::parameters(format!(
+            "--direct-io: {} is behind a server, and no page cache of this machine has it",
+            args.device.display()
+        ))
+        .advise("Leave the option out. What the server caches is set there."));
+    }
+    Ok(())
 }
 
 /// Reads the metadata; if it is none, says what is there instead.
@@ -128,20 +155,20 @@ impl Container {
         lock: bool,
         output: &Output,
     ) -> Result<Self> {
-        let data = open_device(args, access)?;
-        if lock {
-            data.lock_for_serving()?;
-        }
+        let data = match lock {
+            true => open_device_alone(args, access)?,
+            false => open_device(args, access)?,
+        };
         let header_disk = match &args.detached.header {
-            Some(path) => Disk::open(path, Access::ReadOnly)?,
+            // So that nobody erases or overwrites the header of a volume in use. Several
+            // volumes may have one.
+            Some(path) if lock && !share_storage(data.path(), path) => {
+                Disk::open_alone(path, Access::ReadOnly, args.reconnect())?
+            }
+            Some(path) => Disk::open(path, Access::ReadOnly, args.reconnect())?,
             None => data.clone(),
         };
-        // So that nobody erases or overwrites the header of a volume in use. Several
-        // volumes may have one.
-        if lock && !share_storage(data.path(), header_disk.path()) {
-            header_disk.lock_for_serving()?;
-        }
-        let metadata = header_disk.metadata();
+        let metadata = header_disk.metadata()?;
         let header = read_header(&metadata, &header_disk, output)?;
         Ok(Self {
             data,
@@ -152,13 +179,13 @@ impl Container {
     }
 
     /// A device that has just been formatted, and is locked.
-    pub(crate) fn formatted(data: Disk, header_disk: Disk, header: Header) -> Self {
-        Self {
+    pub(crate) fn formatted(data: Disk, header_disk: Disk, header: Header) -> Result<Self> {
+        Ok(Self {
             data,
-            metadata: header_disk.metadata(),
+            metadata: header_disk.metadata()?,
             header,
             header_disk,
-        }
+        })
     }
 
     /// Opens the volume with a passphrase that was given before.
@@ -166,7 +193,15 @@ impl Container {
         let unlocked = self
             .metadata
             .unlock(passphrase, None, &KdfLimits { longest: None })?;
-        Ok(Volume::open(self.data.store(), &unlocked.key, config)?)
+        self.volume(&unlocked, config)
+    }
+
+    /// The open volume. It has the locks, so that nobody erases or overwrites the header
+    /// of a volume in use either.
+    fn volume(self, unlocked: &Unlocked, config: &Config) -> Result<Volume> {
+        // Before a sandbox forbids to make a ring.
+        let volume = Volume::open(self.data.complete_later(), &unlocked.key, config)?;
+        Ok(volume.holding((self.data, self.header_disk)))
     }
 
     /// What kind of volume it will be; fails on what this program cannot open,
@@ -249,8 +284,7 @@ impl Container {
         }
         let Found { unlocked, token } =
             unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
-        // Before a sandbox forbids to make a ring.
-        let volume = Volume::open(self.data.complete_later(), &unlocked.key, config)?;
+        let volume = self.volume(&unlocked, config)?;
         tracing::info!(
             keyslot = unlocked.keyslot,
             token,

@@ -42,6 +42,18 @@ pub(crate) fn advice(disk: &FileStore) -> Option<String> {
     has_luks.then(|| list(disk, &partitions))
 }
 
+/// The refusal of `--partition` for an export of a server.
+pub(crate) fn refuse_export(uri: &Path) -> Failure {
+    Failure::parameters(format!(
+        "--partition is for images and disks of this machine, not for {}",
+        uri.display()
+    ))
+    .advise(
+        "Have the server export the partition alone: `nbdkit --filter=partition file IMAGE \
+         partition=N`, or `qemu-nbd` with `raw,offset=START,size=BYTES` as its driver.",
+    )
+}
+
 /// The refusal of `--partition` where the kernel opens the volume.
 #[cfg(feature = "device-mapper")]
 pub(crate) fn refuse_mapping(path: &Path, number: u32) -> Failure {

@@ -144,20 +144,6 @@ impl Place {
     }
 }
 
-/// Whether a path is an NBD URI, by the schemes of the NBD URI specification.
-pub(crate) fn is_nbd_uri(path: &Path) -> bool {
-    let schemes = [
-        "nbd://",
-        "nbds://",
-        "nbd+unix://",
-        "nbds+unix://",
-        "nbd+vsock://",
-        "nbds+vsock://",
-    ];
-    let text = path.to_string_lossy();
-    schemes.iter().any(|scheme| text.starts_with(scheme))
-}
-
 /// The number of the open descriptor that a path names; `-` is `dash`.
 pub(crate) fn descriptor(path: &Path, dash: RawFd) -> Option<RawFd> {
     match path.to_str()? {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xtent_store::loopdev::attached_to;
 
+use crate::disk::uri;
 use crate::failure::{Exit, Failure, Result};
 
 /// Devices stacked on each other, at most; ends a loop that cannot be.
@@ -36,8 +37,11 @@ impl Identity {
 
 /// Whether writing to one of them changes the other, as far as the system
 /// tells. Two partitions of one disk do not; what cannot be looked at is
-/// nothing that could be opened either.
+/// nothing that could be opened either. Two URIs are one export if they say the same.
 pub(crate) fn share_storage(a: &Path, b: &Path) -> bool {
+    if let (Ok(Some(a)), Ok(Some(b))) = (uri(a), uri(b)) {
+        return a == b;
+    }
     match (a.metadata(), b.metadata()) {
         (Ok(a), Ok(b)) => is_shared(&a, &b),
         _ => false,
@@ -135,5 +139,8 @@ mod tests {
         for name in ["b", "none"] {
             assert!(!share_storage(&path("a"), &path(name)), "{name}");
         }
+        let share = |a: &str, b: &str| share_storage(Path::new(a), Path::new(b));
+        assert!(share("nbd://host/disk", "NBD://host:10809/disk"));
+        assert!(!share("nbd://host/disk", "nbd://host/other"));
     }
 }

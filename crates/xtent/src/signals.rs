@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 #[cfg(any(test, feature = "device-mapper"))]
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -92,6 +92,18 @@ pub(crate) fn file_size_limit_is_an_error() -> Result<()> {
     limit
         .thread_block()
         .map_err(|e| Failure::system("cannot hold signals back", e))
+}
+
+/// Runs `start` with every signal held back from this thread, and so from the threads that it
+/// starts, for their whole life.
+pub(crate) fn held_back<T>(start: impl FnOnce() -> T) -> Result<T> {
+    let failed = |e| Failure::system("cannot hold signals back", e);
+    let before = SigSet::all()
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+        .map_err(failed)?;
+    let started = start();
+    before.thread_set_mask().map_err(failed)?;
+    Ok(started)
 }
 
 fn set(signals: impl IntoIterator<Item = Signal>) -> SigSet {

@@ -451,27 +451,3 @@ fn results_that_nobody_can_get_are_an_error() {
     // Where nothing is to be said there is nothing to fail.
     bash(&bed, "$X --quiet config --label y disk.img >&-").ok();
 }
-
-#[test]
-fn nbd_servers_go_through_nbdcopy() {
-    let bed = filled();
-    let uri = "nbd+unix:///?socket=sock";
-    let said = bed
-        .run(&format!("encrypt --key-file key {uri} disk.img"))
-        .failed(1, &["is an NBD URI", "nbdcopy"]);
-    let encrypt = said.err.split('`').nth(1).unwrap();
-    let encrypt = encrypt.replace("xtent encrypt", "$X encrypt --key-file key");
-    let said = bed
-        .run(&format!("decrypt --key-file key disk.img {uri}"))
-        .failed(1, &["is an NBD URI", "nbdcopy"]);
-    let decrypt = said.err.split('`').nth(1).unwrap();
-    let decrypt = decrypt.replace("xtent decrypt", "$X decrypt --key-file key");
-    let line = format!(
-        "qemu-img create -q -f qcow2 q.qcow2 1M && \
-         qemu-nbd -f qcow2 -k $PWD/sock -t --fork --pid-file pid q.qcow2 && \
-         trap 'kill $(cat pid)' EXIT && {decrypt} && \
-         head -c 1M /dev/zero | $X encrypt --key-file key - disk.img && {encrypt}"
-    );
-    bash(&bed, &line).ok();
-    holds_image(&bed);
-}

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use xtent_store::Place;
 use xtent_store::loopdev::LoopDevice;
 use xtent_volume::DiscardPolicy;
 
@@ -17,7 +18,7 @@ use crate::{Error, ErrorKind};
 pub struct Options {
     /// The encrypted device or image: names the mount in `/proc/mounts` and
     /// finds what a killed daemon left behind. Never opened here.
-    pub device: PathBuf,
+    pub device: Place,
     /// Where the user wants the file system; with `file_only` the FUSE
     /// directory itself.
     pub dir: PathBuf,

@@ -2,13 +2,14 @@
 //! file system.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::thread::CapabilitySet;
+use xtent_store::Place;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::file::Holes;
@@ -355,7 +356,11 @@ pub fn may_mount() -> bool {
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-fn absolute(device: &Path) -> Result<PathBuf, Error> {
+fn absolute(device: &Place) -> Result<PathBuf, Error> {
+    let device = match device {
+        Place::Path(path) => path,
+        Place::Uri(_) => return Ok(device.name().to_owned()),
+    };
     device.canonicalize().map_err(|e| {
         fail(
             ErrorKind::Io,

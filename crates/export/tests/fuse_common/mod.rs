@@ -120,7 +120,7 @@ impl Daemon {
 
 pub fn options(fixture: &Fixture) -> Options {
     Options {
-        device: fixture.device.clone(),
+        device: (&fixture.device).into(),
         dir: fixture.dir().to_owned(),
         file_only: false,
         fstype: None,

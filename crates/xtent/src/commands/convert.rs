@@ -1,12 +1,13 @@
 //! `xtent convert`: LUKS1 to LUKS2 and back, in place.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use xtent_luks::Version;
 use xtent_store::Access;
 
-use crate::args::ConfirmArgs;
+use crate::args::{ConfirmArgs, RECONNECT};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::disk::Disk;
@@ -66,7 +67,7 @@ enum Type {
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Block device or image file
+    /// Block device, image file or NBD URI
     device: PathBuf,
     /// Format to convert to
     #[arg(long = "type", value_name = "TYPE", required = true)]
@@ -83,12 +84,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    let file = Disk::open(&args.device, Access::ReadWrite)?;
-    file.lock_for_serving()?;
-    if !file.is_block_device() {
+    let reconnect = Duration::from_secs(RECONNECT.into());
+    let file = Disk::open_alone(&args.device, Access::ReadWrite, reconnect)?;
+    if file.file().is_some_and(|file| !file.is_block_device()) {
         refuse_attached(&args.device)?;
     }
-    let device = file.metadata();
+    let device = file.metadata()?;
     read_header(&device, &file, &output)?;
     let to = match args.to {
         Type::Luks1 => Version::Luks1,
@@ -140,6 +141,13 @@ fn backup_file(args: &Args, file: &Disk) -> Result<Option<PathBuf>> {
                 Type::Luks2 => ".luks1-header",
                 Type::Luks1 => ".luks2-header",
             };
+            if file.file().is_none() {
+                return Err(Failure::parameters(format!(
+                    "{} says nothing of where the old header could be saved",
+                    args.device.display()
+                ))
+                .advise("Name a file for it: --backup FILE."));
+            }
             let mut name = if file.is_block_device() {
                 args.device.file_name().unwrap_or_default().to_owned()
             } else {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::ValueHint;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::{Access, FileStore};
 use xtent_volume::{CipherThreads, DiscardPolicy, Volume};
 
 use super::encrypt::{refuse_key, refuse_shared};
@@ -14,11 +14,12 @@ use crate::args::{ConfirmArgs, DeviceArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::copy::{self, Moved, Progress};
+use crate::disk::{Disk, is_uri};
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, complain, text_of};
-use crate::plain::{Place, Stream, is_nbd_uri};
-use crate::probe::{self, shell_word};
+use crate::plain::{Place, Stream};
+use crate::probe;
 use crate::secrets::Stored;
 use crate::sparse::{self, Sparse};
 
@@ -53,7 +54,7 @@ NOTES:
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
-    /// New file, or block device to overwrite; `-` is standard output
+    /// New file, or block device or NBD URI to overwrite; `-` is standard output
     #[arg(value_parser = PathBufValueParser::new().try_map(Place::target), value_hint = ValueHint::FilePath)]
     target: Place,
     /// When zeros of the plaintext are left as holes in TARGET
@@ -81,18 +82,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     args.unlock.key.source().check()?;
-    let name = args.target.path();
-    if is_nbd_uri(name) {
-        return Err(
-            Failure::parameters(format!("{} is an NBD URI, not a file", name.display())).advise(
-                format!(
-                    "nbdcopy writes it: `xtent decrypt {} - | nbdcopy - {}`.",
-                    shell_word(&args.device.device),
-                    shell_word(name)
-                ),
-            ),
-        );
-    }
     let container = Closed::open(
         &args.device,
         &args.plain,
@@ -108,7 +97,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     for key in keys(&args.unlock) {
         refuse_key(&args.target.name(), args.target.metadata(), &key)?;
     }
-    let _header_disk = container.header_disk();
     if args.target.is_stream() {
         let stream = args.target.open_target()?;
         let volume = container
@@ -126,7 +114,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let is_new = existing.is_none();
     let target = match existing {
         Some(store) => overwritten(store, path, size)?,
-        None => FileStore::create(path, size)?,
+        None => FileStore::create(path, size)?.into(),
     };
     if args.sparse != Sparse::Always {
         reserve(&target, size, args.sparse).inspect_err(|_| {
@@ -135,18 +123,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             }
         })?;
     }
-    let leaves_holes = match args.sparse {
-        Sparse::Auto => !target.is_block_device(),
+    let with_holes = target.file().filter(|file| match args.sparse {
+        Sparse::Auto => !file.is_block_device(),
         Sparse::Always => true,
         Sparse::Never => false,
-    };
+    });
     let progress = start(args, size, &output);
     progress.stop_on_signals()?;
     let transfer = |piece: &mut [u8], offset| {
         volume.read_at(piece, offset)?;
-        match leaves_holes {
-            true => sparse::write(&target, piece, offset),
-            false => Ok(target.write_at(piece, offset)?),
+        match with_holes {
+            Some(file) => sparse::write(file, piece, offset),
+            None => Ok(target.write_at(piece, offset)?),
         }
     };
     let moved = copy::run(
@@ -209,11 +197,12 @@ fn to_stream(args: &Args, volume: &Volume, stream: &Stream, output: &Output) -> 
 }
 
 /// Decides what to do with a target that exists; nothing is changed yet.
-fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
+fn existing_target(args: &Args, size: u64) -> Result<Option<Disk>> {
     let path = args.target.path();
-    if !path
-        .try_exists()
-        .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?
+    if !is_uri(path)
+        && !path
+            .try_exists()
+            .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?
     {
         return Ok(None);
     }
@@ -224,9 +213,8 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
                 .advise("Give another name, or --force to overwrite it."),
         );
     }
-    let store = FileStore::open(path, Access::ReadWrite)?;
-    store.lock_for_serving()?;
-    if is_file && let Some(found) = probe::describe(&store).filter(|what| what.contains("LUKS")) {
+    let store = Disk::open_alone(path, Access::ReadWrite, args.device.reconnect())?;
+    if is_file && let Some(found) = probe::describe(&*store).filter(|what| what.contains("LUKS")) {
         return Err(Failure::new(
             Exit::Busy,
             format!("{} holds {found}; it is not overwritten", path.display()),
@@ -245,7 +233,7 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
             ));
         }
         let found =
-            probe::describe(&store).map_or(String::new(), |w| format!(" It holds {w} now."));
+            probe::describe(&*store).map_or(String::new(), |w| format!(" It holds {w} now."));
         confirm(
             args.confirm,
             &format!(
@@ -257,12 +245,12 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<FileStore>> {
     Ok(Some(store))
 }
 
-/// Brings an existing regular file to `size`, and makes it readable for its owner only; a block device stays as it is.
-fn overwritten(store: FileStore, path: &Path, size: u64) -> Result<FileStore> {
-    if store.is_block_device() {
+/// Brings an existing regular file to `size`, and makes it readable for its owner only; what is no file stays as it is.
+fn overwritten(store: Disk, path: &Path, size: u64) -> Result<Disk> {
+    let Some(stored) = store.file().filter(|file| !file.is_block_device()) else {
         return Ok(store);
-    }
-    let file = store.file();
+    };
+    let file = stored.file();
     keep_to_owner(file).map_err(|e| {
         Failure::system(
             format!("cannot take others' permissions on {} away", path.display()),
@@ -276,7 +264,7 @@ fn overwritten(store: FileStore, path: &Path, size: u64) -> Result<FileStore> {
     let resized = FileStore::open(path, Access::ReadWrite)?;
     drop(store);
     resized.lock_for_serving()?;
-    Ok(resized)
+    Ok(resized.into())
 }
 
 /// Takes away the permissions that group and others have on a file.
@@ -292,11 +280,14 @@ fn keep_to_owner(file: &File) -> std::io::Result<()> {
 
 /// Makes sure that there is room for everything before anything is copied.
 /// File systems that cannot reserve are taken at their word.
-fn reserve(target: &FileStore, size: u64, sparse: Sparse) -> Result<()> {
+fn reserve(target: &Disk, size: u64, sparse: Sparse) -> Result<()> {
     use rustix::io::Errno;
-    if size == 0 || target.is_block_device() {
+    let Some(target) = target
+        .file()
+        .filter(|file| size > 0 && !file.is_block_device())
+    else {
         return Ok(());
-    }
+    };
     match rustix::fs::fallocate(target.file(), rustix::fs::FallocateFlags::empty(), 0, size) {
         Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
             let failure = Failure::system(

@@ -2,19 +2,21 @@
 
 use std::fs::Metadata;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::ValueHint;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::{Access, FileStore};
 use xtent_volume::{CipherThreads, DiscardPolicy};
 
 use crate::args::{DeviceArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::copy::{self, Progress};
+use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::{Closed, PlainArgs};
 use crate::output::Output;
-use crate::plain::{Place, Stream, is_nbd_uri};
+use crate::plain::{Place, Stream};
 use crate::probe::{WRAPPING_SHOWS, Wrapping, shell_word};
 use crate::same::{is_shared, share_storage};
 use crate::secrets::Stored;
@@ -29,6 +31,8 @@ EXAMPLES:
   Fill it from a program, without a plain copy on the disk:
     zstd -dc disk.raw.zst | xtent encrypt - secret.img
     nbdcopy -- [ qemu-nbd -r -f qcow2 disk.qcow2 ] - | xtent encrypt - secret.img
+  Fill it from a server:
+    xtent encrypt nbd://host/disk secret.img
 
 NOTES:
   SOURCE may be `-` (a file of that name is `./-`), a FIFO, /dev/fd/N, or <(...)
@@ -53,7 +57,7 @@ NOTES:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Plain image file or block device to read; `-` is standard input
+    /// Plain image file, block device or NBD URI to read; `-` is standard input
     #[arg(value_parser = PathBufValueParser::new().try_map(Place::source), value_hint = ValueHint::FilePath)]
     source: Place,
     /// Copy the source as it is, even if it is a container (QCOW2, VMDK ...) or compressed
@@ -88,18 +92,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if !unlock.tokens.token_only && unlock.volume_key_file.is_none() {
         unlock.key.source().check()?;
     }
-    let name = args.source.path();
-    if is_nbd_uri(name) {
-        return Err(
-            Failure::parameters(format!("{} is an NBD URI, not a file", name.display())).advise(
-                format!(
-                    "nbdcopy reads it: `nbdcopy {} - | {}`.",
-                    shell_word(name),
-                    this_command(args)
-                ),
-            ),
-        );
-    }
     refuse_shared(&args.source, &args.device.device)?;
     let container = Closed::open(
         &args.device,
@@ -109,9 +101,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         &output,
     )?;
     let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
-    let source = Source::open(&args.source)?;
+    let source = Source::open(&args.source, args.device.reconnect())?;
     if let (Source::Stored(store), false) = (&source, args.raw)
-        && let Some(wrapping) = Wrapping::in_store(store)
+        && let Some(wrapping) = Wrapping::in_store(&**store)
     {
         return Err(wrapped(args, wrapping));
     }
@@ -124,7 +116,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     note_holes(args, &source, &output)?;
     let room = config.length;
-    let _header_disk = container.header_disk();
     let volume = container
         .volume(&unlock, &config, &output)?
         .with_cipher_threads(CipherThreads::Auto);
@@ -150,9 +141,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 store.read_at(piece, offset)?;
                 write(piece, offset)
             };
-            let data = |piece: &mut [u8], offset| {
+            let data = |file: &FileStore, piece: &mut [u8], offset| {
                 let end = offset + piece.len() as u64;
-                for part in sparse::data_in(store.file(), offset..end)? {
+                for part in sparse::data_in(file.file(), offset..end)? {
                     let len = usize::try_from(part.end - part.start).unwrap_or(piece.len());
                     all(&mut piece[..len], part.start)?;
                 }
@@ -160,9 +151,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             };
             copy::run(
                 &progress,
-                || match args.skip_holes {
-                    true => copy::in_pieces(&progress, size, data),
-                    false => copy::in_pieces(&progress, size, all),
+                || match args.skip_holes.then(|| store.file()).flatten() {
+                    Some(file) => copy::in_pieces(&progress, size, |p, at| data(file, p, at)),
+                    None => copy::in_pieces(&progress, size, all),
                 },
                 flush,
             )?
@@ -249,19 +240,16 @@ fn this_command(args: &Args) -> String {
 
 /// Where the plaintext is.
 enum Source {
-    Stored(FileStore),
+    Stored(Disk),
     Stream(Stream),
 }
 
 impl Source {
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &Place, reconnect: Duration) -> Result<Self> {
         if place.is_stream() {
             place.open_source().map(Self::Stream)
         } else {
-            Ok(Self::Stored(FileStore::open(
-                place.path(),
-                Access::ReadOnly,
-            )?))
+            Disk::open(place.path(), Access::ReadOnly, reconnect).map(Self::Stored)
         }
     }
 
@@ -283,8 +271,16 @@ fn note_holes(args: &Args, source: &Source, output: &Output) -> Result<()> {
             args.source.name()
         ))
         .advise("Name the file itself, or leave --skip-holes out.")),
+        Source::Stored(store) if args.skip_holes && store.file().is_none() => {
+            Err(Failure::parameters(format!(
+                "which parts of {} are holes is not known here",
+                args.source.name()
+            ))
+            .advise("Leave --skip-holes out."))
+        }
         Source::Stored(store) if !args.skip_holes => {
-            if let Some(taken) = sparse::taken_if_sparse(store.file()) {
+            let file = store.file();
+            if let Some(taken) = file.and_then(|file| sparse::taken_if_sparse(file.file())) {
                 output.note(format!(
                     "{} takes {} of its {}; its holes are encrypted as zeros, so that the volume \
                      takes all of it. See --skip-holes.",
@@ -327,11 +323,13 @@ fn warn_about_rest(size: u64, room: u64, output: &Output) {
 
 /// Refuses to read and write the same storage, by whatever names.
 pub(super) fn refuse_shared(place: &Place, other: &Path) -> Result<()> {
-    match (place.metadata(), other.metadata()) {
-        (Some(a), Ok(b)) if is_shared(&a, &b) => {
-            Err(same(&place.name(), &other.display().to_string()))
-        }
-        _ => Ok(()),
+    let is_same = match (place.metadata(), other.metadata()) {
+        (Some(a), Ok(b)) => is_shared(&a, &b),
+        _ => !place.is_stream() && share_storage(place.path(), other),
+    };
+    match is_same {
+        true => Err(same(&place.name(), &other.display().to_string())),
+        false => Ok(()),
     }
 }
 

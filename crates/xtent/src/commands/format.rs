@@ -44,7 +44,7 @@ enum Type {
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Block device or image file
+    /// Block device, image file or NBD URI
     device: PathBuf,
     #[command(flatten)]
     detached: HeaderArgs,
@@ -188,14 +188,14 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Some(header) => header.ready(options.header_size()?, &new_files)?,
         None => data.clone(),
     };
-    let device = metadata.metadata();
+    let device = metadata.metadata()?;
     let header = while_deriving(&output, || match &volume_key {
         Some(key) => device.format_with_volume_key(&options, &passphrase, key),
         None => device.format(&options, &passphrase),
     })?;
     new_files.keep();
     if let Some((kind, program)) = mkfs {
-        let container = Container::formatted(data.clone(), metadata, header.clone());
+        let container = Container::formatted(data.clone(), metadata, header.clone())?;
         let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
         let volume = while_deriving(&output, || container.volume_by(&passphrase, &config))?;
         mkfs::make(

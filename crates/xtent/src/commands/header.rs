@@ -8,9 +8,9 @@ use xtent_store::{Access, FileStore, Store};
 use crate::args::{ConfirmArgs, DeviceArgs, PassphraseArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
-use crate::disk::Disk;
+use crate::disk::{Disk, is_uri};
 use crate::failure::{Exit, Failure, Result};
-use crate::open::{metadata, open_device, read_header};
+use crate::open::{metadata, open_device_alone, read_header};
 use crate::output::{Output, text_of};
 use crate::partition;
 use crate::probe::{self, shell_word};
@@ -203,7 +203,7 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
     }
     let source = args.device.detached.header.as_ref();
     let source = source.unwrap_or(&args.device.device);
-    if !source.exists() && args.file.exists() {
+    if !is_uri(source) && !source.exists() && args.file.exists() {
         return Err(
             Failure::new(Exit::Device, format!("{} does not exist", source.display()))
                 .advise(device_first("backup", &args.file, source)),
@@ -228,17 +228,17 @@ fn backup(args: &Backup, output: &Output) -> Result<()> {
 /// Metadata to change while nobody serves the data. The first two values hold
 /// the locks.
 fn metadata_alone(args: &DeviceArgs) -> Result<(Disk, Disk, Device)> {
-    let data = open_device(args, Access::ReadWrite)?;
-    data.lock_for_serving()?;
+    let data = open_device_alone(args, Access::ReadWrite)?;
+    let reconnect = args.reconnect();
     let file = match &args.detached.header {
-        Some(path) => Disk::open(path, Access::ReadWrite)?,
+        // Another volume that has the same header may be in use.
+        Some(path) if !share_storage(data.path(), path) => {
+            Disk::open_alone(path, Access::ReadWrite, reconnect)?
+        }
+        Some(path) => Disk::open(path, Access::ReadWrite, reconnect)?,
         None => data.clone(),
     };
-    // Another volume that has the same header may be in use.
-    if !share_storage(data.path(), file.path()) {
-        file.lock_for_serving()?;
-    }
-    let device = file.metadata();
+    let device = file.metadata()?;
     Ok((data, file, device))
 }
 
@@ -294,7 +294,7 @@ struct NewHeader<'a>(Option<&'a Path>);
 impl<'a> NewHeader<'a> {
     /// Makes the file as long as the backup; nothing if there is one.
     fn make(path: &'a Path, backup: &Path) -> Result<Option<Self>> {
-        if path.symlink_metadata().is_ok() {
+        if is_uri(path) || path.symlink_metadata().is_ok() {
             return Ok(None);
         }
         let size = FileStore::open(backup, Access::ReadOnly)?.size();
@@ -351,7 +351,7 @@ fn refuse_partitions(disk: &Disk) -> Result<()> {
 /// Refuses to overwrite what looks like a header backup: arguments in the wrong
 /// order would lose the very thing that is to be restored.
 fn refuse_backup_as_device(file: &Disk, device: &Device, backup: &Path) -> Result<()> {
-    if file.is_block_device() {
+    if file.file().is_none_or(|file| file.is_block_device()) {
         return Ok(());
     }
     let path = file.path();

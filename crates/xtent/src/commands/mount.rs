@@ -13,6 +13,7 @@ use xtent_volume::{Config, Volume};
 use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
+use crate::disk::place;
 use crate::failure::{Failure, Result};
 use crate::growth::{Grown, Growth};
 use crate::headerless::{Closed, PlainArgs};
@@ -114,7 +115,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     args.unlock.key.source().check()?;
     let options = fuse::Options {
         // The daemon leaves its folder.
-        device: absolute(&args.device.device)?,
+        device: place(&args.device.device)?,
         dir: absolute(&args.dir)?,
         file_only: args.file_only,
         fstype: args.fstype.clone(),
@@ -134,7 +135,6 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let discard = container.stored_discard_policy();
     let config = container.plan(args.read_only, discard, global.cpu)?;
     let (data, header) = (container.data(), container.header().cloned());
-    let header_disk = container.header_disk();
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     let is_plain = header.is_none();
@@ -155,7 +155,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         output.warn(warning);
     }
     let opened = Opened {
-        device: &options.device,
+        device: options.device.name(),
         uuid: &uuid,
         keyslot,
         config: &config,
@@ -186,13 +186,11 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     )?;
     ready.ready()?;
     let result = mount.wait();
-    drop(header_disk);
     registration.end();
     Ok(result?)
 }
 
-/// Not resolved further: a dead mount point, which a killed daemon has left
-/// behind, cannot be looked into.
+/// Not resolved further, as in [`place`].
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path)
         .map_err(|e| Failure::system(format!("cannot find {}", path.display()), e))

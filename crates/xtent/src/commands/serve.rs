@@ -130,7 +130,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         cipher,
         uuid,
         start: first_byte,
-        header_disk,
+        upstreams,
+        device,
     } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
     let uris = bound
@@ -141,8 +142,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let notifier = Notifier::from_env();
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
-    let device = &args.device.device;
-    let mut entry = Entry::new(Kind::Server, device, uuid, cipher, &volume);
+    let mut entry = Entry::new(Kind::Server, &device, uuid, cipher, &volume);
     entry.uris.clone_from(&uris);
     (entry.partition, entry.start) = (args.device.partition, first_byte);
     let registration = Arc::new(registry::register(&entry));
@@ -171,6 +171,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 .collect(),
             signals_child: client.is_some(),
             user,
+            upstreams,
         })?
     };
     let ended_by = on_signals(&shutdown, growth, Arc::clone(&registration), entry, output)?;
@@ -190,7 +191,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }];
     let result = nbd::serve(listeners, exports, options, &shutdown);
     registration.end();
-    drop((made, pid_file, header_disk));
+    drop((made, pid_file));
     result?;
     tracing::info!("everything is on the disk");
     let Some(mut client) = client else {

@@ -1,10 +1,13 @@
 //! A volume with a header or without, from the options to the open volume or its key.
 
+use std::sync::Arc;
+
 use sector_cipher::Backend;
 use xtent_luks::Header;
 #[cfg(feature = "device-mapper")]
 use xtent_secret::SecretBytes;
 use xtent_store::Access;
+use xtent_upstream::Upstream;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use super::{Headerless, PlainArgs, VolumeType};
@@ -58,13 +61,14 @@ impl Closed {
         }
     }
 
-    /// Where the header is, with its lock if it is elsewhere: to be kept for as long as the volume
-    /// is in use, so that nobody erases or overwrites the header meanwhile.
-    pub(crate) fn header_disk(&self) -> Option<Disk> {
-        match self {
-            Self::Luks(container) => Some(container.header_disk.clone()),
-            Self::Plain(_) => None,
-        }
+    /// What is on servers of data and header.
+    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        let (data, header) = match self {
+            Self::Luks(container) => (&container.data, Some(&container.header_disk)),
+            Self::Plain(headerless) => (&headerless.data, None),
+        };
+        let all = [Some(data), header].into_iter().flatten();
+        all.filter_map(Disk::upstream).cloned().collect()
     }
 
     /// The header, if there is one.
@@ -144,8 +148,8 @@ impl Closed {
             Self::Luks(container) => container.volume_and_keyslot(unlock, config, output),
             Self::Plain(headerless) => {
                 let key = headerless.key(unlock, output)?;
-                let store = headerless.data.complete_later();
-                Ok((Volume::open(store, &key, config)?, None))
+                let volume = Volume::open(headerless.data.complete_later(), &key, config)?;
+                Ok((volume.holding(headerless.data), None))
             }
         }
     }

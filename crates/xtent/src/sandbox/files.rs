@@ -1,8 +1,8 @@
 //! The file system and the network, by Landlock.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::{Missing, Needs};
@@ -14,7 +14,8 @@ const NEWEST: ABI = ABI::V6;
 /// What forbids to open, make, rename and remove anything, to bind and connect TCP
 /// sockets, to reach abstract Unix sockets and to signal processes outside.
 /// Files in `remove_in` and below can be removed, by Landlock's granularity:
-/// a folder of its own for them confines that. What is open stays usable.
+/// a folder of its own for them confines that. What is open stays usable. TCP connections to the
+/// ports of `needs.upstreams` can be made again; Unix sockets are not Landlock's affair.
 pub(super) fn rules(needs: &Needs) -> Result<RulesetCreated, Missing> {
     let mut scope = Scope::from_all(NEWEST);
     if needs.signals_child {
@@ -27,6 +28,9 @@ pub(super) fn rules(needs: &Needs) -> Result<RulesetCreated, Missing> {
         .create()?;
     for dir in &needs.remove_in {
         ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(dir)?, AccessFs::RemoveFile))?;
+    }
+    for port in needs.upstreams.iter().filter_map(|u| u.uri().port()) {
+        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
     }
     Ok(ruleset)
 }

@@ -3,16 +3,20 @@
 //! would find the one volume it is connected to, and nothing else.
 //!
 //! Enter it before any thread is started: every step but the last is inherited
-//! by new threads only.
+//! by new threads only. The threads that receive from servers exist already, and take each step
+//! themselves.
 
 mod files;
 mod privileges;
 mod syscalls;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use landlock::RulesetCreated;
 use nix::unistd::User;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
+use xtent_upstream::Upstream;
 
 use crate::failure::{Failure, Result};
 
@@ -25,6 +29,8 @@ pub(crate) struct Needs {
     pub(crate) signals_child: bool,
     /// The user it becomes; as it is if absent.
     pub(crate) user: Option<User>,
+    /// Clients of servers, which connect again when a connection is lost.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
 }
 
 /// Enters the sandbox; says what is in force. What the kernel does not have is
@@ -41,11 +47,15 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     // Before the user changes, who may not look into these folders.
     let rules = files::rules(needs);
     privileges::drop_all(needs.user.as_ref())?;
+    warn_of_lost_sockets(needs);
     // A change of user takes it back.
     if let Err(error) = xtent_secret::harden_process() {
         tracing::warn!(%error, "this user's processes may look into this one");
     }
     in_force.push("no-capabilities");
+    for upstream in &needs.upstreams {
+        confine_threads(upstream, rules.as_ref().ok())?;
+    }
     match rules.and_then(files::close) {
         Ok(how) => in_force.push(how),
         Err(error) => tracing::warn!(
@@ -53,7 +63,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
             "serving without landlock"
         ),
     }
-    match syscalls::filter() {
+    match syscalls::filter(!needs.upstreams.is_empty()) {
         Ok(()) => in_force.push("seccomp"),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,
@@ -62,6 +72,37 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     }
     tracing::info!(in_force = in_force.join(", "), "sandboxed");
     Ok(in_force)
+}
+
+/// Has the threads of a client of a server give up what this one does.
+fn confine_threads(upstream: &Upstream, rules: Option<&RulesetCreated>) -> Result<()> {
+    let rules = rules.map(RulesetCreated::try_clone).transpose();
+    let rules = rules.map_err(|e| Failure::system("cannot confine a thread", e))?;
+    let confined = upstream.in_each_thread(move || {
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|e| Failure::system("cannot give up new privileges", e))?;
+        privileges::drop_capabilities()?;
+        // This thread's own attempt says what is in force.
+        if let Some(Ok(rules)) = rules.as_ref().map(RulesetCreated::try_clone) {
+            let _ = files::close(rules);
+        }
+        Ok(())
+    });
+    confined.into_iter().collect()
+}
+
+/// Says so if a lost connection could not be made again as the user that this process is now.
+fn warn_of_lost_sockets(needs: &Needs) {
+    let sockets = needs.upstreams.iter().filter_map(|u| u.uri().socket());
+    for socket in sockets {
+        if let Err(error) = rustix::fs::access(socket, Access::WRITE_OK) {
+            tracing::warn!(
+                %error,
+                "{} is closed to this user: a lost connection to it cannot be made again",
+                socket.display()
+            );
+        }
+    }
 }
 
 /// Why a part of the sandbox could not be had.

@@ -29,6 +29,11 @@ pub(super) fn drop_all(user: Option<&User>) -> Result<()> {
         }
         _ => {}
     }
+    drop_capabilities()
+}
+
+/// Gives up every capability of this thread.
+pub(super) fn drop_capabilities() -> Result<()> {
     // First the bounding set, which needs a capability to shrink.
     for number in 0..CapabilitySet::all().bits().count_ones().max(64) {
         let Some(bit) = 1_u64.checked_shl(number) else {

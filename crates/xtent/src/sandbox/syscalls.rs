@@ -137,14 +137,18 @@ const FCNTLS: &[i32] = &[
     libc::F_OFD_SETLK,
 ];
 
-/// Filters every thread of the process from now on.
-pub(super) fn filter() -> Result<(), Missing> {
+/// Families of the sockets by which servers are connected to again.
+const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+
+/// Filters every thread of the process from now on. With `connects`, connections to servers can be
+/// made.
+pub(super) fn filter(connects: bool) -> Result<(), Missing> {
     seccompiler::apply_filter_all_threads(&no_clone3()?)?;
-    seccompiler::apply_filter_all_threads(&allow_list()?)?;
+    seccompiler::apply_filter_all_threads(&allow_list(connects)?)?;
     Ok(())
 }
 
-fn allow_list() -> Result<BpfProgram, Missing> {
+fn allow_list(connects: bool) -> Result<BpfProgram, Missing> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
         .iter()
         .chain(ALLOWED_HERE)
@@ -173,6 +177,12 @@ fn allow_list() -> Result<BpfProgram, Missing> {
             .map(|&command| equal(1, u64::try_from(command)?))
             .collect::<Result<_, _>>()?,
     );
+    if connects {
+        let families = FAMILIES.iter();
+        let sockets = families.map(|&family| equal(0, u64::try_from(family)?));
+        rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
+        rules.insert(libc::SYS_connect, Vec::new());
+    }
     // Signals to the process itself only: abort().
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![equal(0, own)?]);
@@ -221,7 +231,9 @@ mod tests {
 
     #[test]
     fn both_filters_compile() {
-        assert!(allow_list().unwrap().len() > ALLOWED.len());
+        let list = allow_list(false).unwrap();
+        assert!(list.len() > ALLOWED.len());
+        assert!(allow_list(true).unwrap().len() > list.len());
         assert!(!no_clone3().unwrap().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use xtent_store::Access;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::{cpu_time, rate};
-use crate::args::DeviceArgs;
+use crate::args::{DeviceArgs, RECONNECT};
 use crate::cli::Global;
 use crate::disk::Disk;
 use crate::failure::Result;
@@ -33,6 +33,7 @@ pub(super) fn open(path: &Path, args: &super::Args, global: &Global) -> Result<T
         device: path.to_owned(),
         partition: args.partition,
         detached: args.detached.clone(),
+        reconnect: RECONNECT,
         direct_io: false,
     };
     // Without the lock: it only reads, and a served volume may be measured.

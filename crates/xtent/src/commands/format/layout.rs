@@ -177,6 +177,13 @@ pub(super) fn data_size(
             .advise("K, M, G and T are powers of 1024, as in `--size 10G`."));
         }
         (Target::New(_), size) => size.unwrap_or(0),
+        (Target::Existing(store), Some(_)) if store.upstream().is_some() => {
+            return Err(Failure::parameters(format!(
+                "--size is for new image files: how large {} is, its server decides",
+                store.path().display()
+            ))
+            .advise("Leave --size out."));
+        }
         (Target::Existing(store), Some(_)) => {
             return Err(Failure::new(
                 Exit::Busy,

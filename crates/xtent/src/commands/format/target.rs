@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use xtent_store::{Access, FileStore};
 
-use crate::disk::{Disk, refuse_dash};
+use crate::args::RECONNECT;
+use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
 use crate::{probe, signals};
 
@@ -22,6 +24,11 @@ pub(super) enum Target<'a> {
 impl<'a> Target<'a> {
     pub(super) fn look(path: &'a Path, may_be_new: bool) -> Result<Self> {
         refuse_dash(path)?;
+        if is_uri(path) {
+            let reconnect = Duration::from_secs(RECONNECT.into());
+            let disk = Disk::open_alone(path, Access::ReadWrite, reconnect)?;
+            return Ok(Self::Existing(disk));
+        }
         let exists = path
             .try_exists()
             .map_err(|e| Failure::system(format!("cannot look at {}", path.display()), e))?;
@@ -34,9 +41,9 @@ impl<'a> Target<'a> {
                     .advise("Give --size to make a new image file."),
             );
         }
-        let store = Disk::open(path, Access::ReadWrite)?;
+        let store = FileStore::open(path, Access::ReadWrite)?;
         store.lock_for_serving()?;
-        Ok(Self::Existing(store))
+        Ok(Self::Existing(store.into()))
     }
 
     /// What would be lost, as a sentence.

@@ -29,6 +29,9 @@ EXAMPLES:
     xtent format --header disk.header disk.raw
     xtent serve --encrypt --header disk.header --run 'nbdcopy \"$uri\" /backup/disk.luks' disk.raw
     cp disk.header /backup && xtent decrypt --header /backup/disk.header /backup/disk.luks disk.raw
+  Serve a volume in a QCOW2 image, by way of another server, which sees ciphertext only:
+    qemu-nbd --persistent --format=qcow2 --socket=/tmp/far.sock disk.qcow2 &
+    xtent serve 'nbd+unix:///?socket=/tmp/far.sock'
   For one command, which finds the URI in $uri and the socket in $unixsocket:
     xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 
@@ -63,6 +66,11 @@ NOTES:
   the kernel had to offer.
 
   Keys can be changed with `xtent key` or cryptsetup while it serves.
+
+  DEVICE may be nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. When the connection
+  is lost, requests wait while it is made again (--reconnect), and what was written and not flushed
+  is written again first. That one process only writes to an export is seen to among this
+  user's on this machine; the server has to keep others away.
 
   With --encrypt the same image and header give the same bytes each time, so that
   a backup can be incremental; who compares two backups sees which sectors changed,

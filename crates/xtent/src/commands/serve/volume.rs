@@ -1,13 +1,14 @@
 //! The volume that is served, opened as the options say.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use xtent_store::Access;
+use xtent_upstream::Upstream;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use super::{Args, Discard};
 use crate::cli::Global;
-use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::growth::Growth;
 use crate::headerless::Closed;
@@ -22,8 +23,10 @@ pub(super) struct Opened {
     pub(super) uuid: Option<String>,
     /// First byte of the partition in the image.
     pub(super) start: u64,
-    /// Where the header is, with its lock.
-    pub(super) header_disk: Option<Disk>,
+    /// What it is made of, as far as that is on servers.
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// The device by its name.
+    pub(super) device: PathBuf,
 }
 
 /// The open volume; this process's alone unless read-only.
@@ -48,7 +51,7 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
     }
     let uuid = Some(container.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let (data, header) = (container.data(), container.header().cloned());
-    let header_disk = container.header_disk();
+    let upstreams = container.upstreams();
     let volume = container.volume(&args.unlock, &config, output)?;
     let volume = volume.with_cipher_threads(args.threads.cipher_threads);
     let volume = Arc::new(if args.encrypt {
@@ -62,7 +65,8 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
         growth: Growth::new(&data, header, &volume),
         volume,
         cipher: config.cipher.to_string(),
-        header_disk,
+        upstreams,
+        device: data.path().to_owned(),
     })
 }
 
