@@ -37,9 +37,9 @@ test: ## every crate with every peer, the kernel module, one core of each design
 test-all: PART := --rest
 test-all: test kernel-test rtl-test soak test-constant-time ## make test, and all that takes longer but no special machine
 
-soak: ## a thousand kills of a server under load, attacks by clients; long
+soak: ## a thousand kills of a server under load, a hundred of the storage behind it, attacks by clients; long
 	@scripts/setup.sh test
-	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test hostile_clients -- --ignored soak --nocapture
+	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients -- --ignored soak --nocapture
 
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel
