@@ -115,11 +115,13 @@ impl Disk {
         }
     }
 
-    /// The store, with operations that complete later where the kernel has a way.
-    pub(crate) fn complete_later(&self) -> Arc<dyn Store> {
+    /// The store for a volume: past the page cache, with operations that complete later if the
+    /// kernel has a way. Through the cache threads of ours wait: most of what the kernel takes
+    /// there it hands to threads of its own, which are further from where the bytes are needed.
+    pub(crate) fn for_volume(&self) -> Arc<dyn Store> {
         match self {
-            Self::File(file) => Arc::clone(file).complete_later(),
-            Self::Export(_) => self.store(),
+            Self::File(file) if file.is_direct() => Arc::clone(file).complete_later(),
+            _ => self.store(),
         }
     }
 

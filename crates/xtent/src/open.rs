@@ -200,7 +200,7 @@ impl Container {
     /// of a volume in use either.
     fn volume(self, unlocked: &Unlocked, config: &Config) -> Result<Volume> {
         // Before a sandbox forbids to make a ring.
-        let volume = Volume::open(self.data.complete_later(), &unlocked.key, config)?;
+        let volume = Volume::open(self.data.for_volume(), &unlocked.key, config)?;
         Ok(volume.holding((self.data, self.header_disk)))
     }
 

@@ -65,6 +65,11 @@ impl FileStore {
         Ok(self)
     }
 
+    /// Whether it goes past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
     fn not_direct(&self, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error {
             source: Some(std::io::Error::other(why)),

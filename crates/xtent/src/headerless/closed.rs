@@ -148,7 +148,7 @@ impl Closed {
             Self::Luks(container) => container.volume_and_keyslot(unlock, config, output),
             Self::Plain(headerless) => {
                 let key = headerless.key(unlock, output)?;
-                let volume = Volume::open(headerless.data.complete_later(), &key, config)?;
+                let volume = Volume::open(headerless.data.for_volume(), &key, config)?;
                 Ok((volume.holding(headerless.data), None))
             }
         }

@@ -80,10 +80,10 @@ NOTES:
   discarded sectors read back as noise. LUKS2's persistent flag allow-discards
   counts as --discard allow, unless the option says otherwise.
 
-  Requests that have to wait for the disk wait in the kernel (io_uring), some hundreds at
-  a time; where it has or allows no io_uring, a few threads wait for them. The page cache
-  keeps what was read and written. Clients that cache themselves, as guests do, have no
-  use for a second copy in memory: give --direct-io.
+  The page cache keeps what was read and written. Clients that cache themselves, as guests
+  do, have no use for a second copy in memory: give --direct-io. Hundreds of requests can
+  then wait for the disk at a time, in the kernel (io_uring), and less of the CPU is used;
+  where the kernel has or allows no io_uring, eight threads wait for them, as without the option.
 
   A TCP port, on loopback too, is open to every user of this machine: NBD asks for no
   password. A Unix socket is its owner's.
