@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::io::Errno;
@@ -15,13 +16,19 @@ use crate::{Error, ErrorKind, block};
 /// from the bytes that QEMU locks (100 to 203). Each byte of the file has its own, so that
 /// two partitions of one image can be served at once.
 const LOCK_START: u64 = 1 << 62;
+/// How long whoever is to serve waits for the lock: the kernel keeps that of a server that was
+/// killed until nothing of it is at the disk any more (io_uring), and one that is
+/// started again at once should not be refused for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at the lock.
+const PAUSE: Duration = Duration::from_millis(10);
 
 impl FileStore {
     /// Takes the server lock: an open-file-description lock on bytes
     /// far beyond the end, exclusive for read-write access, shared for
     /// read-only. Held until this value is dropped. [`ErrorKind::Busy`] if
     /// another process (or another [`FileStore`] of this one) holds it, of the
-    /// whole file or of a window that overlaps.
+    /// whole file or of a window that overlaps, and does not let go of it within a second.
     ///
     /// A block device opened for writing is claimed exclusively as well
     /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is
@@ -139,17 +146,21 @@ fn server_lock(kind: nix::libc::c_int, part: Part) -> nix::libc::flock {
     }
 }
 
-/// Takes the server lock of a part of an open file; never waits.
+/// Takes the server lock of a part of an open file; waits for [`PATIENCE`] at most.
 fn lock_part(file: &File, access: Access, path: &Path, part: Part) -> Result<(), Error> {
     let kind = match access {
         Access::ReadOnly => nix::libc::F_RDLCK,
         Access::ReadWrite => nix::libc::F_WRLCK,
     };
     let range = server_lock(kind, part);
+    let end = Instant::now() + PATIENCE;
     loop {
         match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
+            Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) if Instant::now() < end => {
+                std::thread::sleep(PAUSE);
+            }
             // The system's words, "temporarily unavailable", say less.
             Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
                 let offset = part.len.map(|_| part.start);
