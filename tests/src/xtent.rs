@@ -96,6 +96,7 @@ impl Server {
             .arg("--key-file")
             .arg(&container.key)
             .args(options)
+            .args(options_of_all().split_whitespace())
             .arg(&container.image)
     }
 
@@ -126,6 +127,11 @@ impl Server {
         self.process.signal(signal);
         self.process.finish()
     }
+}
+
+/// What every server is given besides: `$XTENT_SERVE_OPTIONS`.
+fn options_of_all() -> String {
+    std::env::var("XTENT_SERVE_OPTIONS").unwrap_or_default()
 }
 
 /// The NBD URI in a line that a server prints.
