@@ -8,8 +8,8 @@
 //! that make the last pair of the result in the second. Only one block a
 //! sector is left to encrypt between the passes.
 
-use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
-use super::{AesKeys, Vector, aes};
+use super::two_pass::{self, SECTORS, SectorBlocks, Step, TwoPass};
+use super::{AesKeys, Lanes, Vector, aes};
 use crate::here::{MapHere, ZipHere};
 use crate::run::{BLOCK, Sectors};
 use crate::shared::double;
@@ -145,11 +145,11 @@ struct State<V> {
     /// Sums over each sector: of X in the first pass, of Y in the second.
     sums: [V; SECTORS],
     /// S, plus mask (0, 0).
-    s: Lanes,
+    s: SectorBlocks,
     /// The standard's S_x.
-    s_x: Lanes,
+    s_x: SectorBlocks,
     /// The result's last left block, but for its encryption and the sum of Y.
-    last_left: Lanes,
+    last_left: SectorBlocks,
 }
 
 /// A quartet of a step.
@@ -457,9 +457,9 @@ impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
         State {
             right: [V::zero(); SECTORS],
             sums: [V::zero(); SECTORS],
-            s: Lanes::ZERO,
-            s_x: Lanes::ZERO,
-            last_left: Lanes::ZERO,
+            s: SectorBlocks::ZERO,
+            s_x: SectorBlocks::ZERO,
+            last_left: SectorBlocks::ZERO,
         }
     }
 

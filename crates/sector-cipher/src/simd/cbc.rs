@@ -1,7 +1,7 @@
 //! AES-CBC. Decryption takes eight vectors of a sector at a time; encryption,
 //! serial inside a sector, takes eight sectors side by side.
 
-use super::{AesKeys, Vector, aes};
+use super::{AesKeys, Lanes, Vector, aes};
 use crate::here::{ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
 

@@ -7,7 +7,7 @@
 //! in use. So the second pass needs no sum of its own.
 
 use super::field::{Factor, Products};
-use super::two_pass::{self, Lanes, SECTORS, Step, TwoPass};
+use super::two_pass::{self, SECTORS, SectorBlocks, Step, TwoPass};
 use super::{AesKeys, RoundKeys, Vector, aes};
 use crate::here::MapHere;
 use crate::run::{BLOCK, Sectors};
@@ -87,11 +87,11 @@ struct State<V> {
     /// Sums of what the first pass leaves.
     sums: [V; SECTORS],
     /// The standard's `T*`.
-    hashes: Lanes,
+    hashes: SectorBlocks,
     /// The mask, and that from block 128 on, which is zero if there is none.
-    masks: [Lanes; 2],
+    masks: [SectorBlocks; 2],
     /// What block 0 gets in addition.
-    of_block_0: Lanes,
+    of_block_0: SectorBlocks,
 }
 
 /// An octet of a step, and those behind it.
@@ -443,9 +443,9 @@ impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
     fn start(&self) -> State<V> {
         State {
             sums: [V::zero(); SECTORS],
-            hashes: Lanes::ZERO,
-            masks: [Lanes::ZERO; 2],
-            of_block_0: Lanes::ZERO,
+            hashes: SectorBlocks::ZERO,
+            masks: [SectorBlocks::ZERO; 2],
+            of_block_0: SectorBlocks::ZERO,
         }
     }
 

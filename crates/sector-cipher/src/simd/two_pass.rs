@@ -20,9 +20,9 @@ const BYTES: usize = 8192;
 /// A block for each sector of a step.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
-pub(super) struct Lanes(pub(super) [u128; SECTORS]);
+pub(super) struct SectorBlocks(pub(super) [u128; SECTORS]);
 
-impl Lanes {
+impl SectorBlocks {
     pub(super) const ZERO: Self = Self([0; SECTORS]);
 
     /// Those of as many sectors as a vector has lanes, from `sector` on.
@@ -64,7 +64,7 @@ struct Between([u8; BYTES]);
 pub(super) struct Step<S> {
     sectors: [Sector; SECTORS],
     len: usize,
-    pub(super) tweaks: Lanes,
+    pub(super) tweaks: SectorBlocks,
     between: *mut u8,
     /// What the mode keeps of it besides.
     pub(super) state: S,
@@ -76,7 +76,7 @@ impl<S> Step<S> {
         Self {
             sectors: [Sector::NONE; SECTORS],
             len: 0,
-            tweaks: Lanes::ZERO,
+            tweaks: SectorBlocks::ZERO,
             between: between.cast(),
             state,
         }

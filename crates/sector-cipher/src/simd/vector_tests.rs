@@ -1,7 +1,7 @@
 //! Every vector against plain integers. Called for each vector of a CPU.
 
 use super::aes::{decrypt, encrypt};
-use super::{AesKeys, Vector, WideKeys, field};
+use super::{AesKeys, Lanes, Vector, WideKeys, field};
 use crate::shared::double;
 use core::array::from_fn;
 

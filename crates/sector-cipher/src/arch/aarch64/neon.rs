@@ -2,7 +2,7 @@
 
 use super::schedule;
 use crate::here::{MapHere, ZipHere};
-use crate::simd::{RoundKeys, Vector, fresh};
+use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, fresh};
 use core::arch::aarch64::*;
 
 /// 128-bit vector.
@@ -126,14 +126,9 @@ fn key(keys: &RoundKeys, round: usize) -> Neon {
     Neon(unsafe { vld1q_u8(keys.at(round)) })
 }
 
-impl Vector for Neon {
+impl Lanes for Neon {
     const BLOCKS: usize = 1;
     type One = Neon;
-
-    #[target_feature(enable = "neon,aes")]
-    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
-        kernel()
-    }
 
     #[inline(always)]
     fn zero() -> Self {
@@ -202,6 +197,55 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn transpose(x: [Self; 4]) -> [Self; 4] {
+        x
+    }
+
+    #[inline(always)]
+    fn low_halves(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u64_u8,
+            vreinterpretq_u8_u64,
+            vzip1q_u64,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn high_halves(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u64_u8,
+            vreinterpretq_u8_u64,
+            vzip2q_u64,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn unpack32_low(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u32_u8,
+            vreinterpretq_u8_u32,
+            vzip1q_u32,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        on_words!(
+            vreinterpretq_u32_u8,
+            vreinterpretq_u8_u32,
+            vzip2q_u32,
+            self.0,
+            b.0
+        )
+    }
+
+    #[inline(always)]
     fn xor(self, b: Self) -> Self {
         intrinsics!(veorq_u8(self.0, b.0))
     }
@@ -214,19 +258,6 @@ impl Vector for Neon {
     #[inline(always)]
     fn and(self, b: Self) -> Self {
         intrinsics!(vandq_u8(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
-        let low = |x: Self, swap: i32| if swap == 0 { x } else { x.swap_halves() };
-        // SAFETY: the CPU has the features.
-        unsafe {
-            if HALVES == 0x11 {
-                multiply_high(self, b)
-            } else {
-                multiply_low(low(self, HALVES & 0x01), low(b, HALVES & 0x10))
-            }
-        }
     }
 
     #[inline(always)]
@@ -338,54 +369,20 @@ impl Vector for Neon {
             }
         }
     }
+}
 
+impl Clmul for Neon {
     #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        on_words!(
-            vreinterpretq_u32_u8,
-            vreinterpretq_u8_u32,
-            vzip1q_u32,
-            self.0,
-            b.0
-        )
-    }
-
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        on_words!(
-            vreinterpretq_u32_u8,
-            vreinterpretq_u8_u32,
-            vzip2q_u32,
-            self.0,
-            b.0
-        )
-    }
-
-    #[inline(always)]
-    fn transpose(x: [Self; 4]) -> [Self; 4] {
-        x
-    }
-
-    #[inline(always)]
-    fn low_halves(self, b: Self) -> Self {
-        on_words!(
-            vreinterpretq_u64_u8,
-            vreinterpretq_u8_u64,
-            vzip1q_u64,
-            self.0,
-            b.0
-        )
-    }
-
-    #[inline(always)]
-    fn high_halves(self, b: Self) -> Self {
-        on_words!(
-            vreinterpretq_u64_u8,
-            vreinterpretq_u8_u64,
-            vzip2q_u64,
-            self.0,
-            b.0
-        )
+    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
+        let low = |x: Self, swap: i32| if swap == 0 { x } else { x.swap_halves() };
+        // SAFETY: the CPU has the features.
+        unsafe {
+            if HALVES == 0x11 {
+                multiply_high(self, b)
+            } else {
+                multiply_low(low(self, HALVES & 0x01), low(b, HALVES & 0x10))
+            }
+        }
     }
 
     #[inline(always)]
@@ -399,7 +396,9 @@ impl Vector for Neon {
     fn powers_of_x(block: Neon) -> Self {
         block
     }
+}
 
+impl Aes for Neon {
     #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
@@ -453,5 +452,14 @@ impl Vector for Neon {
             let block = unsafe { last_round::<ENCRYPT>(*x, before) };
             *x = block.xor3(last, *mask);
         }
+    }
+}
+
+impl Tuning for Neon {}
+
+impl Vector for Neon {
+    #[target_feature(enable = "neon,aes")]
+    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
+        kernel()
     }
 }

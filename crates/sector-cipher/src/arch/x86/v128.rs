@@ -2,7 +2,7 @@
 
 use super::schedule;
 use crate::here::{ZipHere, from_fn};
-use crate::simd::{RoundKeys, Vector};
+use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector};
 use core::arch::x86_64::*;
 
 /// 128-bit vector.
@@ -85,7 +85,7 @@ fn hand_through(x: &mut [V128; 4], y: &mut [V128; 3]) {
     }
 }
 
-/// See [`Vector::tie`].
+/// See [`Tuning::tie`].
 #[target_feature(enable = "avx")]
 #[inline]
 fn tie(a: &mut V128, b: &mut V128) {
@@ -117,14 +117,9 @@ fn pin(mut x: __m128i) -> __m128i {
     x
 }
 
-impl Vector for V128 {
+impl Lanes for V128 {
     const BLOCKS: usize = 1;
     type One = V128;
-
-    #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
-    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
-        kernel()
-    }
 
     #[inline(always)]
     fn zero() -> Self {
@@ -195,6 +190,11 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
+    fn fold_add64(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
     fn transpose(x: [Self; 4]) -> [Self; 4] {
         x
     }
@@ -210,8 +210,13 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    fn pin(self) -> Self {
-        intrinsics!(pin(self.0))
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm_unpacklo_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm_unpackhi_epi32(self.0, b.0))
     }
 
     #[inline(always)]
@@ -227,11 +232,6 @@ impl Vector for V128 {
     #[inline(always)]
     fn and(self, b: Self) -> Self {
         intrinsics!(_mm_and_si128(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
-        intrinsics!(_mm_clmulepi64_si128::<HALVES>(self.0, b.0))
     }
 
     #[inline(always)]
@@ -304,11 +304,12 @@ impl Vector for V128 {
     fn shuffle32<const ORDER: i32>(self) -> Self {
         intrinsics!(_mm_shuffle_epi32::<ORDER>(self.0))
     }
+}
 
+impl Clmul for V128 {
     #[inline(always)]
-    fn tie(&mut self, other: &mut Self) {
-        // SAFETY: the CPU has the features.
-        unsafe { tie(self, other) };
+    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
+        intrinsics!(_mm_clmulepi64_si128::<HALVES>(self.0, b.0))
     }
 
     #[inline(always)]
@@ -321,28 +322,9 @@ impl Vector for V128 {
     fn powers_of_x(block: V128) -> Self {
         block
     }
+}
 
-    #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        intrinsics!(_mm_unpacklo_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        intrinsics!(_mm_unpackhi_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn fold_add64(self) -> Self {
-        self
-    }
-
-    #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
-    }
-
+impl Aes for V128 {
     #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
@@ -406,5 +388,31 @@ impl Vector for V128 {
                 intrinsics!(_mm_aesdeclast_si128(x.0, last.0))
             };
         }
+    }
+}
+
+impl Tuning for V128 {
+    #[inline(always)]
+    fn pin(self) -> Self {
+        intrinsics!(pin(self.0))
+    }
+
+    #[inline(always)]
+    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
+        // SAFETY: an empty piece of assembly, that hands the vectors through.
+        unsafe { hand_through(x, y) }
+    }
+
+    #[inline(always)]
+    fn tie(&mut self, other: &mut Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { tie(self, other) };
+    }
+}
+
+impl Vector for V128 {
+    #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
+    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
+        kernel()
     }
 }

@@ -3,7 +3,7 @@
 use super::V128;
 use super::schedule;
 use crate::here::{ZipHere, from_fn};
-use crate::simd::{RoundKeys, Vector};
+use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector};
 use core::arch::x86_64::*;
 
 /// 256-bit vector.
@@ -86,7 +86,7 @@ fn hand_through(x: &mut [V256; 4], y: &mut [V256; 3]) {
     }
 }
 
-/// See [`Vector::tie`].
+/// See [`Tuning::tie`].
 #[target_feature(enable = "avx2")]
 #[inline]
 fn tie(a: &mut V256, b: &mut V256) {
@@ -118,14 +118,9 @@ fn pin(mut x: __m256i) -> __m256i {
     x
 }
 
-impl Vector for V256 {
+impl Lanes for V256 {
     const BLOCKS: usize = 2;
     type One = V128;
-
-    #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
-    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
-        kernel()
-    }
 
     #[inline(always)]
     fn zero() -> Self {
@@ -225,12 +220,33 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    fn fold_add64(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        unsafe {
+            V128(_mm_add_epi64(
+                _mm256_castsi256_si128(self.0),
+                _mm256_extracti128_si256::<1>(self.0),
+            ))
+        }
+    }
+
+    #[inline(always)]
     fn transpose([a, b, c, d]: [Self; 4]) -> [Self; 4] {
         [
             intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, c.0)),
             intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, c.0)),
             intrinsics!(_mm256_permute2x128_si256::<0x20>(b.0, d.0)),
             intrinsics!(_mm256_permute2x128_si256::<0x31>(b.0, d.0)),
+        ]
+    }
+
+    #[inline(always)]
+    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
+        [
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x20>(c.0, d.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, b.0)),
+            intrinsics!(_mm256_permute2x128_si256::<0x31>(c.0, d.0)),
         ]
     }
 
@@ -245,8 +261,13 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    fn pin(self) -> Self {
-        intrinsics!(pin(self.0))
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpacklo_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm256_unpackhi_epi32(self.0, b.0))
     }
 
     #[inline(always)]
@@ -262,11 +283,6 @@ impl Vector for V256 {
     #[inline(always)]
     fn and(self, b: Self) -> Self {
         intrinsics!(_mm256_and_si256(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
-        intrinsics!(_mm256_clmulepi64_epi128::<HALVES>(self.0, b.0))
     }
 
     #[inline(always)]
@@ -339,47 +355,18 @@ impl Vector for V256 {
     fn shuffle32<const ORDER: i32>(self) -> Self {
         intrinsics!(_mm256_shuffle_epi32::<ORDER>(self.0))
     }
+}
 
+impl Clmul for V256 {
     #[inline(always)]
-    fn tie(&mut self, other: &mut Self) {
-        // SAFETY: the CPU has the features.
-        unsafe { tie(self, other) };
+    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
+        intrinsics!(_mm256_clmulepi64_epi128::<HALVES>(self.0, b.0))
     }
 
     #[inline(always)]
     fn times_x_of_group(self) -> Self {
         let carry = intrinsics!(_mm256_bsrli_epi128::<14>(self.0)).clmul::<0x00>(Self::splat(0x87));
         carry.xor(intrinsics!(_mm256_bslli_epi128::<2>(self.0)))
-    }
-
-    /// From the fifth on each is x^8 times the one four before: whole bytes move, and
-    /// the units that shift bits are those of AES.
-    #[inline(always)]
-    fn mask<const COUNT: usize>(
-        state: &mut [Self; 5],
-        first: impl FnOnce() -> Self,
-        step: usize,
-    ) -> Self {
-        let [block, swapped, one, other, _] = state;
-        if step == 0 {
-            *block = first();
-            *swapped = block.swap_halves();
-        }
-        let mask = match step {
-            0 => *block,
-            1 => block.times_x_with::<4, 60>(*swapped),
-            4 => block.times_x_with::<2, 62>(*swapped),
-            5 => block.times_x_with::<6, 58>(*swapped),
-            _ => {
-                let carry = intrinsics!(_mm256_bsrli_epi128::<15>(one.0));
-                let moved = intrinsics!(_mm256_bslli_epi128::<1>(one.0));
-                moved.xor(carry.clmul::<0x00>(Self::splat(0x87)))
-            }
-        };
-        // Of the two steps before.
-        *one = *other;
-        *other = mask;
-        mask
     }
 
     #[inline(always)]
@@ -392,44 +379,9 @@ impl Vector for V256 {
         let carry = out.clmul::<0x00>(Self::splat(0x86));
         intrinsics!(_mm256_sllv_epi64(block.0, left.0)).xor3(out, carry)
     }
+}
 
-    #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        intrinsics!(_mm256_unpacklo_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        intrinsics!(_mm256_unpackhi_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn transpose_lanes([a, b, c, d]: [Self; 4]) -> [Self; 4] {
-        [
-            intrinsics!(_mm256_permute2x128_si256::<0x20>(a.0, b.0)),
-            intrinsics!(_mm256_permute2x128_si256::<0x20>(c.0, d.0)),
-            intrinsics!(_mm256_permute2x128_si256::<0x31>(a.0, b.0)),
-            intrinsics!(_mm256_permute2x128_si256::<0x31>(c.0, d.0)),
-        ]
-    }
-
-    #[inline(always)]
-    fn fold_add64(self) -> V128 {
-        // SAFETY: the CPU has the features.
-        unsafe {
-            V128(_mm_add_epi64(
-                _mm256_castsi256_si128(self.0),
-                _mm256_extracti128_si256::<1>(self.0),
-            ))
-        }
-    }
-
-    #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
-    }
-
+impl Aes for V256 {
     #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
@@ -493,5 +445,61 @@ impl Vector for V256 {
                 intrinsics!(_mm256_aesdeclast_epi128(x.0, last.0))
             };
         }
+    }
+}
+
+impl Tuning for V256 {
+    #[inline(always)]
+    fn pin(self) -> Self {
+        intrinsics!(pin(self.0))
+    }
+
+    #[inline(always)]
+    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
+        // SAFETY: an empty piece of assembly, that hands the vectors through.
+        unsafe { hand_through(x, y) }
+    }
+
+    #[inline(always)]
+    fn tie(&mut self, other: &mut Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { tie(self, other) };
+    }
+
+    /// From the fifth on each is x^8 times the one four before: whole bytes move, and
+    /// the units that shift bits are those of AES.
+    #[inline(always)]
+    fn mask<const COUNT: usize>(
+        state: &mut [Self; 5],
+        first: impl FnOnce() -> Self,
+        step: usize,
+    ) -> Self {
+        let [block, swapped, one, other, _] = state;
+        if step == 0 {
+            *block = first();
+            *swapped = block.swap_halves();
+        }
+        let mask = match step {
+            0 => *block,
+            1 => block.times_x_with::<4, 60>(*swapped),
+            4 => block.times_x_with::<2, 62>(*swapped),
+            5 => block.times_x_with::<6, 58>(*swapped),
+            _ => {
+                let carry = intrinsics!(_mm256_bsrli_epi128::<15>(one.0));
+                let moved = intrinsics!(_mm256_bslli_epi128::<1>(one.0));
+                moved.xor(carry.clmul::<0x00>(Self::splat(0x87)))
+            }
+        };
+        // Of the two steps before.
+        *one = *other;
+        *other = mask;
+        mask
+    }
+}
+
+impl Vector for V256 {
+    #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
+    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
+        kernel()
     }
 }

@@ -5,7 +5,7 @@ use super::v512_masks::*;
 use super::v512_rounds::*;
 use super::{V128, V256};
 use crate::here::{ZipHere, from_fn};
-use crate::simd::{RoundKeys, Vector, WideKeys};
+use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, WideKeys};
 use core::arch::x86_64::*;
 
 /// 512-bit vector.
@@ -41,7 +41,7 @@ fn hand_through(x: &mut [V512; 4], y: &mut [V512; 3]) {
     }
 }
 
-/// See [`Vector::tie`].
+/// See [`Tuning::tie`].
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn tie(a: &mut V512, b: &mut V512) {
@@ -94,17 +94,9 @@ fn pin(mut x: __m512i) -> __m512i {
     x
 }
 
-impl Vector for V512 {
+impl Lanes for V512 {
     const BLOCKS: usize = 4;
-    const ABREAST: usize = 16;
     type One = V128;
-
-    #[target_feature(
-        enable = "aes,avx2,avx512f,avx512bw,avx512vbmi,avx512vl,vaes,pclmulqdq,vpclmulqdq,sse4.1"
-    )]
-    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
-        kernel()
-    }
 
     #[inline(always)]
     fn zero() -> Self {
@@ -135,6 +127,12 @@ impl Vector for V512 {
     unsafe fn load(src: *const u8) -> Self {
         // SAFETY: the CPU has the features, and the caller's promise.
         Self(unsafe { _mm512_loadu_si512(src.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_front(src: *const u8) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_zextsi256_si512(_mm256_loadu_si256(src.cast())) })
     }
 
     #[inline(always)]
@@ -219,9 +217,15 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn load_front(src: *const u8) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_zextsi256_si512(_mm256_loadu_si256(src.cast())) })
+    fn fold_add64(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        unsafe {
+            V256(_mm256_add_epi64(
+                _mm512_castsi512_si256(self.0),
+                _mm512_extracti64x4_epi64::<1>(self.0),
+            ))
+            .fold_add64()
+        }
     }
 
     #[inline(always)]
@@ -269,8 +273,13 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    fn pin(self) -> Self {
-        intrinsics!(pin(self.0))
+    fn unpack32_low(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpacklo_epi32(self.0, b.0))
+    }
+
+    #[inline(always)]
+    fn unpack32_high(self, b: Self) -> Self {
+        intrinsics!(_mm512_unpackhi_epi32(self.0, b.0))
     }
 
     #[inline(always)]
@@ -286,23 +295,6 @@ impl Vector for V512 {
     #[inline(always)]
     fn and(self, b: Self) -> Self {
         intrinsics!(_mm512_and_si512(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
-        intrinsics!(_mm512_clmulepi64_epi128::<HALVES>(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn add_products(sum: &mut [Self; 3], x: [Self; 2], y: [Self; 2], halves: Self) {
-        // SAFETY: the CPU has the features.
-        unsafe { add_products(sum, x, y, halves) };
-    }
-
-    #[inline(always)]
-    unsafe fn add_products_at(sum: &mut [Self; 3], src: *const u8, y: [Self; 2], halves: Self) {
-        // SAFETY: the caller's promise, and the CPU has the features.
-        unsafe { add_products_at(sum, src, y, halves) };
     }
 
     #[inline(always)]
@@ -365,11 +357,12 @@ impl Vector for V512 {
     fn shuffle32<const ORDER: i32>(self) -> Self {
         intrinsics!(_mm512_shuffle_epi32::<ORDER>(self.0))
     }
+}
 
+impl Clmul for V512 {
     #[inline(always)]
-    fn tie(&mut self, other: &mut Self) {
-        // SAFETY: the CPU has the features.
-        unsafe { tie(self, other) };
+    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
+        intrinsics!(_mm512_clmulepi64_epi128::<HALVES>(self.0, b.0))
     }
 
     #[inline(always)]
@@ -379,47 +372,12 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    fn mask<const COUNT: usize>(
-        state: &mut [Self; 5],
-        first: impl FnOnce() -> Self,
-        step: usize,
-    ) -> Self {
-        mask::<COUNT>(state, first, step)
-    }
-
-    #[inline(always)]
     fn powers_of_x(block: V128) -> Self {
         powers_of_x(block)
     }
+}
 
-    #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpacklo_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpackhi_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn fold_add64(self) -> V128 {
-        // SAFETY: the CPU has the features.
-        unsafe {
-            V256(_mm256_add_epi64(
-                _mm512_castsi512_si256(self.0),
-                _mm512_extracti64x4_epi64::<1>(self.0),
-            ))
-            .fold_add64()
-        }
-    }
-
-    #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
-    }
-
+impl Aes for V512 {
     #[inline(always)]
     fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
         // SAFETY: the CPU has the features.
@@ -488,6 +446,48 @@ impl Vector for V512 {
                 intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
             };
         }
+    }
+}
+
+impl Tuning for V512 {
+    const ABREAST: usize = 16;
+
+    #[inline(always)]
+    fn pin(self) -> Self {
+        intrinsics!(pin(self.0))
+    }
+
+    #[inline(always)]
+    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
+        // SAFETY: an empty piece of assembly, that hands the vectors through.
+        unsafe { hand_through(x, y) }
+    }
+
+    #[inline(always)]
+    fn tie(&mut self, other: &mut Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { tie(self, other) };
+    }
+
+    #[inline(always)]
+    fn mask<const COUNT: usize>(
+        state: &mut [Self; 5],
+        first: impl FnOnce() -> Self,
+        step: usize,
+    ) -> Self {
+        mask::<COUNT>(state, first, step)
+    }
+
+    #[inline(always)]
+    fn add_products(sum: &mut [Self; 3], x: [Self; 2], y: [Self; 2], halves: Self) {
+        // SAFETY: the CPU has the features.
+        unsafe { add_products(sum, x, y, halves) };
+    }
+
+    #[inline(always)]
+    unsafe fn add_products_at(sum: &mut [Self; 3], src: *const u8, y: [Self; 2], halves: Self) {
+        // SAFETY: the caller's promise, and the CPU has the features.
+        unsafe { add_products_at(sum, src, y, halves) };
     }
 
     #[inline(always)]
@@ -587,5 +587,14 @@ impl Vector for V512 {
             unsafe { x.store(dst.add(i * Self::BYTES)) };
         }
         x
+    }
+}
+
+impl Vector for V512 {
+    #[target_feature(
+        enable = "aes,avx2,avx512f,avx512bw,avx512vbmi,avx512vl,vaes,pclmulqdq,vpclmulqdq,sse4.1"
+    )]
+    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
+        kernel()
     }
 }

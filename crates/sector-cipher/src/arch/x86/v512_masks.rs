@@ -3,10 +3,10 @@
 
 use super::{V128, V512};
 use crate::here::MapHere;
-use crate::simd::Vector;
+use crate::simd::{Clmul, Lanes};
 use core::arch::x86_64::*;
 
-/// See [`Vector::mask`]. In two series, from x^0 and from x^4 on, in which each is
+/// See [`Tuning::mask`](crate::simd::Tuning::mask). In two series, from x^0 and from x^4 on, in which each is
 /// x^8 times the one before: whole bytes move, and those that move out come back as
 /// their products with x^7 + x^2 + x + 1.
 #[inline(always)]
@@ -51,7 +51,7 @@ pub(super) fn mask<const COUNT: usize>(
     moved.xor(V512(unsafe { _mm512_shuffle_epi8(high.0, order.0) }))
 }
 
-/// See [`Vector::powers_of_x`].
+/// See [`Clmul::powers_of_x`].
 #[inline(always)]
 pub(super) fn powers_of_x(block: V128) -> V512 {
     times_x_by(V512::spread(block), &BY_LANE)

@@ -93,7 +93,7 @@ pub(super) fn wide_round_of_one<const ENCRYPT: bool, const ROUND: usize>(
 }
 
 /// The last round on eight vectors, encryption: see
-/// [`crate::simd::Vector::aes_finish_between`]. Assembly for the order of `round_of_eight`.
+/// [`crate::simd::Tuning::aes_finish_between`]. Assembly for the order of `round_of_eight`.
 ///
 /// # Safety
 /// Eight vectors are readable at `src` and writable at `dst`.
@@ -155,7 +155,7 @@ pub(super) unsafe fn finish_eight<const ROUNDS: usize>(
     )
 }
 
-/// See [`crate::simd::Vector::add_products`]. Assembly, because on AMD's CPUs a product
+/// See [`crate::simd::Tuning::add_products`]. Assembly, because on AMD's CPUs a product
 /// starts a cycle of its own in the front end: six one behind the other leave
 /// whole cycles to other instructions, and with operands from memory they are
 /// slower still.
@@ -196,7 +196,7 @@ pub(super) fn add_products(sum: &mut [V512; 3], x: [V512; 2], y: [V512; 2], halv
     }
 }
 
-/// See [`crate::simd::Vector::add_products_at`]. Sums of halves take no shuffles
+/// See [`crate::simd::Tuning::add_products_at`]. Sums of halves take no shuffles
 /// here, which are done where products are: reading can put the low half of each
 /// block beside its high one as well.
 ///

@@ -4,7 +4,7 @@
 //! words of two halves. Block and key are brought there once, the key when it
 //! is set, and the four passes over a block are then additions and products.
 
-use super::super::Vector;
+use super::super::{Lanes, Vector};
 use crate::here::ZipHere;
 use crate::run::BLOCK;
 use crate::shared::adiantum::{NH_CHUNK as CHUNK, NH_PASSES as PASSES};

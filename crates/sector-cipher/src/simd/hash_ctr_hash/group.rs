@@ -12,9 +12,9 @@ pub(super) const GROUP: usize = 4;
 /// A block of each sector of a group.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
-pub(in crate::simd) struct Lanes([u128; GROUP]);
+pub(in crate::simd) struct SectorBlocks([u128; GROUP]);
 
-impl Lanes {
+impl SectorBlocks {
     const ZERO: Self = Self([0; GROUP]);
 
     /// Those from `lane` on, a multiple of the vector's lanes.
@@ -66,11 +66,11 @@ pub(in crate::simd) struct Group {
     /// Bytes of a sector.
     pub(in crate::simd) bytes: usize,
     /// Tweaks; behind the last sector's stands anything.
-    pub(in crate::simd) tweaks: Lanes,
+    pub(in crate::simd) tweaks: SectorBlocks,
     /// Where counter mode starts.
-    pub(in crate::simd) start: Lanes,
+    pub(in crate::simd) start: SectorBlocks,
     /// What the middle leaves to the end.
-    pub(in crate::simd) kept: [Lanes; 2],
+    pub(in crate::simd) kept: [SectorBlocks; 2],
 }
 
 impl Group {
@@ -80,9 +80,9 @@ impl Group {
             sectors: [Sector::NONE; GROUP],
             len: 0,
             bytes,
-            tweaks: Lanes::ZERO,
-            start: Lanes::ZERO,
-            kept: [Lanes::ZERO; 2],
+            tweaks: SectorBlocks::ZERO,
+            start: SectorBlocks::ZERO,
+            kept: [SectorBlocks::ZERO; 2],
         }
     }
 
@@ -93,9 +93,9 @@ impl Group {
             sectors: [sector; GROUP],
             len: 1,
             bytes,
-            tweaks: Lanes([tweak, 0, 0, 0]),
-            start: Lanes::ZERO,
-            kept: [Lanes::ZERO; 2],
+            tweaks: SectorBlocks([tweak, 0, 0, 0]),
+            start: SectorBlocks::ZERO,
+            kept: [SectorBlocks::ZERO; 2],
         }
     }
 

@@ -38,7 +38,7 @@ impl<V: Vector, const N: usize> Masks<V, N> {
     }
 }
 
-/// Which of `count` masks comes at a step of [`Vector::mask`]: first those with even
+/// Which of `count` masks comes at a step of [`Tuning::mask`](crate::simd::Tuning::mask): first those with even
 /// numbers.
 #[inline(always)]
 pub(super) const fn order(count: usize, step: usize) -> usize {

@@ -7,7 +7,7 @@ mod eights;
 mod group;
 mod sixteens;
 
-use super::{Vector, WideKeys, fresh};
+use super::{Lanes, Vector, WideKeys, fresh};
 use crate::here::MapHere;
 use crate::run::{BATCH, Batch, Sector, Sectors};
 use core::ptr;

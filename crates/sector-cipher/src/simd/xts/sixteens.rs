@@ -5,7 +5,7 @@ use super::group::{Masks, order};
 use super::{HALF, Keys, Schedules, Tweaks, lone, times_x64};
 use crate::here::MapHere;
 use crate::run::{BATCH, Sector, Sectors};
-use crate::simd::{Vector, fresh};
+use crate::simd::{Lanes, Vector, fresh};
 use core::mem;
 
 /// Vectors of a group.
