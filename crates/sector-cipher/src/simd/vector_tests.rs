@@ -176,8 +176,17 @@ fn operations<V: Vector>() {
             "rotl32",
         );
         let times_x = |block: u128, count: usize| (0..count).fold(block, |block, _| double(block));
-        is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
-        is(x.times_x::<60, 4>(), &|i| times_x(a[i], 60), "times_x");
+        let swapped = x.swap_halves();
+        is(
+            x.times_x_with::<1, 63>(swapped),
+            &|i| times_x(a[i], 1),
+            "times_x_with",
+        );
+        is(
+            x.times_x_with::<60, 4>(swapped),
+            &|i| times_x(a[i], 60),
+            "times_x_with",
+        );
         is(
             x.times_x_of_group(),
             &|i| times_x(a[i], 8 * V::BLOCKS),
@@ -243,8 +252,16 @@ fn operations<V: Vector>() {
         let times_x = |block: u128, power: usize| {
             (0..power).fold(block, |block, _| (block << 1) ^ (0x87 * (block >> 127)))
         };
-        is(x.times_x::<1, 63>(), &|i| times_x(a[i], 1), "times_x");
-        is(x.times_x::<28, 36>(), &|i| times_x(a[i], 28), "times_x");
+        is(
+            x.times_x_with::<1, 63>(swapped),
+            &|i| times_x(a[i], 1),
+            "times_x_with",
+        );
+        is(
+            x.times_x_with::<28, 36>(swapped),
+            &|i| times_x(a[i], 28),
+            "times_x_with",
+        );
         is(
             x.times_x_of_group(),
             &|i| times_x(a[i], 8 * V::BLOCKS),

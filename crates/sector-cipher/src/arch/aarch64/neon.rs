@@ -161,13 +161,13 @@ impl Lanes for Neon {
 
     #[inline(always)]
     unsafe fn store(self, dst: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the CPU has the features, and the caller's promise.
         unsafe { vst1q_u8(dst, self.0) }
     }
 
     #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         unsafe { Self::load(src[0]) }
     }
 

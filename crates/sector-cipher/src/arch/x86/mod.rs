@@ -6,6 +6,8 @@
 //! addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
+#[macro_use]
+mod operations;
 mod schedule;
 mod v128;
 mod v256;

@@ -10,120 +10,43 @@ use core::arch::x86_64::*;
 #[repr(transparent)]
 pub(crate) struct V128(pub(super) __m128i);
 
-/// Intrinsics of the CPU's features, which are there: see [`Vector`].
-macro_rules! intrinsics {
-    ($value:expr) => {
-        // SAFETY: the CPU has the features of every operation of this vector.
-        Self(unsafe { $value })
-    };
-}
-
-/// One AES round on eight vectors side by side, the round key loaded once.
-/// Assembly, because the compiler, seeing eight independent chains, may put
-/// them one behind the other again.
-macro_rules! round_of_eight {
-    ($instruction:literal, $x:expr, $keys:expr, $round:ident) => {{
-        let x = $x;
-        let _round_key: __m128i;
-        // SAFETY: computes on registers and reads one round key.
-        unsafe {
-            core::arch::asm!(
-                "vmovdqa {k}, xmmword ptr [{keys} + {offset}]",
-                concat!($instruction, " {x0}, {x0}, {k}"),
-                concat!($instruction, " {x1}, {x1}, {k}"),
-                concat!($instruction, " {x2}, {x2}, {k}"),
-                concat!($instruction, " {x3}, {x3}, {k}"),
-                concat!($instruction, " {x4}, {x4}, {k}"),
-                concat!($instruction, " {x5}, {x5}, {k}"),
-                concat!($instruction, " {x6}, {x6}, {k}"),
-                concat!($instruction, " {x7}, {x7}, {k}"),
-                x0 = inout(xmm_reg) x[0].0,
-                x1 = inout(xmm_reg) x[1].0,
-                x2 = inout(xmm_reg) x[2].0,
-                x3 = inout(xmm_reg) x[3].0,
-                x4 = inout(xmm_reg) x[4].0,
-                x5 = inout(xmm_reg) x[5].0,
-                x6 = inout(xmm_reg) x[6].0,
-                x7 = inout(xmm_reg) x[7].0,
-                k = out(xmm_reg) _round_key,
-                keys = in(reg) $keys.at(0),
-                offset = const 16 * $round,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-    }};
-}
-
-/// One round on eight vectors.
-#[target_feature(enable = "aes,avx")]
-#[inline]
-fn round_of_eight<const ENCRYPT: bool, const ROUND: usize>(x: &mut [V128; 8], keys: &RoundKeys) {
-    if ENCRYPT {
-        round_of_eight!("vaesenc", x, keys, ROUND);
-    } else {
-        round_of_eight!("vaesdec", x, keys, ROUND);
-    }
-}
-
-/// An empty piece of assembly between all of these.
-#[target_feature(enable = "avx")]
-#[inline]
-fn hand_through(x: &mut [V128; 4], y: &mut [V128; 3]) {
-    // SAFETY: it does nothing.
-    unsafe {
-        core::arch::asm!(
-            "/* {} {} {} {} {} {} {} */",
-            inout(xmm_reg) x[0].0,
-            inout(xmm_reg) x[1].0,
-            inout(xmm_reg) x[2].0,
-            inout(xmm_reg) x[3].0,
-            inout(xmm_reg) y[0].0,
-            inout(xmm_reg) y[1].0,
-            inout(xmm_reg) y[2].0,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-}
-
-/// See [`Tuning::tie`].
-#[target_feature(enable = "avx")]
-#[inline]
-fn tie(a: &mut V128, b: &mut V128) {
-    // SAFETY: an empty piece of assembly, that hands both through.
-    unsafe {
-        core::arch::asm!(
-            "/* {} {} */",
-            inout(xmm_reg) a.0,
-            inout(xmm_reg) b.0,
-            options(pure, nomem, nostack, preserves_flags)
-        );
-    }
+rounds! {
+    V128, __m128i, xmm_reg, "aes,avx";
+    round_of_eight, 8 from RoundKeys, "vmovdqa {k}, xmmword", 16:
+        0 x0 1 x1 2 x2 3 x3 4 x4 5 x5 6 x6 7 x7;
 }
 
 #[inline(always)]
 fn key(keys: &RoundKeys, round: usize) -> V128 {
     // SAFETY: the CPU has the features; a round key is sixteen bytes, aligned.
-    V128(unsafe { _mm_load_si128(keys.at(round).cast()) })
-}
-
-/// Hands a vector through a piece of assembly, which keeps its place.
-#[target_feature(enable = "avx")]
-#[inline]
-fn pin(mut x: __m128i) -> __m128i {
-    // SAFETY: it is empty.
-    unsafe {
-        core::arch::asm!("/* {} */", inout(xmm_reg) x, options(nomem, nostack, preserves_flags));
-    }
-    x
+    V128(unsafe { _mm_load_si128(schedule::fresh(keys).at(round).cast()) })
 }
 
 impl Lanes for V128 {
     const BLOCKS: usize = 1;
     type One = V128;
 
-    #[inline(always)]
-    fn zero() -> Self {
-        intrinsics!(_mm_setzero_si128())
+    memory!(_mm_loadu_si128, _mm_storeu_si128);
+    shifts!(_mm_sll_epi64, _mm_srl_epi64);
+    rotations!(_mm_or_si128, _mm_sll_epi32, _mm_srl_epi32);
+
+    operations! {
+        fn zero() = _mm_setzero_si128;
+        fn low_halves(self, b) = _mm_unpacklo_epi64;
+        fn high_halves(self, b) = _mm_unpackhi_epi64;
+        fn unpack32_low(self, b) = _mm_unpacklo_epi32;
+        fn unpack32_high(self, b) = _mm_unpackhi_epi32;
+        fn xor(self, b) = _mm_xor_si128;
+        fn and(self, b) = _mm_and_si128;
+        fn swap_halves(self) = _mm_shuffle_epi32::<0x4e>;
+        fn shl_bytes<const N: i32>(self) = _mm_slli_si128::<N>;
+        fn shr_bytes<const N: i32>(self) = _mm_srli_si128::<N>;
+        fn behind<const N: i32>(self, low) = _mm_alignr_epi8::<N>;
+        fn shuffle_bytes(self, order) = _mm_shuffle_epi8;
+        fn add32(self, b) = _mm_add_epi32;
+        fn add64(self, b) = _mm_add_epi64;
+        fn mul32(self, b) = _mm_mul_epu32;
+        fn shuffle32<const ORDER: i32>(self) = _mm_shuffle_epi32::<ORDER>;
     }
 
     #[inline(always)]
@@ -132,36 +55,8 @@ impl Lanes for V128 {
     }
 
     #[inline(always)]
-    fn from_fn(block: impl FnMut(usize) -> u128) -> Self {
-        let blocks: [u128; Self::BLOCKS] = from_fn(block);
-        // SAFETY: as many bytes as the vector has.
-        unsafe { Self::load(blocks.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn blocks(self) -> [u128; 4] {
-        let mut blocks = [0; 4];
-        // SAFETY: no fewer bytes than the vector has.
-        unsafe { self.store(blocks.as_mut_ptr().cast()) };
-        blocks
-    }
-
-    #[inline(always)]
-    unsafe fn load(src: *const u8) -> Self {
-        // SAFETY: the CPU has the features, and the caller's promise.
-        Self(unsafe { _mm_loadu_si128(src.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, dst: *mut u8) {
-        // SAFETY: as above.
-        unsafe { _mm_storeu_si128(dst.cast(), self.0) }
-    }
-
-    #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm_loadu_si128(src[0].cast()) })
+        intrinsics!(_mm_loadu_si128(src[0].cast()))
     }
 
     #[inline(always)]
@@ -200,122 +95,14 @@ impl Lanes for V128 {
     }
 
     #[inline(always)]
-    fn low_halves(self, b: Self) -> Self {
-        intrinsics!(_mm_unpacklo_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn high_halves(self, b: Self) -> Self {
-        intrinsics!(_mm_unpackhi_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        intrinsics!(_mm_unpacklo_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        intrinsics!(_mm_unpackhi_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn xor(self, b: Self) -> Self {
-        intrinsics!(_mm_xor_si128(self.0, b.0))
-    }
-
-    #[inline(always)]
     fn xor3(self, b: Self, c: Self) -> Self {
         intrinsics!(_mm_xor_si128(self.0, _mm_xor_si128(b.0, c.0)))
-    }
-
-    #[inline(always)]
-    fn and(self, b: Self) -> Self {
-        intrinsics!(_mm_and_si128(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn swap_halves(self) -> Self {
-        intrinsics!(_mm_shuffle_epi32::<0x4e>(self.0))
-    }
-
-    #[inline(always)]
-    fn shl_bytes<const N: i32>(self) -> Self {
-        intrinsics!(_mm_slli_si128::<N>(self.0))
-    }
-
-    #[inline(always)]
-    fn shr_bytes<const N: i32>(self) -> Self {
-        intrinsics!(_mm_srli_si128::<N>(self.0))
-    }
-
-    #[inline(always)]
-    fn behind<const N: i32>(self, low: Self) -> Self {
-        intrinsics!(_mm_alignr_epi8::<N>(self.0, low.0))
-    }
-
-    #[inline(always)]
-    fn shuffle_bytes(self, order: Self) -> Self {
-        intrinsics!(_mm_shuffle_epi8(self.0, order.0))
-    }
-
-    #[inline(always)]
-    fn shl64<const N: u32>(self) -> Self {
-        intrinsics!(_mm_sll_epi64(self.0, _mm_cvtsi32_si128(N.cast_signed())))
-    }
-
-    #[inline(always)]
-    fn shr64<const N: u32>(self) -> Self {
-        intrinsics!(_mm_srl_epi64(self.0, _mm_cvtsi32_si128(N.cast_signed())))
-    }
-
-    #[inline(always)]
-    fn add32(self, b: Self) -> Self {
-        intrinsics!(_mm_add_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn add64(self, b: Self) -> Self {
-        intrinsics!(_mm_add_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn mul32(self, b: Self) -> Self {
-        intrinsics!(_mm_mul_epu32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn rotl32<const N: u32>(self) -> Self {
-        // Whole bytes by one shuffle.
-        let order = match N {
-            8 => Self::splat(0x0e0d_0c0f_0a09_080b_0605_0407_0201_0003),
-            16 => Self::splat(0x0d0c_0f0e_0908_0b0a_0504_0706_0100_0302),
-            _ => {
-                return intrinsics!(_mm_or_si128(
-                    _mm_sll_epi32(self.0, _mm_cvtsi32_si128(N.cast_signed())),
-                    _mm_srl_epi32(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
-                ));
-            }
-        };
-        intrinsics!(_mm_shuffle_epi8(self.0, order.0))
-    }
-
-    #[inline(always)]
-    fn shuffle32<const ORDER: i32>(self) -> Self {
-        intrinsics!(_mm_shuffle_epi32::<ORDER>(self.0))
     }
 }
 
 impl Clmul for V128 {
-    #[inline(always)]
-    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
-        intrinsics!(_mm_clmulepi64_si128::<HALVES>(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn times_x_of_group(self) -> Self {
-        let carry = intrinsics!(_mm_srli_si128::<15>(self.0)).clmul::<0x00>(Self::splat(0x87));
-        carry.xor(intrinsics!(_mm_slli_si128::<1>(self.0)))
+    operations! {
+        fn clmul<const HALVES: i32>(self, b) = _mm_clmulepi64_si128::<HALVES>;
     }
 
     #[inline(always)]
@@ -325,89 +112,18 @@ impl Clmul for V128 {
 }
 
 impl Aes for V128 {
-    #[inline(always)]
-    fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
-        // SAFETY: the CPU has the features.
-        unsafe { schedule::expand(key, keys) }
-    }
+    key_schedule!();
 
-    #[inline(always)]
-    fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize) {
-        // SAFETY: the CPU has the features.
-        unsafe { schedule::invert(encrypt, decrypt, rounds) }
-    }
-
-    #[inline(always)]
-    fn aes_start<const N: usize>(x: &mut [Self; N], keys: &RoundKeys) {
-        let first = key(schedule::fresh(keys), 0);
-        for x in x {
-            *x = x.xor(first);
-        }
-    }
-
-    #[inline(always)]
-    fn aes_start_with<const N: usize>(x: &mut [Self; N], keys: &RoundKeys, masks: &[Self; N]) {
-        let first = key(schedule::fresh(keys), 0);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
-            *x = x.xor3(first, *mask);
-        }
-    }
-
-    #[inline(always)]
-    fn aes_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
-        x: &mut [Self; N],
-        keys: &RoundKeys,
-    ) {
-        if let Ok(x) = <&mut [Self; 8]>::try_from(&mut x[..]) {
-            // SAFETY: the CPU has the features.
-            unsafe { round_of_eight::<ENCRYPT, ROUND>(x, keys) };
-            return;
-        }
-        let key = key(schedule::fresh(keys), ROUND);
-        for x in x {
-            *x = if ENCRYPT {
-                intrinsics!(_mm_aesenc_si128(x.0, key.0))
-            } else {
-                intrinsics!(_mm_aesdec_si128(x.0, key.0))
-            };
-        }
-    }
-
-    #[inline(always)]
-    fn aes_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
-        x: &mut [Self; N],
-        keys: &RoundKeys,
-        masks: &[Self; N],
-    ) {
-        let last = key(schedule::fresh(keys), ROUNDS);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
-            let last = last.xor(*mask);
-            *x = if ENCRYPT {
-                intrinsics!(_mm_aesenclast_si128(x.0, last.0))
-            } else {
-                intrinsics!(_mm_aesdeclast_si128(x.0, last.0))
-            };
-        }
+    aes! {
+        fn aes_start_with, aes_round, aes_finish from RoundKeys, key;
+        rounds of 8: round_of_eight;
+        encrypt: _mm_aesenc_si128, _mm_aesenclast_si128;
+        decrypt: _mm_aesdec_si128, _mm_aesdeclast_si128;
     }
 }
 
 impl Tuning for V128 {
-    #[inline(always)]
-    fn pin(self) -> Self {
-        intrinsics!(pin(self.0))
-    }
-
-    #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
-    }
-
-    #[inline(always)]
-    fn tie(&mut self, other: &mut Self) {
-        // SAFETY: the CPU has the features.
-        unsafe { tie(self, other) };
-    }
+    hints!(V128, xmm_reg, "avx");
 }
 
 impl Vector for V128 {

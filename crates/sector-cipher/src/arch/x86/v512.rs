@@ -13,49 +13,6 @@ use core::arch::x86_64::*;
 #[repr(transparent)]
 pub(crate) struct V512(pub(super) __m512i);
 
-/// Intrinsics of the CPU's features, which are there: see [`Vector`].
-macro_rules! intrinsics {
-    ($value:expr) => {
-        // SAFETY: the CPU has the features of every operation of this vector.
-        Self(unsafe { $value })
-    };
-}
-
-/// An empty piece of assembly between all of these.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn hand_through(x: &mut [V512; 4], y: &mut [V512; 3]) {
-    // SAFETY: it does nothing.
-    unsafe {
-        core::arch::asm!(
-            "/* {} {} {} {} {} {} {} */",
-            inout(zmm_reg) x[0].0,
-            inout(zmm_reg) x[1].0,
-            inout(zmm_reg) x[2].0,
-            inout(zmm_reg) x[3].0,
-            inout(zmm_reg) y[0].0,
-            inout(zmm_reg) y[1].0,
-            inout(zmm_reg) y[2].0,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-}
-
-/// See [`Tuning::tie`].
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn tie(a: &mut V512, b: &mut V512) {
-    // SAFETY: an empty piece of assembly, that hands both through.
-    unsafe {
-        core::arch::asm!(
-            "/* {} {} */",
-            inout(zmm_reg) a.0,
-            inout(zmm_reg) b.0,
-            options(pure, nomem, nostack, preserves_flags)
-        );
-    }
-}
-
 /// A round key, in all lanes.
 #[inline(always)]
 fn wide_key(keys: &WideKeys, round: usize) -> V512 {
@@ -66,7 +23,7 @@ fn wide_key(keys: &WideKeys, round: usize) -> V512 {
 #[inline(always)]
 fn key(keys: &RoundKeys, round: usize) -> V512 {
     // SAFETY: the CPU has the features; a round key is sixteen bytes, aligned.
-    V512(unsafe { _mm512_broadcast_i32x4(_mm_load_si128(keys.at(round).cast())) })
+    V512(unsafe { _mm512_broadcast_i32x4(_mm_load_si128(schedule::fresh(keys).at(round).cast())) })
 }
 
 /// The first and the second blocks of four vectors.
@@ -83,24 +40,31 @@ fn lower_blocks([a, b, c, d]: [V512; 4]) -> [V512; 2] {
     }
 }
 
-/// Hands a vector through a piece of assembly, which keeps its place.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn pin(mut x: __m512i) -> __m512i {
-    // SAFETY: it is empty.
-    unsafe {
-        core::arch::asm!("/* {} */", inout(zmm_reg) x, options(nomem, nostack, preserves_flags));
-    }
-    x
-}
-
 impl Lanes for V512 {
     const BLOCKS: usize = 4;
     type One = V128;
 
-    #[inline(always)]
-    fn zero() -> Self {
-        intrinsics!(_mm512_setzero_si512())
+    memory!(_mm512_loadu_si512, _mm512_storeu_si512);
+    shifts!(_mm512_sll_epi64, _mm512_srl_epi64);
+
+    operations! {
+        fn zero() = _mm512_setzero_si512;
+        fn low_halves(self, b) = _mm512_unpacklo_epi64;
+        fn high_halves(self, b) = _mm512_unpackhi_epi64;
+        fn unpack32_low(self, b) = _mm512_unpacklo_epi32;
+        fn unpack32_high(self, b) = _mm512_unpackhi_epi32;
+        fn xor(self, b) = _mm512_xor_si512;
+        fn xor3(self, b, c) = _mm512_ternarylogic_epi64::<0x96>;
+        fn and(self, b) = _mm512_and_si512;
+        fn swap_halves(self) = _mm512_shuffle_epi32::<0x4e>;
+        fn shl_bytes<const N: i32>(self) = _mm512_bslli_epi128::<N>;
+        fn shr_bytes<const N: i32>(self) = _mm512_bsrli_epi128::<N>;
+        fn behind<const N: i32>(self, low) = _mm512_alignr_epi8::<N>;
+        fn shuffle_bytes(self, order) = _mm512_shuffle_epi8;
+        fn add32(self, b) = _mm512_add_epi32;
+        fn add64(self, b) = _mm512_add_epi64;
+        fn mul32(self, b) = _mm512_mul_epu32;
+        fn shuffle32<const ORDER: i32>(self) = _mm512_shuffle_epi32::<ORDER>;
     }
 
     #[inline(always)]
@@ -109,53 +73,22 @@ impl Lanes for V512 {
     }
 
     #[inline(always)]
-    fn from_fn(block: impl FnMut(usize) -> u128) -> Self {
-        let blocks: [u128; Self::BLOCKS] = from_fn(block);
-        // SAFETY: as many bytes as the vector has.
-        unsafe { Self::load(blocks.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn blocks(self) -> [u128; 4] {
-        let mut blocks = [0; 4];
-        // SAFETY: no fewer bytes than the vector has.
-        unsafe { self.store(blocks.as_mut_ptr().cast()) };
-        blocks
-    }
-
-    #[inline(always)]
-    unsafe fn load(src: *const u8) -> Self {
-        // SAFETY: the CPU has the features, and the caller's promise.
-        Self(unsafe { _mm512_loadu_si512(src.cast()) })
-    }
-
-    #[inline(always)]
     unsafe fn load_front(src: *const u8) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_zextsi256_si512(_mm256_loadu_si256(src.cast())) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, dst: *mut u8) {
-        // SAFETY: as above.
-        unsafe { _mm512_storeu_si512(dst.cast(), self.0) }
+        intrinsics!(_mm512_zextsi256_si512(_mm256_loadu_si256(src.cast())))
     }
 
     #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
-        // SAFETY: as above.
-        Self(unsafe {
-            {
-                let low = V256::gather(src).0;
-                let high = V256::gather([src[2], src[3], src[2], src[3]]).0;
-                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
-            }
+        intrinsics!({
+            let low = V256::gather(src).0;
+            let high = V256::gather([src[2], src[3], src[2], src[3]]).0;
+            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
         })
     }
 
     #[inline(always)]
     unsafe fn scatter(self, dst: [*mut u8; 4]) {
-        // SAFETY: as above.
+        // SAFETY: the CPU has the features, and the caller's promise.
         unsafe {
             _mm_storeu_si128(dst[0].cast(), _mm512_castsi512_si128(self.0));
             _mm_storeu_si128(dst[1].cast(), _mm512_extracti32x4_epi32::<1>(self.0));
@@ -263,112 +196,15 @@ impl Lanes for V512 {
     }
 
     #[inline(always)]
-    fn low_halves(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpacklo_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn high_halves(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpackhi_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_low(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpacklo_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn unpack32_high(self, b: Self) -> Self {
-        intrinsics!(_mm512_unpackhi_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn xor(self, b: Self) -> Self {
-        intrinsics!(_mm512_xor_si512(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn xor3(self, b: Self, c: Self) -> Self {
-        intrinsics!(_mm512_ternarylogic_epi64::<0x96>(self.0, b.0, c.0))
-    }
-
-    #[inline(always)]
-    fn and(self, b: Self) -> Self {
-        intrinsics!(_mm512_and_si512(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn swap_halves(self) -> Self {
-        intrinsics!(_mm512_shuffle_epi32::<0x4e>(self.0))
-    }
-
-    #[inline(always)]
-    fn shl_bytes<const N: i32>(self) -> Self {
-        intrinsics!(_mm512_bslli_epi128::<N>(self.0))
-    }
-
-    #[inline(always)]
-    fn shr_bytes<const N: i32>(self) -> Self {
-        intrinsics!(_mm512_bsrli_epi128::<N>(self.0))
-    }
-
-    #[inline(always)]
-    fn behind<const N: i32>(self, low: Self) -> Self {
-        intrinsics!(_mm512_alignr_epi8::<N>(self.0, low.0))
-    }
-
-    #[inline(always)]
-    fn shuffle_bytes(self, order: Self) -> Self {
-        intrinsics!(_mm512_shuffle_epi8(self.0, order.0))
-    }
-
-    #[inline(always)]
-    fn shl64<const N: u32>(self) -> Self {
-        intrinsics!(_mm512_sll_epi64(self.0, _mm_cvtsi32_si128(N.cast_signed())))
-    }
-
-    #[inline(always)]
-    fn shr64<const N: u32>(self) -> Self {
-        intrinsics!(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(N.cast_signed())))
-    }
-
-    #[inline(always)]
-    fn add32(self, b: Self) -> Self {
-        intrinsics!(_mm512_add_epi32(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn add64(self, b: Self) -> Self {
-        intrinsics!(_mm512_add_epi64(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn mul32(self, b: Self) -> Self {
-        intrinsics!(_mm512_mul_epu32(self.0, b.0))
-    }
-
-    #[inline(always)]
     fn rotl32<const N: u32>(self) -> Self {
         let count = Self::splat(u128::from(N) * 0x1_0000_0001_0000_0001_0000_0001);
         intrinsics!(_mm512_rolv_epi32(self.0, count.0))
     }
-
-    #[inline(always)]
-    fn shuffle32<const ORDER: i32>(self) -> Self {
-        intrinsics!(_mm512_shuffle_epi32::<ORDER>(self.0))
-    }
 }
 
 impl Clmul for V512 {
-    #[inline(always)]
-    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
-        intrinsics!(_mm512_clmulepi64_epi128::<HALVES>(self.0, b.0))
-    }
-
-    #[inline(always)]
-    fn times_x_of_group(self) -> Self {
-        let carry = intrinsics!(_mm512_bsrli_epi128::<12>(self.0)).clmul::<0x00>(Self::splat(0x87));
-        carry.xor(intrinsics!(_mm512_bslli_epi128::<4>(self.0)))
+    operations! {
+        fn clmul<const HALVES: i32>(self, b) = _mm512_clmulepi64_epi128::<HALVES>;
     }
 
     #[inline(always)]
@@ -378,95 +214,29 @@ impl Clmul for V512 {
 }
 
 impl Aes for V512 {
-    #[inline(always)]
-    fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
-        // SAFETY: the CPU has the features.
-        unsafe { schedule::expand(key, keys) }
-    }
+    key_schedule!();
 
-    #[inline(always)]
-    fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize) {
-        // SAFETY: the CPU has the features.
-        unsafe { schedule::invert(encrypt, decrypt, rounds) }
-    }
-
-    #[inline(always)]
-    fn aes_start<const N: usize>(x: &mut [Self; N], keys: &RoundKeys) {
-        let first = key(schedule::fresh(keys), 0);
-        for x in x {
-            *x = x.xor(first);
-        }
-    }
-
-    #[inline(always)]
-    fn aes_start_with<const N: usize>(x: &mut [Self; N], keys: &RoundKeys, masks: &[Self; N]) {
-        let first = key(schedule::fresh(keys), 0);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
-            *x = x.xor3(first, *mask);
-        }
-    }
-
-    #[inline(always)]
-    fn aes_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
-        x: &mut [Self; N],
-        keys: &RoundKeys,
-    ) {
-        if let Ok(x) = <&mut [Self; 8]>::try_from(&mut x[..]) {
-            // SAFETY: the CPU has the features.
-            unsafe { round_of_eight::<ENCRYPT, ROUND>(x, keys) };
-            return;
-        }
-        if let Ok(x) = <&mut [Self; 16]>::try_from(&mut x[..]) {
-            // SAFETY: as above.
-            unsafe { round_of_sixteen::<ENCRYPT, ROUND>(x, keys) };
-            return;
-        }
-        let key = key(schedule::fresh(keys), ROUND);
-        for x in x {
-            *x = if ENCRYPT {
-                intrinsics!(_mm512_aesenc_epi128(x.0, key.0))
-            } else {
-                intrinsics!(_mm512_aesdec_epi128(x.0, key.0))
-            };
-        }
-    }
-
-    #[inline(always)]
-    fn aes_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
-        x: &mut [Self; N],
-        keys: &RoundKeys,
-        masks: &[Self; N],
-    ) {
-        let last = key(schedule::fresh(keys), ROUNDS);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
-            let last = last.xor(*mask);
-            *x = if ENCRYPT {
-                intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
-            } else {
-                intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
-            };
-        }
+    aes! {
+        fn aes_start_with, aes_round, aes_finish from RoundKeys, key;
+        rounds of 8: round_of_eight;
+        rounds of 16: round_of_sixteen;
+        encrypt: _mm512_aesenc_epi128, _mm512_aesenclast_epi128;
+        decrypt: _mm512_aesdec_epi128, _mm512_aesdeclast_epi128;
     }
 }
 
 impl Tuning for V512 {
     const ABREAST: usize = 16;
 
-    #[inline(always)]
-    fn pin(self) -> Self {
-        intrinsics!(pin(self.0))
-    }
+    hints!(V512, zmm_reg, "avx512f");
 
-    #[inline(always)]
-    fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
-        // SAFETY: an empty piece of assembly, that hands the vectors through.
-        unsafe { hand_through(x, y) }
-    }
-
-    #[inline(always)]
-    fn tie(&mut self, other: &mut Self) {
-        // SAFETY: the CPU has the features.
-        unsafe { tie(self, other) };
+    aes! {
+        fn wide_start_with, wide_round, wide_finish from WideKeys, wide_key;
+        rounds of 16: wide_round_of_sixteen;
+        rounds of 8: wide_round_of_eight;
+        rounds of 1: wide_round_of_one;
+        encrypt: _mm512_aesenc_epi128, _mm512_aesenclast_epi128;
+        decrypt: _mm512_aesdec_epi128, _mm512_aesdeclast_epi128;
     }
 
     #[inline(always)]
@@ -488,61 +258,6 @@ impl Tuning for V512 {
     unsafe fn add_products_at(sum: &mut [Self; 3], src: *const u8, y: [Self; 2], halves: Self) {
         // SAFETY: the caller's promise, and the CPU has the features.
         unsafe { add_products_at(sum, src, y, halves) };
-    }
-
-    #[inline(always)]
-    fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
-        let first = wide_key(keys, 0);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
-            *x = x.xor3(first, *mask);
-        }
-    }
-
-    #[inline(always)]
-    fn wide_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
-        x: &mut [Self; N],
-        keys: &WideKeys,
-    ) {
-        if let Ok(x) = <&mut [Self; 16]>::try_from(&mut x[..]) {
-            // SAFETY: the CPU has the features.
-            unsafe { wide_round_of_sixteen::<ENCRYPT, ROUND>(x, keys) };
-            return;
-        }
-        if let Ok(x) = <&mut [Self; 8]>::try_from(&mut x[..]) {
-            // SAFETY: as above.
-            unsafe { wide_round_of_eight::<ENCRYPT, ROUND>(x, keys) };
-            return;
-        }
-        if let [x] = &mut x[..] {
-            // SAFETY: as above.
-            unsafe { wide_round_of_one::<ENCRYPT, ROUND>(x, keys) };
-            return;
-        }
-        let key = wide_key(keys, ROUND);
-        for x in x {
-            *x = if ENCRYPT {
-                intrinsics!(_mm512_aesenc_epi128(x.0, key.0))
-            } else {
-                intrinsics!(_mm512_aesdec_epi128(x.0, key.0))
-            };
-        }
-    }
-
-    #[inline(always)]
-    fn wide_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
-        x: &mut [Self; N],
-        keys: &WideKeys,
-        masks: &[Self; N],
-    ) {
-        let last = wide_key(keys, ROUNDS);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
-            let last = last.xor(*mask);
-            *x = if ENCRYPT {
-                intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
-            } else {
-                intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
-            };
-        }
     }
 
     #[inline(always)]

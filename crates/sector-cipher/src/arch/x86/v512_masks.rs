@@ -47,7 +47,7 @@ pub(super) fn mask<const COUNT: usize>(
         _ => bytes_up!(7),
     };
     let order = V512::splat(last_bytes_from_one(by));
-    // SAFETY: as above.
+    // SAFETY: the CPU has the features.
     moved.xor(V512(unsafe { _mm512_shuffle_epi8(high.0, order.0) }))
 }
 

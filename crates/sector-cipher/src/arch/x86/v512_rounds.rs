@@ -5,51 +5,8 @@ use super::V512;
 use crate::simd::{RoundKeys, WideKeys};
 use core::arch::x86_64::*;
 
-/// Functions for one AES round, not the last, on vectors side by side. Assembly,
-/// because the compiler, seeing independent chains, may put them one behind the
-/// other again. A wide key is loaded as it is; the others fill the lanes.
-macro_rules! rounds {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident, $count:literal from $keys:ty, $load:literal, $stride:literal:
-        $($i:literal $x:ident)*;
-    )*) => {$(
-        $(#[$doc])*
-        #[target_feature(enable = "aes,avx512f,vaes")]
-        #[inline]
-        pub(super) fn $name<const ENCRYPT: bool, const ROUND: usize>(
-            x: &mut [V512; $count],
-            keys: &$keys,
-        ) {
-            macro_rules! round {
-                ($instruction:literal) => {{
-                    let _round_key: __m512i;
-                    // SAFETY: computes on registers and reads one round key.
-                    unsafe {
-                        core::arch::asm!(
-                            concat!($load, " ptr [{keys} + {offset}]"),
-                            $(concat!(
-                                $instruction, " {", stringify!($x), "}, {", stringify!($x), "}, {k}"
-                            ),)*
-                            $($x = inout(zmm_reg) x[$i].0,)*
-                            k = out(zmm_reg) _round_key,
-                            keys = in(reg) keys.at(0),
-                            offset = const $stride * ROUND,
-                            options(pure, readonly, nostack, preserves_flags),
-                        );
-                    }
-                }};
-            }
-            if ENCRYPT {
-                round!("vaesenc");
-            } else {
-                round!("vaesdec");
-            }
-        }
-    )*};
-}
-
 rounds! {
+    V512, __m512i, zmm_reg, "aes,avx512f,vaes";
     round_of_eight, 8 from RoundKeys, "vbroadcasti32x4 {k}, xmmword", 16:
         0 x0 1 x1 2 x2 3 x3 4 x4 5 x5 6 x6 7 x7;
     round_of_sixteen, 16 from RoundKeys, "vbroadcasti32x4 {k}, xmmword", 16:
@@ -82,7 +39,7 @@ macro_rules! round_of_one {
 #[target_feature(enable = "aes,avx512f,vaes")]
 #[inline]
 pub(super) fn wide_round_of_one<const ENCRYPT: bool, const ROUND: usize>(
-    x: &mut V512,
+    [x]: &mut [V512; 1],
     keys: &WideKeys,
 ) {
     if ENCRYPT {

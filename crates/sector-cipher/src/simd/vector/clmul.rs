@@ -22,12 +22,8 @@ pub(crate) trait Clmul: Lanes {
     /// high one of `self`, bit 4 that of `b` (as `pclmulqdq`).
     fn clmul<const HALVES: i32>(self, b: Self) -> Self;
     /// Times x^`LEFT` in the field of XTS, where bit i is x^i and x^128 is
-    /// x^7 + x^2 + x + 1. `RIGHT` is 64 - `LEFT`, and neither is 0.
-    #[inline(always)]
-    fn times_x<const LEFT: u32, const RIGHT: u32>(self) -> Self {
-        self.times_x_with::<LEFT, RIGHT>(self.swap_halves())
-    }
-    /// [`Self::times_x`] with the same vector at hand, its halves swapped.
+    /// x^7 + x^2 + x + 1. `RIGHT` is 64 - `LEFT`, and neither is 0; `swapped` is the
+    /// same vector, its halves swapped.
     #[inline(always)]
     fn times_x_with<const LEFT: u32, const RIGHT: u32>(self, swapped: Self) -> Self {
         // What leaves the low half enters the high one. What leaves the high
@@ -40,10 +36,18 @@ pub(crate) trait Clmul: Lanes {
     /// Times x^(8 `BLOCKS`) in that field.
     #[inline(always)]
     fn times_x_of_group(self) -> Self {
+        // Whole bytes move. What moves out is multiplied by what x^128 is.
+        macro_rules! moved {
+            ($count:literal) => {
+                self.shr_bytes::<{ 16 - $count }>()
+                    .clmul::<0x00>(Self::splat(0x87))
+                    .xor(self.shl_bytes::<$count>())
+            };
+        }
         match Self::BLOCKS {
-            1 => self.times_x::<8, 56>(),
-            2 => self.times_x::<16, 48>(),
-            _ => self.times_x::<32, 32>(),
+            1 => moved!(1),
+            2 => moved!(2),
+            _ => moved!(4),
         }
     }
     /// `first` times x^(`i` `BLOCKS`), where `i` is below 8; `swapped` is `first` with its

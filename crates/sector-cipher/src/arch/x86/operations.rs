@@ -1,0 +1,287 @@
+//! Operations of vectors that are the same for every width, but for the names of intrinsics and
+//! registers: macros for the bodies of `impl`s, each with its `unsafe` in one place.
+
+/// What an expression of intrinsics gives, as a vector.
+macro_rules! intrinsics {
+    ($value:expr) => {
+        // SAFETY: the CPU has the features of every operation of this vector: see
+        // [`crate::simd::Vector`]. What else is read or written is the caller's promise.
+        Self(unsafe { $value })
+    };
+}
+
+/// Operations that are one intrinsic each, of none, one or several vectors.
+macro_rules! operations {
+    ($(
+        fn $name:ident $(<const $n:ident: $number:ty>)? ($($x:ident $(, $y:ident)*)?) = $operation:path;
+    )*) => {$(
+        #[inline(always)]
+        fn $name $(<const $n: $number>)? ($($x $(, $y: Self)*)?) -> Self {
+            intrinsics!($operation($($x.0 $(, $y.0)*)?))
+        }
+    )*};
+}
+
+/// Shifts of 64-bit halves, by intrinsics that take the number of bits from a register. The
+/// compiler knows it.
+macro_rules! shifts {
+    ($left:ident, $right:ident) => {
+        #[inline(always)]
+        fn shl64<const N: u32>(self) -> Self {
+            intrinsics!($left(self.0, _mm_cvtsi32_si128(N.cast_signed())))
+        }
+
+        #[inline(always)]
+        fn shr64<const N: u32>(self) -> Self {
+            intrinsics!($right(self.0, _mm_cvtsi32_si128(N.cast_signed())))
+        }
+    };
+}
+
+/// Rotations of words where there is no instruction for them: `$or` of `$left` and `$right`.
+macro_rules! rotations {
+    ($or:ident, $left:ident, $right:ident) => {
+        #[inline(always)]
+        fn rotl32<const N: u32>(self) -> Self {
+            // Whole bytes by one shuffle.
+            self.shuffle_bytes(match N {
+                8 => Self::splat(0x0e0d_0c0f_0a09_080b_0605_0407_0201_0003),
+                16 => Self::splat(0x0d0c_0f0e_0908_0b0a_0504_0706_0100_0302),
+                _ => {
+                    return intrinsics!($or(
+                        $left(self.0, _mm_cvtsi32_si128(N.cast_signed())),
+                        $right(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
+                    ));
+                }
+            })
+        }
+    };
+}
+
+/// Memory, by the intrinsics for any alignment.
+macro_rules! memory {
+    ($load:ident, $store:ident) => {
+        #[inline(always)]
+        fn from_fn(block: impl FnMut(usize) -> u128) -> Self {
+            let blocks: [u128; Self::BLOCKS] = from_fn(block);
+            // SAFETY: as many bytes as the vector has.
+            unsafe { Self::load(blocks.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn blocks(self) -> [u128; 4] {
+            let mut blocks = [0; 4];
+            // SAFETY: no fewer bytes than the vector has.
+            unsafe { self.store(blocks.as_mut_ptr().cast()) };
+            blocks
+        }
+
+        #[inline(always)]
+        unsafe fn load(src: *const u8) -> Self {
+            intrinsics!($load(src.cast()))
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, dst: *mut u8) {
+            // SAFETY: the CPU has the features, and the caller's promise.
+            unsafe { $store(dst.cast(), self.0) }
+        }
+    };
+}
+
+/// The key schedule of AES, which is the same instructions for every width.
+macro_rules! key_schedule {
+    () => {
+        #[inline(always)]
+        fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
+            // SAFETY: the CPU has the features.
+            unsafe { schedule::expand(key, keys) }
+        }
+
+        #[inline(always)]
+        fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize) {
+            // SAFETY: the CPU has the features.
+            unsafe { schedule::invert(encrypt, decrypt, rounds) }
+        }
+
+        #[inline(always)]
+        fn aes_start<const N: usize>(x: &mut [Self; N], keys: &RoundKeys) {
+            let first = key(keys, 0);
+            for x in x {
+                *x = x.xor(first);
+            }
+        }
+    };
+}
+
+/// The start, the rounds and the end of AES from `$keys`, of which `$key` loads one. For some
+/// numbers of vectors side by side there are functions for a round (see `rounds!`).
+macro_rules! aes {
+    (
+        fn $start_with:ident, $round:ident, $finish:ident from $keys:ty, $key:ident;
+        $(rounds of $count:literal: $rounds:ident;)*
+        encrypt: $encrypt:ident, $encrypt_last:ident;
+        decrypt: $decrypt:ident, $decrypt_last:ident;
+    ) => {
+        #[inline(always)]
+        fn $start_with<const N: usize>(x: &mut [Self; N], keys: &$keys, masks: &[Self; N]) {
+            let first = $key(keys, 0);
+            for (x, mask) in x.iter_mut().zip_here(masks) {
+                *x = x.xor3(first, *mask);
+            }
+        }
+
+        #[inline(always)]
+        fn $round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
+            x: &mut [Self; N],
+            keys: &$keys,
+        ) {
+            $(
+                if let Ok(x) = <&mut [Self; $count]>::try_from(&mut x[..]) {
+                    // SAFETY: the CPU has the features.
+                    unsafe { $rounds::<ENCRYPT, ROUND>(x, keys) };
+                    return;
+                }
+            )*
+            let key = $key(keys, ROUND);
+            for x in x {
+                *x = if ENCRYPT {
+                    intrinsics!($encrypt(x.0, key.0))
+                } else {
+                    intrinsics!($decrypt(x.0, key.0))
+                };
+            }
+        }
+
+        #[inline(always)]
+        fn $finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+            x: &mut [Self; N],
+            keys: &$keys,
+            masks: &[Self; N],
+        ) {
+            let last = $key(keys, ROUNDS);
+            for (x, mask) in x.iter_mut().zip_here(masks) {
+                let last = last.xor(*mask);
+                *x = if ENCRYPT {
+                    intrinsics!($encrypt_last(x.0, last.0))
+                } else {
+                    intrinsics!($decrypt_last(x.0, last.0))
+                };
+            }
+        }
+    };
+}
+
+/// Functions for one AES round, not the last, on vectors side by side. Assembly,
+/// because the compiler, seeing independent chains, may put them one behind the
+/// other again. A wide key is loaded as it is; the others fill the lanes.
+macro_rules! rounds {
+    (
+        $vector:ident, $register:ident, $class:ident, $features:literal;
+        $(
+            $name:ident, $count:literal from $keys:ty, $load:literal, $stride:literal:
+            $($i:literal $x:ident)*;
+        )*
+    ) => {$(
+        /// One round on as many vectors side by side, the round key loaded once.
+        #[target_feature(enable = $features)]
+        #[inline]
+        pub(super) fn $name<const ENCRYPT: bool, const ROUND: usize>(
+            x: &mut [$vector; $count],
+            keys: &$keys,
+        ) {
+            macro_rules! round {
+                ($instruction:literal) => {{
+                    let _round_key: $register;
+                    // SAFETY: computes on registers and reads one round key.
+                    unsafe {
+                        core::arch::asm!(
+                            concat!($load, " ptr [{keys} + {offset}]"),
+                            $(concat!(
+                                $instruction, " {", stringify!($x), "}, {", stringify!($x), "}, {k}"
+                            ),)*
+                            $($x = inout($class) x[$i].0,)*
+                            k = out($class) _round_key,
+                            keys = in(reg) keys.at(0),
+                            offset = const $stride * ROUND,
+                            options(pure, readonly, nostack, preserves_flags),
+                        );
+                    }
+                }};
+            }
+            if ENCRYPT {
+                round!("vaesenc");
+            } else {
+                round!("vaesdec");
+            }
+        }
+    )*};
+}
+
+/// Hints to the compiler: empty pieces of assembly, through which it has to hand vectors. They
+/// are functions, since registers of a class want its feature.
+macro_rules! hints {
+    ($vector:ident, $class:ident, $features:literal) => {
+        #[inline(always)]
+        fn pin(self) -> Self {
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn pin(mut x: $vector) -> $vector {
+                // SAFETY: it does nothing.
+                unsafe {
+                    core::arch::asm!(
+                        "/* {} */",
+                        inout($class) x.0,
+                        options(nomem, nostack, preserves_flags),
+                    );
+                }
+                x
+            }
+            // SAFETY: the CPU has the features.
+            unsafe { pin(self) }
+        }
+
+        #[inline(always)]
+        fn order(x: &mut [Self; 4], y: &mut [Self; 3]) {
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn order(x: &mut [$vector; 4], y: &mut [$vector; 3]) {
+                // SAFETY: it does nothing.
+                unsafe {
+                    core::arch::asm!(
+                        "/* {} {} {} {} {} {} {} */",
+                        inout($class) x[0].0,
+                        inout($class) x[1].0,
+                        inout($class) x[2].0,
+                        inout($class) x[3].0,
+                        inout($class) y[0].0,
+                        inout($class) y[1].0,
+                        inout($class) y[2].0,
+                        options(pure, nomem, nostack, preserves_flags),
+                    );
+                }
+            }
+            // SAFETY: the CPU has the features.
+            unsafe { order(x, y) }
+        }
+
+        #[inline(always)]
+        fn tie(&mut self, other: &mut Self) {
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn tie(a: &mut $vector, b: &mut $vector) {
+                // SAFETY: it does nothing.
+                unsafe {
+                    core::arch::asm!(
+                        "/* {} {} */",
+                        inout($class) a.0,
+                        inout($class) b.0,
+                        options(pure, nomem, nostack, preserves_flags),
+                    );
+                }
+            }
+            // SAFETY: the CPU has the features.
+            unsafe { tie(self, other) }
+        }
+    };
+}
