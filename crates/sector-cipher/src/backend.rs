@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::row::{Row, detected};
+use crate::row::{Detected, detected};
 
 /// An implementation of the ciphers for one kind of CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Backend {
 
     /// Whether this CPU can run it.
     pub fn is_supported(self) -> bool {
-        Row::of(self).is_some()
+        Detected::of(self).is_some()
     }
 }
 

@@ -1,8 +1,7 @@
 //! A keyed cipher: checks at the boundary, the key schedule, and the way from
 //! a call to the kernel of its mode and back-end.
-#![allow(unsafe_code)]
 
-use crate::row::{KeySource, Keys, Row};
+use crate::row::{Detected, KeySource, Keys};
 use crate::run::{IvRule, Sectors};
 use crate::{
     Backend, CipherSpec, First, IvMode, Mode, NewError, RunError, SectorCount, SectorSize,
@@ -43,7 +42,7 @@ pub struct Cipher {
     rule: IvRule,
     spec: CipherSpec,
     sector_size: SectorSize,
-    row: &'static Row,
+    row: Detected,
 }
 
 // A value moves through the stack at times, and rooms put it in locked pages.
@@ -63,7 +62,7 @@ impl Cipher {
         backend: Option<Backend>,
     ) -> Result<Self, NewError> {
         let backend = backend.unwrap_or_else(Backend::best);
-        let row = Row::of(backend).ok_or(NewError::Backend(backend))?;
+        let row = Detected::of(backend).ok_or(NewError::Backend(backend))?;
         check_key(spec, key)?;
         let mut cipher = Self {
             keys: Keys::Unset,
@@ -99,7 +98,7 @@ impl Cipher {
 
     /// The back-end in use.
     pub fn backend(&self) -> Backend {
-        self.row.backend
+        self.row.backend()
     }
 
     /// Encrypts a run in place.
@@ -281,19 +280,12 @@ impl Cipher {
             size: self.sector_size,
             essiv: essiv.as_deref(),
         };
-        // SAFETY: `Cipher` takes a back-end only if the CPU has it.
-        unsafe { (self.row.set_keys)(&mut self.keys, &from) };
+        self.row.set_keys(&mut self.keys, &from);
     }
 
     #[inline(always)]
     fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
-        let crypt = if ENCRYPT {
-            self.row.encrypt
-        } else {
-            self.row.decrypt
-        };
-        // SAFETY: as above, and the keys were set by this row.
-        unsafe { crypt(&self.keys, sectors) };
+        self.row.crypt::<ENCRYPT>(&self.keys, sectors);
     }
 }
 
@@ -311,7 +303,7 @@ impl fmt::Debug for Cipher {
         f.debug_struct("Cipher")
             .field("spec", &format_args!("{}", self.spec))
             .field("sector_size", &self.sector_size.bytes())
-            .field("backend", &format_args!("{}", self.row.backend))
+            .field("backend", &format_args!("{}", self.row.backend()))
             .finish_non_exhaustive()
     }
 }
@@ -359,6 +351,8 @@ fn check_key(spec: CipherSpec, key: &[u8]) -> Result<(), WrongKeyLength> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(unsafe_code)]
+
     extern crate std;
     use super::*;
     use core::mem::{MaybeUninit, offset_of};

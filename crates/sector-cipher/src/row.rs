@@ -48,13 +48,13 @@ pub(crate) struct KeySource<'a> {
 /// Makes a key schedule in place.
 ///
 /// # Safety
-/// The CPU has the row's back-end.
+/// The row's `detect` has been true.
 pub(crate) type SetKeys = unsafe fn(&mut Keys, &KeySource<'_>);
 
 /// Runs the kernel of the keys' mode over a stream.
 ///
 /// # Safety
-/// The CPU has the row's back-end, and the keys were set by the same row.
+/// The row's `detect` has been true.
 pub(crate) type Crypt = unsafe fn(&Keys, Sectors<'_, '_>);
 
 /// A back-end.
@@ -80,12 +80,43 @@ impl Row {
         encrypt: crypt_portable::<true>,
         decrypt: crypt_portable::<false>,
     };
+}
 
+/// Evidence that the CPU, and the operating system, let us use the back-end of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Detected(&'static Row);
+
+impl Detected {
     /// The row of a back-end, if this CPU can run it.
-    pub(crate) fn of(backend: Backend) -> Option<&'static Self> {
+    pub(crate) fn of(backend: Backend) -> Option<Self> {
         ROWS.iter()
             .find(|row| row.backend == backend)
             .filter(|row| (row.detect)())
+            .map(Self)
+    }
+
+    /// Its name.
+    pub(crate) fn backend(self) -> Backend {
+        self.0.backend
+    }
+
+    /// Makes a key schedule in place.
+    #[inline(always)]
+    pub(crate) fn set_keys(self, keys: &mut Keys, from: &KeySource<'_>) {
+        // SAFETY: `self` is the evidence.
+        unsafe { (self.0.set_keys)(keys, from) };
+    }
+
+    /// Runs the kernel of the keys' mode over a stream. The keys were set by the same row.
+    #[inline(always)]
+    pub(crate) fn crypt<const ENCRYPT: bool>(self, keys: &Keys, sectors: Sectors<'_, '_>) {
+        let crypt = if ENCRYPT {
+            self.0.encrypt
+        } else {
+            self.0.decrypt
+        };
+        // SAFETY: `self` is the evidence.
+        unsafe { crypt(keys, sectors) };
     }
 }
 

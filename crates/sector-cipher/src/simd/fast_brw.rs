@@ -16,7 +16,7 @@ mod lanes;
 mod pass;
 
 use super::brw::{HashKey, SUBTREE};
-use super::{Vector, WideKeys, aes};
+use super::{Cpu, Vector, WideKeys, aes};
 use crate::here::ZipHere;
 use crate::run::{BLOCK, Sectors};
 use pass::Pass;
@@ -69,13 +69,14 @@ const MOST: usize = 4096 / STRIDE;
 
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    cpu: Cpu<V>,
     keys: &Keys,
     mut sectors: Sectors<'_, '_>,
 ) {
     let log = (sectors.bytes() / STRIDE).trailing_zeros();
     if V::BLOCKS != 1 && log == 0 && sectors.left() == Some(1) {
         // Further lanes would do the same once more.
-        return crypt::<V::One, ROUNDS, ENCRYPT>(keys, sectors);
+        return crypt::<V::One, ROUNDS, ENCRYPT>(cpu.one(), keys, sectors);
     }
     // A short run in two halves, so that there is something ahead.
     let together = sectors
@@ -94,20 +95,20 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     if !pass.fill(&mut sectors) {
         return;
     }
-    pass.first_hash::<V>(0);
+    pass.first_hash(cpu, 0);
     loop {
         *pass_most = pass.len.max(*pass_most);
-        pass.join::<V>(false);
+        pass.join(cpu, false);
         match pass.len.div_ceil(V::BLOCKS) {
-            1 => pass.middle::<V, 1, ROUNDS>(ENCRYPT),
-            2 => pass.middle::<V, 2, ROUNDS>(ENCRYPT),
-            3 | 4 => pass.middle::<V, 4, ROUNDS>(ENCRYPT),
-            _ => pass.middle::<V, 8, ROUNDS>(ENCRYPT),
+            1 => pass.middle::<V, 1, ROUNDS>(cpu, ENCRYPT),
+            2 => pass.middle::<V, 2, ROUNDS>(cpu, ENCRYPT),
+            3 | 4 => pass.middle::<V, 4, ROUNDS>(cpu, ENCRYPT),
+            _ => pass.middle::<V, 8, ROUNDS>(cpu, ENCRYPT),
         }
         let more = ahead.fill(&mut sectors);
-        pass.counter_and_hashes::<V, ROUNDS>(ahead);
-        pass.join::<V>(true);
-        pass.finish::<V>(ENCRYPT);
+        pass.counter_and_hashes::<V, ROUNDS>(cpu, ahead);
+        pass.join(cpu, true);
+        pass.finish(cpu, ENCRYPT);
         if !more {
             break;
         }

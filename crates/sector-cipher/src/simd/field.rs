@@ -188,29 +188,24 @@ fn reduce_polyval<V: Vector>(low: V, middle: V, high: V) -> V {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::simd::Cpu;
 
     /// Against RFC 8452, appendix A, in every lane.
-    ///
-    /// # Safety
-    /// The CPU has what `V` needs.
-    pub(crate) unsafe fn check<V: Vector>() {
+    pub(crate) fn check<V: Vector>(cpu: Cpu<V>) {
         let bytes = |text| u128::from_str_radix(text, 16).unwrap().swap_bytes();
         let a = bytes("66e94bd4ef8a2c3b884cfa59ca342b2e");
         let b = bytes("ff000000000000000000000000000000");
-        // SAFETY: the caller's promise.
-        unsafe {
-            V::call(|| {
-                let product = Products::new(V::splat(a), Factor::new(V::splat(b)));
-                let expected = V::splat(bytes("ebe563401e7e91ea3ad6426b8140c394"));
-                assert_eq!(product.reduce_polyval().blocks(), expected.blocks());
-                // x^127 times x^127, and twice that product is nothing.
-                let x127 = V::splat(1 << 127);
-                let product = Products::new(x127, Factor::new(x127));
-                // x^254 = x^126 (x^7 + x^2 + x + 1), reduced once more.
-                let expected = 1 << 126 ^ 1 << 127 ^ 0x87 ^ 0x87 << 5;
-                assert_eq!(product.reduce().blocks(), V::splat(expected).blocks());
-                assert_eq!(product.plus(product).reduce().blocks(), [0; 4]);
-            });
-        }
+        cpu.call(|| {
+            let product = Products::new(V::splat(a), Factor::new(V::splat(b)));
+            let expected = V::splat(bytes("ebe563401e7e91ea3ad6426b8140c394"));
+            assert_eq!(product.reduce_polyval().blocks(), expected.blocks());
+            // x^127 times x^127, and twice that product is nothing.
+            let x127 = V::splat(1 << 127);
+            let product = Products::new(x127, Factor::new(x127));
+            // x^254 = x^126 (x^7 + x^2 + x + 1), reduced once more.
+            let expected = 1 << 126 ^ 1 << 127 ^ 0x87 ^ 0x87 << 5;
+            assert_eq!(product.reduce().blocks(), V::splat(expected).blocks());
+            assert_eq!(product.plus(product).reduce().blocks(), [0; 4]);
+        });
     }
 }

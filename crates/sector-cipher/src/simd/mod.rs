@@ -2,7 +2,7 @@
 //! vector width and CPU. What differs from CPU to CPU is behind [`Vector`].
 //!
 //! A kernel is a function that is generic over the vector. It becomes code for
-//! one CPU where [`Vector::call`] runs it: everything below is inlined there
+//! one CPU where [`Cpu::call`] runs it: everything below is inlined there
 //! (`#[inline(always)]`), because only that function has the CPU's features.
 //!
 //! Constant time by construction: rounds and key expansion are the CPU's AES
@@ -44,14 +44,14 @@ use crate::row::{self, KeySource, Row};
 use crate::run::Sectors;
 use crate::{Backend, Mode};
 pub(crate) use aes::{AesKeys, RoundKeys, WideKeys, expand, fresh};
-pub(crate) use vector::{Aes, Clmul, Lanes, Tuning, Vector};
+pub(crate) use vector::{Aes, Clmul, Cpu, Lanes, Tuning, Vector};
 
 /// The row of a back-end with the vectors `V`, whose keys are made with the vectors `K`: all
-/// have the same schedule. Its CPU has what both need.
-pub(crate) const fn row<K: Vector, V: Vector>(backend: Backend, detect: fn() -> bool) -> Row {
+/// have the same schedule. Its CPU has both.
+pub(crate) const fn row<K: Vector, V: Vector>(backend: Backend) -> Row {
     Row {
         backend,
-        detect,
+        detect: || K::detect() && V::detect(),
         set_keys: set_keys::<K>,
         encrypt: crypt_row::<V, true>,
         decrypt: crypt_row::<V, false>,
@@ -59,21 +59,23 @@ pub(crate) const fn row<K: Vector, V: Vector>(backend: Backend, detect: fn() -> 
 }
 
 /// # Safety
-/// The CPU has what `K` needs.
+/// [`Vector::detect`] of `K` has been true.
 unsafe fn set_keys<K: Vector>(keys: &mut row::Keys, from: &KeySource<'_>) {
     *keys = row::Keys::Vector(Keys::unset(from.spec.mode()));
     if let row::Keys::Vector(keys) = keys {
         // SAFETY: the caller's promise.
-        unsafe { keys.set::<K>(from.key, from.size.bytes(), from.essiv) };
+        let cpu = unsafe { Cpu::<K>::detected() };
+        keys.set(cpu, from.key, from.size.bytes(), from.essiv);
     }
 }
 
 /// # Safety
-/// The CPU has what `V` needs, and the keys are set.
+/// [`Vector::detect`] of `V` has been true.
 unsafe fn crypt_row<V: Vector, const ENCRYPT: bool>(keys: &row::Keys, sectors: Sectors<'_, '_>) {
+    // SAFETY: the caller's promise.
+    let cpu = unsafe { Cpu::<V>::detected() };
     match keys {
-        // SAFETY: the caller's promise.
-        row::Keys::Vector(keys) => unsafe { crypt::<V, ENCRYPT>(keys, sectors) },
+        row::Keys::Vector(keys) => crypt::<V, ENCRYPT>(cpu, keys, sectors),
         _ => unreachable!("the keys are of the same row"),
     }
 }
@@ -111,36 +113,22 @@ impl Keys {
 
     /// Sets the key, whose length has been checked, for sectors of `bytes`
     /// bytes; `essiv` is the key for IVs.
-    ///
-    /// # Safety
-    /// The CPU has what `V` needs.
-    unsafe fn set<V: Vector>(&mut self, key: &[u8], bytes: usize, essiv: Option<&[u8; 32]>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            V::call(
-                #[inline(always)]
-                || match self {
-                    Self::Xts(keys) => keys.set::<V>(key),
-                    Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
-                    Self::FastBrw(keys) => keys.set::<V>(key),
-                    Self::FastHorner(keys) => keys.set::<V>(key, bytes),
-                    Self::Hctr2(keys) => keys.set::<V>(key, bytes),
-                    Self::Adiantum(keys) => keys.set::<V>(key),
-                    Self::Eme2(keys) => keys.set::<V>(key),
-                    Self::Aez10(keys) => keys.set::<V>(key),
-                    Self::Xcb(keys) => keys.set::<V>(key, bytes),
-                },
-            );
-        }
+    fn set<V: Vector>(&mut self, cpu: Cpu<V>, key: &[u8], bytes: usize, essiv: Option<&[u8; 32]>) {
+        cpu.call(
+            #[inline(always)]
+            || match self {
+                Self::Xts(keys) => keys.set::<V>(key),
+                Self::Cbc(keys) => keys.set::<V>(key, essiv.map(|key| &key[..])),
+                Self::FastBrw(keys) => keys.set::<V>(key),
+                Self::FastHorner(keys) => keys.set::<V>(key, bytes),
+                Self::Hctr2(keys) => keys.set::<V>(key, bytes),
+                Self::Adiantum(keys) => keys.set::<V>(key),
+                Self::Eme2(keys) => keys.set::<V>(key),
+                Self::Aez10(keys) => keys.set::<V>(key),
+                Self::Xcb(keys) => keys.set::<V>(key, bytes),
+            },
+        );
     }
-}
-
-/// Runs a part of a kernel as a function of its own, of which there is one for all kernels
-/// that share it.
-#[inline(always)]
-fn apart<V: Vector, R>(part: impl FnOnce() -> R) -> R {
-    // SAFETY: kernels run where the CPU has what `V` needs.
-    unsafe { V::call(part) }
 }
 
 /// Overwrites `bytes` bytes, a multiple of the vector's, with zeros.
@@ -161,74 +149,46 @@ unsafe fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
     }
 }
 
-/// Runs the kernel of a mode for `V`, one for each number of AES rounds.
-///
-/// # Safety
-/// The CPU has what `V` needs, and the keys are set.
+/// Runs the kernel of a mode for `V`, one for each number of AES rounds. The keys are set.
 #[inline(always)]
-unsafe fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
+fn crypt<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>) {
+    // `move`, since a kernel that takes the evidence would get the address of nothing otherwise.
     macro_rules! kernel {
-        ($mode:ident, $keys:expr) => {
-            // SAFETY: the caller's promise.
-            unsafe {
-                match $keys.rounds() {
-                    10 => V::call(
-                        #[inline(always)]
-                        || $mode::crypt::<V, 10, ENCRYPT>($keys, sectors),
-                    ),
-                    _ => V::call(
-                        #[inline(always)]
-                        || $mode::crypt::<V, 14, ENCRYPT>($keys, sectors),
-                    ),
-                }
+        ($keys:ident: $mode:ident($($argument:expr),+)) => {
+            match $keys.rounds() {
+                10 => cpu.call(
+                    #[inline(always)]
+                    move || $mode::crypt::<V, 10, ENCRYPT>($($argument),+),
+                ),
+                _ => cpu.call(
+                    #[inline(always)]
+                    move || $mode::crypt::<V, 14, ENCRYPT>($($argument),+),
+                ),
             }
         };
     }
     match keys {
         // The stream stays where it is: copying it costs as much as some blocks.
-        // SAFETY: the caller's promise.
-        Keys::Xts(keys) => unsafe {
+        Keys::Xts(keys) => {
             let sectors = &mut sectors;
-            match keys.rounds() {
-                10 => V::call(
-                    #[inline(always)]
-                    || xts::crypt::<V, 10, ENCRYPT>(keys, sectors),
-                ),
-                _ => V::call(
-                    #[inline(always)]
-                    || xts::crypt::<V, 14, ENCRYPT>(keys, sectors),
-                ),
-            }
-        },
-        // SAFETY: the caller's promise.
-        Keys::Cbc(keys) => unsafe {
-            match keys.rounds() {
-                10 => V::call(
-                    #[inline(always)]
-                    || cbc::crypt::<V, 10, ENCRYPT>(keys, sectors),
-                ),
-                12 => V::call(
-                    #[inline(always)]
-                    || cbc::crypt::<V, 12, ENCRYPT>(keys, sectors),
-                ),
-                _ => V::call(
-                    #[inline(always)]
-                    || cbc::crypt::<V, 14, ENCRYPT>(keys, sectors),
-                ),
-            }
-        },
-        Keys::FastBrw(keys) => kernel!(fast_brw, keys),
-        Keys::FastHorner(keys) => kernel!(fast_horner, keys),
-        Keys::Hctr2(keys) => kernel!(hctr2, keys),
-        // SAFETY: the caller's promise.
-        Keys::Adiantum(keys) => unsafe {
-            V::call(
+            kernel!(keys: xts(keys, sectors));
+        }
+        Keys::Cbc(keys) => match keys.rounds() {
+            12 => cpu.call(
                 #[inline(always)]
-                || adiantum::crypt::<V, ENCRYPT>(keys, sectors),
-            );
+                || cbc::crypt::<V, 12, ENCRYPT>(keys, sectors),
+            ),
+            _ => kernel!(keys: cbc(keys, sectors)),
         },
-        Keys::Eme2(keys) => kernel!(eme2, keys),
-        Keys::Aez10(keys) => kernel!(aez10, keys),
-        Keys::Xcb(keys) => kernel!(xcb, keys),
+        Keys::FastBrw(keys) => kernel!(keys: fast_brw(cpu, keys, sectors)),
+        Keys::FastHorner(keys) => kernel!(keys: fast_horner(keys, sectors)),
+        Keys::Hctr2(keys) => kernel!(keys: hctr2(keys, sectors)),
+        Keys::Adiantum(keys) => cpu.call(
+            #[inline(always)]
+            || adiantum::crypt::<V, ENCRYPT>(keys, sectors),
+        ),
+        Keys::Eme2(keys) => kernel!(keys: eme2(keys, sectors)),
+        Keys::Aez10(keys) => kernel!(keys: aez10(keys, sectors)),
+        Keys::Xcb(keys) => kernel!(keys: xcb(keys, sectors)),
     }
 }

@@ -1,7 +1,7 @@
 //! Every vector against plain integers. Called for each vector of a CPU.
 
 use super::aes::{decrypt, encrypt};
-use super::{AesKeys, Lanes, Vector, WideKeys, field};
+use super::{AesKeys, Cpu, Lanes, Vector, WideKeys, field};
 use crate::shared::double;
 use core::array::from_fn;
 
@@ -43,17 +43,14 @@ fn reduce(middle: u128, high: u128) -> u128 {
     bits.fold(0, |sum, term| sum ^ term)
 }
 
-/// Checks every operation on values that differ from lane to lane.
-///
-/// # Safety
-/// The CPU has what `V` needs.
-pub(crate) unsafe fn check<V: Vector>() {
-    // SAFETY: the caller's promise.
-    unsafe { V::call(operations::<V>) };
-    // SAFETY: as above.
-    unsafe { V::call(rounds::<V>) };
-    // SAFETY: as above.
-    unsafe { field::tests::check::<V>() };
+/// Checks every operation on values that differ from lane to lane, if the CPU has them.
+pub(crate) fn check<V: Vector>() {
+    let Some(cpu) = Cpu::<V>::detect() else {
+        return;
+    };
+    cpu.call(operations::<V>);
+    cpu.call(rounds::<V>);
+    field::tests::check(cpu);
 }
 
 fn operations<V: Vector>() {

@@ -8,7 +8,7 @@ use core::arch::aarch64::*;
 /// 128-bit vector.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Neon(uint8x16_t);
+pub(super) struct Neon(uint8x16_t);
 
 /// Intrinsics of the CPU's features, which are there: see [`Vector`].
 macro_rules! intrinsics {
@@ -457,7 +457,12 @@ impl Aes for Neon {
 
 impl Tuning for Neon {}
 
-impl Vector for Neon {
+// SAFETY: `has_armv8` asks for what the intrinsics and the assembly are declared with.
+unsafe impl Vector for Neon {
+    fn detect() -> bool {
+        super::has_armv8()
+    }
+
     #[target_feature(enable = "neon,aes")]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()

@@ -8,7 +8,7 @@ use core::arch::x86_64::*;
 /// 128-bit vector.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct V128(pub(super) __m128i);
+pub(super) struct V128(pub(super) __m128i);
 
 rounds! {
     V128, __m128i, xmm_reg, "aes,avx";
@@ -126,7 +126,12 @@ impl Tuning for V128 {
     hints!(V128, xmm_reg, "avx");
 }
 
-impl Vector for V128 {
+// SAFETY: `has_aes_ni` asks for what the intrinsics and the assembly are declared with.
+unsafe impl Vector for V128 {
+    fn detect() -> bool {
+        super::has_aes_ni()
+    }
+
     #[target_feature(enable = "aes,avx,pclmulqdq,sse4.1")]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()

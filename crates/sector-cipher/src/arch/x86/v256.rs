@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 /// 256-bit vector.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct V256(pub(super) __m256i);
+pub(super) struct V256(pub(super) __m256i);
 
 rounds! {
     V256, __m256i, ymm_reg, "aes,avx2,vaes";
@@ -212,7 +212,12 @@ impl Tuning for V256 {
     }
 }
 
-impl Vector for V256 {
+// SAFETY: `has_vaes256` asks for what the intrinsics and the assembly are declared with.
+unsafe impl Vector for V256 {
+    fn detect() -> bool {
+        super::has_vaes256()
+    }
+
     #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()

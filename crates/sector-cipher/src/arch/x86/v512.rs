@@ -11,7 +11,7 @@ use core::arch::x86_64::*;
 /// 512-bit vector.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct V512(pub(super) __m512i);
+pub(super) struct V512(pub(super) __m512i);
 
 /// A round key, in all lanes.
 #[inline(always)]
@@ -305,7 +305,12 @@ impl Tuning for V512 {
     }
 }
 
-impl Vector for V512 {
+// SAFETY: `has_vaes512` asks for what the intrinsics and the assembly are declared with.
+unsafe impl Vector for V512 {
+    fn detect() -> bool {
+        super::has_vaes512()
+    }
+
     #[target_feature(
         enable = "aes,avx2,avx512f,avx512bw,avx512vbmi,avx512vl,vaes,pclmulqdq,vpclmulqdq,sse4.1"
     )]

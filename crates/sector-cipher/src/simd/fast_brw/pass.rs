@@ -1,7 +1,7 @@
 //! The phases that some sectors go through together.
 
 use super::super::brw::{self, HEAD, SUBTREE, Subtrees, Sum, Tree};
-use super::super::{Vector, aes, apart, counter};
+use super::super::{Cpu, Vector, aes, counter};
 use super::blocks::Blocks;
 use super::lanes::Lanes;
 use super::{Keys, LANES, MOST, STRIDE, SUBTREES};
@@ -149,8 +149,8 @@ impl<'k> Pass<'k> {
     }
 
     /// The hashes of all subtrees from `start` on.
-    pub(super) fn first_hash<V: Vector>(&mut self, start: usize) {
-        apart::<V, _>(
+    pub(super) fn first_hash<V: Vector>(&mut self, cpu: Cpu<V>, start: usize) {
+        cpu.call(
             #[inline(always)]
             || {
                 let key = &self.keys.hash;
@@ -177,10 +177,14 @@ impl<'k> Pass<'k> {
 
     /// Counter mode, and the hashes of what comes out; beside that the first hashes
     /// of the sectors of `ahead`.
-    pub(super) fn counter_and_hashes<V: Vector, const ROUNDS: usize>(&mut self, ahead: &mut Self) {
-        apart::<V, _>(
+    pub(super) fn counter_and_hashes<V: Vector, const ROUNDS: usize>(
+        &mut self,
+        cpu: Cpu<V>,
+        ahead: &mut Self,
+    ) {
+        cpu.call(
             #[inline(always)]
-            || {
+            move || {
                 let keys = self.keys;
                 let mut tree = Tree::new();
                 let mut ahead_tree = Tree::new();
@@ -236,7 +240,7 @@ impl<'k> Pass<'k> {
                 tree.finish(&keys.hash);
                 self.hashes.set(before, tree.hash);
                 if both < ahead.subtrees() {
-                    ahead.first_hash::<V>(both);
+                    ahead.first_hash(cpu, both);
                 }
             },
         );
@@ -259,8 +263,8 @@ impl<'k> Pass<'k> {
 
     /// Replaces the subtrees' hashes by those of the sectors: of the source's, or
     /// of the destination's if `second`.
-    pub(super) fn join<V: Vector>(&mut self, second: bool) {
-        apart::<V, _>(
+    pub(super) fn join<V: Vector>(&mut self, cpu: Cpu<V>, second: bool) {
+        cpu.call(
             #[inline(always)]
             || {
                 for first in (0..self.len).step_by(V::BLOCKS) {
@@ -316,8 +320,12 @@ impl<'k> Pass<'k> {
     }
 
     /// Everything between the two hashes, `N` vectors of sectors at a time.
-    pub(super) fn middle<V: Vector, const N: usize, const ROUNDS: usize>(&mut self, encrypt: bool) {
-        apart::<V, _>(
+    pub(super) fn middle<V: Vector, const N: usize, const ROUNDS: usize>(
+        &mut self,
+        cpu: Cpu<V>,
+        encrypt: bool,
+    ) {
+        cpu.call(
             #[inline(always)]
             || {
                 // The block that the first hash masks, and the other.
@@ -358,8 +366,8 @@ impl<'k> Pass<'k> {
     }
 
     /// Masks a block with the second hash, and writes both.
-    pub(super) fn finish<V: Vector>(&mut self, encrypt: bool) {
-        apart::<V, _>(
+    pub(super) fn finish<V: Vector>(&mut self, cpu: Cpu<V>, encrypt: bool) {
+        cpu.call(
             #[inline(always)]
             || {
                 let second = usize::from(encrypt);
