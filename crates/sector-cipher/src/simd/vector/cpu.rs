@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 /// It does not prove that of a single operation: those are safe functions that ask for no
 /// evidence. What keeps safe code from using them without is that it cannot say of which
 /// vectors: their types are private to the module of their architecture, `arch::x86` or
-/// `arch::aarch64`, which hands them to [`row`](crate::simd::row) and to the tests of vectors,
+/// `arch::aarch64`, which hands them to [`row`](crate::simd::row()) and to the tests of vectors,
 /// and to nobody else. Code that is generic over them runs for a vector only if these two run
 /// it, and both do it by [`Cpu::call`]. In these modules themselves it is a matter of care.
 pub(crate) struct Cpu<V>(PhantomData<V>);

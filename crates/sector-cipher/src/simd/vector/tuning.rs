@@ -66,12 +66,12 @@ pub(crate) trait Tuning: Clmul + Aes {
         let x = unsafe { [Self::load(src), Self::load(src.add(Self::BYTES))] };
         Self::add_products(sum, x, y, halves);
     }
-    /// [`Self::aes_start_with`] from wide keys.
+    /// [`Aes::aes_start_with`] from wide keys.
     #[inline(always)]
     fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
         Self::aes_start_with(x, &keys.narrow, masks);
     }
-    /// [`Self::aes_round`] from wide keys.
+    /// [`Aes::aes_round`] from wide keys.
     #[inline(always)]
     fn wide_round<const N: usize, const ENCRYPT: bool, const ROUND: usize>(
         x: &mut [Self; N],
@@ -79,7 +79,7 @@ pub(crate) trait Tuning: Clmul + Aes {
     ) {
         Self::aes_round::<N, ENCRYPT, ROUND>(x, &keys.narrow);
     }
-    /// [`Self::aes_finish`] from wide keys.
+    /// [`Aes::aes_finish`] from wide keys.
     #[inline(always)]
     fn wide_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
         x: &mut [Self; N],
@@ -88,7 +88,7 @@ pub(crate) trait Tuning: Clmul + Aes {
     ) {
         Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, masks);
     }
-    /// [`Self::aes_finish`] from wide keys, the masks from memory.
+    /// [`Aes::aes_finish`] from wide keys, the masks from memory.
     ///
     /// # Safety
     /// They are readable.
@@ -105,7 +105,7 @@ pub(crate) trait Tuning: Clmul + Aes {
         );
         Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, &masks);
     }
-    /// [`Self::aes_finish`] with masks that are at `src`, one behind the other.
+    /// [`Aes::aes_finish`] with masks that are at `src`, one behind the other.
     /// Writes what it gives to `dst`, which is the same or apart, and returns it.
     ///
     /// # Safety
