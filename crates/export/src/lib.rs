@@ -58,14 +58,10 @@ impl Error {
     }
 }
 
-/// The message, then the cause after a colon.
+/// The message alone. The cause is in [`std::error::Error::source`].
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.message)
     }
 }
 
@@ -82,9 +78,8 @@ impl From<xtent_volume::Error> for Error {
     fn from(error: xtent_volume::Error) -> Self {
         Self {
             kind: ErrorKind::Volume(error.kind),
-            // Says it all, the store's cause included.
-            message: error.to_string(),
-            source: None,
+            message: error.message,
+            source: error.source.map(Into::into),
         }
     }
 }

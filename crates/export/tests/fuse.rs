@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use xtent_export::ErrorKind;
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served, UmountOptions};
 use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
-use xtent_store::{Limits, Store};
+use xtent_store::{Limits, Store, chain};
 use xtent_volume::{DiscardPolicy, Volume};
 
 fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<Errno> {
@@ -254,7 +254,11 @@ fn a_failed_request_fails_alone() {
         // The daemon's last flush fails as well: both sides hear of it.
         drop(file);
         let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("last flush"), "{error}");
+        assert!(
+            chain(&error).to_string().contains("last flush"),
+            "{}",
+            chain(&error)
+        );
         let error = served.ended().unwrap_err();
         assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
         fixture.assert_clean();
@@ -283,8 +287,16 @@ fn a_write_that_failed_is_told_at_the_end() {
         file.write_all_at(&[5; 4096], 4096).unwrap();
         drop(file);
         let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("a write failed"), "{error}");
-        assert!(error.to_string().contains("No space left"), "{error}");
+        assert!(
+            chain(&error).to_string().contains("a write failed"),
+            "{}",
+            chain(&error)
+        );
+        assert!(
+            chain(&error).to_string().contains("No space left"),
+            "{}",
+            chain(&error)
+        );
         let error = served.ended().unwrap_err();
         assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
         fixture.assert_clean();

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use xtent_store::{Access, FileStore, Store};
+use xtent_store::{Access, Act, FileStore, Store};
 
 use crate::{Device, Error, ErrorKind, Version, luks1, luks2, version_of};
 
@@ -187,7 +187,10 @@ fn unusable<T>(error: Error) -> Result<(Option<T>, Vec<String>), Error> {
         ErrorKind::NotLuks => {
             "the device has no LUKS header: what is there will be overwritten".to_owned()
         }
-        _ => format!("the device's LUKS header is not usable and will be overwritten: {error}"),
+        _ => format!(
+            "the device's LUKS header is not usable and will be overwritten: {}",
+            xtent_store::chain(&error)
+        ),
     };
     Ok((None, vec![warning]))
 }
@@ -335,7 +338,7 @@ fn write_new(to: &Path, bytes: &[u8]) -> Result<(), Error> {
         };
         Error::new(
             ErrorKind::Store(kind),
-            format!("cannot {what} the backup file {}: {error}", to.display()),
+            format!("cannot {what} the backup file {}", to.display()),
         )
         .caused_by(error)
     };
@@ -379,14 +382,8 @@ fn sync_directory(directory: &Path) -> std::io::Result<()> {
 struct Bytes(Vec<u8>);
 
 impl Bytes {
-    fn refused(kind: xtent_store::ErrorKind, operation: &'static str) -> xtent_store::Error {
-        xtent_store::Error {
-            kind,
-            operation,
-            place: Path::new("(backup)").into(),
-            offset: None,
-            source: None,
-        }
+    fn refused(kind: xtent_store::ErrorKind, act: Act) -> xtent_store::Error {
+        xtent_store::Error::new(kind, act, Path::new("(backup)"), None)
     }
 }
 
@@ -408,17 +405,20 @@ impl Store for Bytes {
         let there = usize::try_from(offset)
             .ok()
             .and_then(|start| self.0.get(start..start.checked_add(buf.len())?))
-            .ok_or_else(|| Self::refused(xtent_store::ErrorKind::OutOfRange, "read"))?;
+            .ok_or_else(|| Self::refused(xtent_store::ErrorKind::OutOfRange, Act::Read))?;
         buf.copy_from_slice(there);
         Ok(())
     }
     fn write_at(&self, _: &[u8], _: u64) -> Result<(), xtent_store::Error> {
-        Err(Self::refused(xtent_store::ErrorKind::ReadOnly, "write"))
+        Err(Self::refused(xtent_store::ErrorKind::ReadOnly, Act::Write))
     }
     fn flush(&self) -> Result<(), xtent_store::Error> {
         Ok(())
     }
     fn discard(&self, _: u64, _: u64) -> Result<(), xtent_store::Error> {
-        Err(Self::refused(xtent_store::ErrorKind::ReadOnly, "discard"))
+        Err(Self::refused(
+            xtent_store::ErrorKind::ReadOnly,
+            Act::Discard,
+        ))
     }
 }

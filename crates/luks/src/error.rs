@@ -50,6 +50,8 @@ pub struct Error {
     pub kind: ErrorKind,
     /// What to tell a person, with the place (field, keyslot, offset) and the next step.
     pub message: String,
+    /// What to do about it, where the message does not say.
+    pub advice: Option<&'static str>,
     /// The cause below, where there is one.
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -60,6 +62,7 @@ impl Error {
         Self {
             kind,
             message: message.into(),
+            advice: None,
             source: None,
         }
     }
@@ -89,8 +92,7 @@ impl Error {
     }
 }
 
-/// The message alone: it already says what the cause means. The cause itself
-/// is in [`std::error::Error::source`].
+/// The message alone. The cause is in [`std::error::Error::source`].
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -105,60 +107,49 @@ impl std::error::Error for Error {
     }
 }
 
+/// The store's error as it is: its message, its advice and its cause.
 impl From<xtent_store::Error> for Error {
     fn from(error: xtent_store::Error) -> Self {
-        use std::fmt::Write as _;
-
-        let mut message = format!("cannot {} {}", error.operation, error.place);
-        // Writing to a string cannot fail.
-        if let Some(offset) = error.offset {
-            let _ = write!(message, " at byte {offset}");
-        }
-        match &error.source {
-            Some(source) => {
-                let _ = write!(message, ": {source}");
-            }
-            None => {
-                let _ = write!(message, ": {:?}", error.kind);
-            }
-        }
-        let new = Self::new(ErrorKind::Store(error.kind), message);
-        match error.source {
-            Some(source) => new.caused_by(source),
-            None => new,
+        let message = error.to_string();
+        Self {
+            advice: Some(error.advice()),
+            source: error.source.map(Into::into),
+            ..Self::new(ErrorKind::Store(error.kind), message)
         }
     }
 }
 
 impl From<xtent_secret::Error> for Error {
     fn from(error: xtent_secret::Error) -> Self {
-        Self::new(ErrorKind::NoMemory, error.to_string()).caused_by(error)
+        Self::new(ErrorKind::NoMemory, error.to_string()).caused_by(error.source)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::error::Error as _;
 
     #[test]
-    fn a_store_error_keeps_kind_place_and_cause() {
-        let error = Error::from(xtent_store::Error {
-            kind: xtent_store::ErrorKind::NoSpace,
-            operation: "write",
-            place: std::path::Path::new("disk.img").into(),
-            offset: Some(4096),
+    fn a_store_error_keeps_kind_message_advice_and_cause() {
+        let store = || xtent_store::Error {
             source: Some(std::io::Error::from_raw_os_error(28)),
-        });
+            ..xtent_store::Error::new(
+                xtent_store::ErrorKind::NoSpace,
+                xtent_store::Act::Write,
+                std::path::Path::new("disk.img"),
+                Some(4096),
+            )
+        };
+        let error = Error::from(store());
         assert_eq!(
             error.kind,
             ErrorKind::Store(xtent_store::ErrorKind::NoSpace)
         );
-        assert!(
-            error
-                .to_string()
-                .starts_with("cannot write disk.img at byte 4096: No space")
+        assert_eq!(error.to_string(), store().to_string());
+        assert_eq!(error.advice, Some(store().advice()));
+        assert_eq!(
+            xtent_store::chain(&error).to_string(),
+            "write of disk.img at byte 4096 failed: No space left on device (os error 28)"
         );
-        assert!(error.source().is_some());
     }
 }

@@ -321,11 +321,10 @@ impl LockFile {
             Error::new(
                 store_kind(errno),
                 format!(
-                    "cannot lock the metadata of a block device: {}: {}; \
+                    "cannot lock the metadata of a block device in {}; \
                      cryptsetup's lock directory must be a directory (mode 0700) that this user can write to: \
                      run this as root",
                     self.directory.display(),
-                    std::io::Error::from(errno)
                 ),
             )
             .caused_by(std::io::Error::from(errno))
@@ -365,12 +364,11 @@ fn wait_saying(fd: &OwnedFd, kind: Kind, path: &Path, waiting: &dyn Fn()) -> Res
 }
 
 fn failed(path: &Path, what: &str, errno: Errno) -> Error {
-    let cause = std::io::Error::from(errno);
     Error::new(
         store_kind(errno),
-        format!("cannot {what} {}: {cause}", path.display()),
+        format!("cannot {what} {}", path.display()),
     )
-    .caused_by(cause)
+    .caused_by(std::io::Error::from(errno))
 }
 
 fn store_kind(errno: Errno) -> ErrorKind {

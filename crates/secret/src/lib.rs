@@ -38,11 +38,7 @@ pub struct Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot get {} bytes of memory for secrets: {}",
-            self.len, self.source
-        )
+        write!(f, "cannot get {} bytes of memory for secrets", self.len)
     }
 }
 

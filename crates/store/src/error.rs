@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::Place;
+use crate::{Act, Place};
 
 /// What went wrong, for the tables that turn it into errno, NBD errors and
 /// exit codes.
@@ -103,79 +103,79 @@ impl ErrorKind {
         }
     }
 
-    fn advice(self, operation: &str, place: &Place) -> &'static str {
+    fn advice(self, act: Act, place: &Place) -> &'static str {
         match place {
-            Place::Path(path) => self.advice_for_path(operation, path),
-            Place::Uri(_) => self.advice_for_uri(operation),
+            Place::Path(path) => self.advice_for_path(act, path),
+            Place::Uri(_) => self.advice_for_uri(act),
         }
     }
 
     /// What to do about an export of a server.
-    fn advice_for_uri(self, operation: &str) -> &'static str {
-        match (self, operation) {
-            (Self::NotFound, _) => "check that the server runs, and the export's name",
-            (Self::Permission, "open") => {
-                "check the owner and mode of the socket, and whom the server lets in"
+    fn advice_for_uri(self, act: Act) -> &'static str {
+        match (self, act) {
+            (Self::NotFound, _) => "Check that the server runs, and the export's name.",
+            (Self::Permission, Act::Open) => {
+                "Check the owner and mode of the socket, and whom the server lets in."
             }
-            (Self::Busy, "lock") => {
-                "stop the other server or program that uses it; those that only read can share it"
+            (Self::Busy, Act::Lock) => {
+                "Stop the other server or program that uses it; those that only read can share it."
             }
             (Self::OutOfRange, _) => {
-                "the export is shorter than needed: is it the right one, and all of it?"
+                "The export is shorter than needed: is it the right one, and all of it?"
             }
             (Self::Permission | Self::ReadOnly, _) => {
-                "open it read-only (--read-only), or have the server export it for writing"
+                "Open it read-only (--read-only), or have the server export it for writing."
             }
-            (Self::NoSpace, _) => "free space where the server has the export's data",
-            (Self::Unsupported, _) => "use a server that supports it",
-            (Self::Io, "flush" | "durable write") => {
-                "writes since the last successful flush may be lost; check the server's log, then \
-                 close and open again"
+            (Self::NoSpace, _) => "Free space where the server has the export's data.",
+            (Self::Unsupported, _) => "Use a server that supports it.",
+            (Self::Io, Act::Flush | Act::DurableWrite) => {
+                "Writes since the last successful flush may be lost; check the server's log, then \
+                 close and open again."
             }
             (Self::Exists | Self::Busy | Self::Io, _) => {
-                "check that the server runs, and what its log says"
+                "Check that the server runs, and what its log says."
             }
         }
     }
 
-    fn advice_for_path(self, operation: &str, path: &Path) -> &'static str {
-        match (self, operation) {
-            (Self::NotFound, "open") if is_loop_control(path) => "`modprobe loop` may help",
-            (Self::Permission, "open") if is_loop_control(path) => "loop devices take root",
-            (Self::Unsupported, "attach") => "a loop device in one step takes Linux 5.8",
-            (Self::NotFound, _) => "check the path",
-            (Self::Exists, _) => "choose another name or remove it first",
-            (Self::Permission, "open") => {
-                "check the owner and mode, or run as a user who may; read-only access may suffice"
+    fn advice_for_path(self, act: Act, path: &Path) -> &'static str {
+        match (self, act) {
+            (Self::NotFound, Act::Open) if is_loop_control(path) => "`modprobe loop` may help.",
+            (Self::Permission, Act::Open) if is_loop_control(path) => "Loop devices require root.",
+            (Self::Unsupported, Act::Attach) => "A loop device in one step takes Linux 5.8.",
+            (Self::NotFound, _) => "Check the path.",
+            (Self::Exists, _) => "Choose another name or remove it first.",
+            (Self::Permission, Act::Open) => {
+                "Check the owner and mode, or run as a user who may; read-only access may suffice."
             }
-            (Self::Permission, "create") => "check the owner and mode of the directory",
-            (Self::Permission, _) => "check that the device or file is not write-protected",
-            (Self::Busy, "lock") => {
-                "stop the other server or program that uses it; those that only read can share it"
+            (Self::Permission, Act::Create) => "Check the owner and mode of the directory.",
+            (Self::Permission, _) => "Check that the device or file is not write-protected.",
+            (Self::Busy, Act::Lock) => {
+                "Stop the other server or program that uses it; those that only read can share it."
             }
-            (Self::Busy, "claim") => {
-                "unmount it, or close the mapping, swap area or array that holds it, and try again"
+            (Self::Busy, Act::Claim) => {
+                "Unmount it, or close the mapping, swap area or array that holds it, and try again."
             }
-            (Self::Busy, _) => "stop the program that uses it and try again",
+            (Self::Busy, _) => "Stop the program that uses it and try again.",
             (Self::OutOfRange, _) => {
-                "the file or device is shorter than needed: was it truncated or copied in part?"
+                "The file or device is shorter than needed: was it truncated or copied in part?"
             }
-            (Self::ReadOnly, "open" | "create") => {
-                "open it read-only, or make the file system or device writable"
+            (Self::ReadOnly, Act::Open | Act::Create) => {
+                "Open it read-only, or make the file system or device writable."
             }
-            (Self::ReadOnly, _) => "open it for reading and writing",
+            (Self::ReadOnly, _) => "Open it for reading and writing.",
             (Self::NoSpace, _) => {
-                "free space (or raise the quota or file size limit) on the file system that holds it"
+                "Free space (or raise the quota or file size limit) on the file system that holds it."
             }
-            (Self::Unsupported, "open") => "give a regular file or a block device",
-            (Self::Unsupported, "direct I/O") => "leave out --direct-io",
-            (Self::Unsupported, "create") => "give the name of a file",
-            (Self::Unsupported, _) => "use a file system or device that supports it",
-            (Self::Io, "flush" | "durable write") => {
-                "writes since the last successful flush may be lost; check the system log, \
-                 replace the disk if it fails, then close and open again"
+            (Self::Unsupported, Act::Open) => "Give a regular file or a block device.",
+            (Self::Unsupported, Act::DirectIo) => "Leave out --direct-io.",
+            (Self::Unsupported, Act::Create) => "Give the name of a file.",
+            (Self::Unsupported, _) => "Use a file system or device that supports it.",
+            (Self::Io, Act::Flush | Act::DurableWrite) => {
+                "Writes since the last successful flush may be lost; check the system log, \
+                 replace the disk if it fails, then close and open again."
             }
-            (Self::Io, _) => "check the system log for the disk's error",
+            (Self::Io, _) => "Check the system log for the disk's error.",
         }
     }
 }
@@ -184,13 +184,15 @@ fn is_loop_control(path: &Path) -> bool {
     path == Path::new("/dev/loop-control")
 }
 
-/// A failed store operation: what, where, why.
+/// A failed store operation: what, where, why. `Display` is the message alone; the cause is
+/// in [`std::error::Error::source`], what to do in [`Error::advice`], and
+/// [`chain`](crate::chain()) puts all three into a line.
 #[derive(Debug)]
 pub struct Error {
     /// What kind of failure.
     pub kind: ErrorKind,
-    /// What was being done: "read", "write", "flush", "open", …
-    pub operation: &'static str,
+    /// What was being done.
+    pub act: Act,
     /// Where the store is.
     pub place: Place,
     /// Byte offset, where there is one.
@@ -201,15 +203,10 @@ pub struct Error {
 
 impl Error {
     /// An error that this program found itself.
-    pub fn new(
-        kind: ErrorKind,
-        operation: &'static str,
-        place: impl Into<Place>,
-        offset: Option<u64>,
-    ) -> Self {
+    pub fn new(kind: ErrorKind, act: Act, place: impl Into<Place>, offset: Option<u64>) -> Self {
         Self {
             kind,
-            operation,
+            act,
             place: place.into(),
             offset,
             source: None,
@@ -219,33 +216,37 @@ impl Error {
     /// An error that the system reported; the kind follows from it.
     pub fn from_io(
         source: impl Into<io::Error>,
-        operation: &'static str,
+        act: Act,
         place: impl Into<Place>,
         offset: Option<u64>,
     ) -> Self {
         let source = source.into();
         Self {
             kind: ErrorKind::of(&source),
-            operation,
+            act,
             place: place.into(),
             offset,
             source: Some(source),
         }
     }
+
+    /// What to do about it, in a sentence.
+    pub fn advice(&self) -> &'static str {
+        self.kind.advice(self.act, &self.place)
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.operation, self.place)?;
+        write!(f, "{} of {}", self.act, self.place)?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
         }
-        write!(f, " failed: ")?;
+        write!(f, " failed")?;
         match &self.source {
-            Some(source) => write!(f, "{source}")?,
-            None => write!(f, "{}", self.kind.meaning(&self.place))?,
+            Some(_) => Ok(()),
+            None => write!(f, ": {}", self.kind.meaning(&self.place)),
         }
-        write!(f, "; {}", self.kind.advice(self.operation, &self.place))
     }
 }
 
@@ -290,21 +291,32 @@ mod tests {
     }
 
     #[test]
-    fn message_names_operation_place_cause_and_remedy() {
-        let e = Error::from_io(Errno::NOSPC, "write", Path::new("/img"), Some(4096));
-        let text = e.to_string();
-        for part in ["write of /img", "byte 4096", "No space left", "free space"] {
-            assert!(text.contains(part), "{text:?} lacks {part:?}");
-        }
-        assert!(std::error::Error::source(&e).is_some());
+    fn message_cause_and_remedy_are_each_in_their_place() {
+        use std::error::Error as _;
+
+        let e = Error::from_io(Errno::NOSPC, Act::Write, Path::new("/img"), Some(4096));
+        assert_eq!(e.to_string(), "write of /img at byte 4096 failed");
+        let source = e.source().unwrap().to_string();
+        assert!(source.starts_with("No space left"), "{source}");
+        assert!(e.advice().starts_with("Free space"), "{}", e.advice());
+    }
+
+    #[test]
+    fn message_without_a_cause_says_what_is_wrong() {
+        let e = Error::new(ErrorKind::Busy, Act::Lock, Path::new("/img"), None);
+        assert_eq!(
+            e.to_string(),
+            "lock of /img failed: in use by another process"
+        );
     }
 
     #[test]
     fn advice_on_a_server_is_about_the_server() {
         for kind in ALL {
-            for operation in ["open", "lock", "read", "write", "flush"] {
+            for act in [Act::Open, Act::Lock, Act::Read, Act::Write, Act::Flush] {
                 let uri = Place::Uri("nbd://host:10809/disk".into());
-                let text = Error::new(kind, operation, uri, None).to_string();
+                let error = Error::new(kind, act, uri, None);
+                let text = format!("{error}. {}", error.advice());
                 assert!(text.contains("of nbd://host:10809/disk failed"), "{text}");
                 for word in ["path", "disk's", "file", "device"] {
                     assert!(!text.contains(word), "{text:?} has {word:?}");

@@ -1,8 +1,10 @@
 //! Where ciphertext lives. A [`Store`] takes byte ranges; it knows neither
 //! ciphers nor LUKS.
 
+mod act;
 mod block;
 mod buffer;
+mod chain;
 mod error;
 mod file;
 pub mod loopdev;
@@ -12,7 +14,9 @@ mod place;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use act::Act;
 pub use buffer::{AlignedBuffer, PAGE};
+pub use chain::{advice, chain};
 pub use error::{Error, ErrorKind};
 pub use file::{Access, FileStore};
 pub use memory::{Buffer, Memory, block_on};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
 
-use crate::{Error, ErrorKind};
+use crate::{Act, Error, ErrorKind};
 
 // linux/loop.h
 const LOOP_CLR_FD: Opcode = 0x4C01;
@@ -99,14 +99,14 @@ impl LoopDevice {
             .read(true)
             .write(true)
             .open(control)
-            .map_err(|e| Error::from_io(e, "open", control, None))?;
+            .map_err(|e| Error::from_io(e, Act::Open, control, None))?;
         // Others look for a free device as well, and it is ours only once it
         // is configured.
         let mut last = Errno::BUSY;
         for _ in 0..100 {
             // SAFETY: `open` is the loop control device, whose opcode this is.
             let number = unsafe { ioctl(&open, GetFree) }
-                .map_err(|e| Error::from_io(e, "search for a free device", control, None))?;
+                .map_err(|e| Error::from_io(e, Act::FindFree, control, None))?;
             let path = device_path(number);
             let file = match OpenOptions::new().read(true).write(true).open(&path) {
                 Ok(file) => file,
@@ -119,7 +119,7 @@ impl LoopDevice {
                     std::thread::sleep(Duration::from_millis(20));
                     continue;
                 }
-                Err(e) => return Err(Error::from_io(e, "open", &path, None)),
+                Err(e) => return Err(Error::from_io(e, Act::Open, &path, None)),
             };
             match configure(&file, backing, block_size, read_only) {
                 Ok(()) => {
@@ -130,16 +130,16 @@ impl LoopDevice {
                 Err(e @ (Errno::NOTTY | Errno::INVAL)) => {
                     return Err(Error {
                         kind: ErrorKind::Unsupported,
-                        operation: "attach",
+                        act: Act::Attach,
                         place: (&path).into(),
                         offset: None,
                         source: Some(e.into()),
                     });
                 }
-                Err(e) => return Err(Error::from_io(e, "attach", &path, None)),
+                Err(e) => return Err(Error::from_io(e, Act::Attach, &path, None)),
             }
         }
-        Err(Error::from_io(last, "attach", control, None))
+        Err(Error::from_io(last, Act::Attach, control, None))
     }
 
     /// The open device.

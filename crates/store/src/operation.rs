@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::{Buffer, Error, ErrorKind};
+use crate::{Act, Buffer, Error, ErrorKind};
 
 /// What a store is asked to do with memory that it owns meanwhile. Offsets and
 /// lengths are multiples of [`Limits::block`](crate::Limits::block).
@@ -148,7 +148,7 @@ impl Drop for Completion {
         if self.0.is_some() {
             let error = Error {
                 source: Some(std::io::Error::other("the operation was given up")),
-                ..Error::new(ErrorKind::Io, "operation", Path::new("the store"), None)
+                ..Error::new(ErrorKind::Io, Act::Operation, Path::new("the store"), None)
             };
             self.tell(Completed::new(None, Err(error)));
         }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use xtent_store::testing::MemStore;
-use xtent_store::{Access, AlignedBuffer, Error, ErrorKind, FileStore, Operation, Store, block_on};
+use xtent_store::{
+    Access, AlignedBuffer, Error, ErrorKind, FileStore, Operation, Store, block_on, chain,
+};
 
 fn say_skipped(what: &str) {
     let mut stderr = std::io::stderr().lock();
@@ -282,7 +284,11 @@ fn what_cannot_be_direct_says_so() {
     let refused = |store: FileStore| {
         let error = store.direct().unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unsupported);
-        assert!(error.to_string().contains("--direct-io"), "{error}");
+        assert!(
+            chain(&error).to_string().contains("--direct-io"),
+            "{}",
+            chain(&error)
+        );
     };
     // A file that is made as it is read.
     match FileStore::open(Path::new("/sys/kernel/notes"), Access::ReadOnly) {

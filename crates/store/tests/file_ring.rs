@@ -19,7 +19,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use xtent_store::testing::MemStore;
 use xtent_store::{
     Access, AlignedBuffer, Buffer, Completed, Error, ErrorKind, FileStore, Operation, Store,
-    Submitted, block_on,
+    Submitted, block_on, chain,
 };
 
 const BLOCK: usize = 4096;
@@ -62,7 +62,10 @@ fn write(store: &dyn Store, offset: u64, buffer: Buffer, durably: bool) -> Submi
 
 fn failure(submitted: Submitted) -> Error {
     let error = block_on(submitted).result.unwrap_err();
-    assert!(error.to_string().contains("; "), "no advice: {error}");
+    assert!(
+        chain(&error).to_string().contains(". "),
+        "no advice: {error}"
+    );
     error
 }
 
@@ -421,7 +424,7 @@ fn a_failed_flush_is_never_followed_by_a_success() {
         };
         let written = write(&*store, 0, filled(1 << 20, 1), durably);
         if durably {
-            assert_eq!(failure(written).operation, "durable write");
+            assert_eq!(failure(written).act, xtent_store::Act::DurableWrite);
         } else {
             assert!(block_on(written).result.is_ok());
         }

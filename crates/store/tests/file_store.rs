@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use xtent_store::{Access, Error, ErrorKind, FileStore, Store};
+use xtent_store::{Access, Error, ErrorKind, FileStore, Store, chain};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len)
@@ -22,7 +22,10 @@ fn kind<T>(result: Result<T, Error>) -> ErrorKind {
     match result {
         Ok(_) => panic!("succeeded"),
         Err(error) => {
-            assert!(error.to_string().contains("; "), "no advice: {error}");
+            assert!(
+                chain(&error).to_string().contains(". "),
+                "no advice: {error}"
+            );
             error.kind
         }
     }
@@ -205,8 +208,9 @@ fn one_server_writes_or_several_read() {
     let error = open(Access::ReadWrite).lock_for_serving().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy);
     assert!(
-        error.to_string().contains("stop the other server"),
-        "{error}"
+        chain(&error).to_string().contains("Stop the other server"),
+        "{}",
+        chain(&error)
     );
     assert_eq!(
         kind(open(Access::ReadOnly).lock_for_serving()),
@@ -474,7 +478,11 @@ fn a_failed_flush_is_never_followed_by_a_success() {
         }
         for _ in 0..2 {
             let error = store.flush().unwrap_err();
-            assert!(error.to_string().contains("may be lost"), "{error}");
+            assert!(
+                chain(&error).to_string().contains("may be lost"),
+                "{}",
+                chain(&error)
+            );
             store.write_at_durably(&data[..512], 0).unwrap_err();
         }
         // Other requests go on.
@@ -501,7 +509,11 @@ fn a_mounted_device_is_not_served_for_writing() {
     let store = FileStore::open(&device, Access::ReadWrite).unwrap();
     let error = store.lock_for_serving().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy);
-    assert!(error.to_string().contains("unmount"), "{error}");
+    assert!(
+        chain(&error).to_string().contains("Unmount"),
+        "{}",
+        chain(&error)
+    );
     // Reading along is possible, as with cryptsetup --readonly.
     drop(store);
     let reader = FileStore::open(&device, Access::ReadOnly).unwrap();

@@ -64,7 +64,7 @@ use std::time::{Duration, Instant};
 use xtent_nbd::Request;
 use xtent_nbd::client::{Negotiated, request_head};
 use xtent_nbd::constants::*;
-use xtent_store::{Access, Error, ErrorKind, Place};
+use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
 use connect::{Addresses, connect};
 use connection::{Connection, Outgoing};
@@ -116,7 +116,7 @@ impl Upstream {
     /// read-only and `access` is not.
     pub fn open(uri: &Uri, access: Access, options: Options) -> Result<Self, Error> {
         let place = Place::Uri(uri.to_string().into());
-        let system = |error: io::Error| Error::from_io(error, "open", place.clone(), None);
+        let system = |error: io::Error| Error::from_io(error, Act::Open, place.clone(), None);
         let addresses = Addresses::of(uri).map_err(system)?;
         let wake = Wake::new().map_err(system)?;
         let deadline = Instant::now() + lane::longest_try(options.reconnect);
@@ -125,7 +125,7 @@ impl Upstream {
                 let (kind, source) = error.into_parts();
                 Error {
                     source: Some(source),
-                    ..Error::new(kind, "open", place.clone(), None)
+                    ..Error::new(kind, Act::Open, place.clone(), None)
                 }
             })?;
         let read_only = access == Access::ReadOnly;
@@ -227,7 +227,7 @@ fn check(found: &Negotiated, read_only: bool, place: &Place) -> Result<(), Error
             source: Some(io::Error::other(
                 "the server says that the export has 8 EiB or more",
             )),
-            ..Error::new(ErrorKind::Io, "open", place.clone(), None)
+            ..Error::new(ErrorKind::Io, Act::Open, place.clone(), None)
         });
     }
     if read_only {
@@ -238,7 +238,7 @@ fn check(found: &Negotiated, read_only: bool, place: &Place) -> Result<(), Error
             source: Some(io::Error::other(
                 "the server offers the export for reading only",
             )),
-            ..Error::new(ErrorKind::ReadOnly, "open", place.clone(), None)
+            ..Error::new(ErrorKind::ReadOnly, Act::Open, place.clone(), None)
         });
     }
     if !found.has(FLAG_SEND_FLUSH) {

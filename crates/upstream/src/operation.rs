@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use xtent_nbd::Request;
 use xtent_nbd::client::{Answer, Form, request_head};
 use xtent_nbd::constants::*;
-use xtent_store::{Buffer, Completion, Error};
+use xtent_store::{Act, Buffer, Completion, Error};
 
 use crate::connection::{Outgoing, Payload};
 use crate::lock;
@@ -64,14 +64,14 @@ impl Operation {
         }
     }
 
-    /// The name in errors.
-    pub(crate) fn name(&self) -> &'static str {
+    /// What it is in errors.
+    pub(crate) fn act(&self) -> Act {
         match self.work {
-            Work::Read(_) => "read",
-            Work::Write { durably: true, .. } => "durable write",
-            Work::Write { .. } | Work::Replay(_) => "write",
-            Work::Flush => "flush",
-            Work::Discard => "discard",
+            Work::Read(_) => Act::Read,
+            Work::Write { durably: true, .. } => Act::DurableWrite,
+            Work::Write { .. } | Work::Replay(_) => Act::Write,
+            Work::Flush => Act::Flush,
+            Work::Discard => Act::Discard,
         }
     }
 

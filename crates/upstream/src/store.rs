@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use xtent_nbd::constants::{FLAG_SEND_FLUSH, FLAG_SEND_TRIM};
 use xtent_store::{
-    AlignedBuffer, Buffer, Completed, Error, ErrorKind, Limits, Operation, Store, Submitted,
+    Act, AlignedBuffer, Buffer, Completed, Error, ErrorKind, Limits, Operation, Store, Submitted,
     block_on,
 };
 
@@ -32,7 +32,7 @@ impl Store for Upstream {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        self.check("read", offset, buf.len() as u64)?;
+        self.check(Act::Read, offset, buf.len() as u64)?;
         let (start, len) = self.whole_blocks(offset, buf.len());
         let within = within(start, offset, buf.len());
         buf.copy_from_slice(&self.read_blocks(start, len)?[within]);
@@ -52,7 +52,7 @@ impl Store for Upstream {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check("discard", offset, len)?;
+        self.check(Act::Discard, offset, len)?;
         // Partial blocks stay as they are.
         let block = u64::from(self.limits().block);
         let start = offset.next_multiple_of(block);
@@ -113,19 +113,19 @@ impl Upstream {
 
     /// Whether there is anything to do, or why it cannot be done.
     fn refusal(&self, operation: &Operation) -> Result<bool, Error> {
-        let (name, offset, len) = match operation {
-            Operation::Read { buffer, offset } => ("read", *offset, buffer.len() as u64),
-            Operation::Write { buffer, offset, .. } => ("write", *offset, buffer.len() as u64),
+        let (act, offset, len) = match operation {
+            Operation::Read { buffer, offset } => (Act::Read, *offset, buffer.len() as u64),
+            Operation::Write { buffer, offset, .. } => (Act::Write, *offset, buffer.len() as u64),
             Operation::Flush => return self.has_flush(),
-            Operation::Discard { offset, len } => ("discard", *offset, *len),
+            Operation::Discard { offset, len } => (Act::Discard, *offset, *len),
         };
-        self.check(name, offset, len)?;
+        self.check(act, offset, len)?;
         if (offset | len) & (u64::from(self.limits().block) - 1) != 0 {
             let text = format!(
                 "the server takes whole blocks of {} bytes",
                 self.limits().block
             );
-            return Err(self.error(ErrorKind::Unsupported, name, Some(offset), Some(text)));
+            return Err(self.error(ErrorKind::Unsupported, act, Some(offset), Some(text)));
         }
         Ok(len > 0)
     }
@@ -133,38 +133,32 @@ impl Upstream {
     fn has_flush(&self) -> Result<bool, Error> {
         let terms = &self.shared.terms;
         if let Some(why) = lock(&self.shared.state).flush_failure.clone() {
-            return Err(self.error(ErrorKind::Io, "flush", None, Some(why)));
+            return Err(self.error(ErrorKind::Io, Act::Flush, None, Some(why)));
         }
         Ok(!terms.read_only && terms.has(FLAG_SEND_FLUSH))
     }
 
     /// Whether the store allows it at all.
-    fn check(&self, name: &'static str, offset: u64, len: u64) -> Result<(), Error> {
+    fn check(&self, act: Act, offset: u64, len: u64) -> Result<(), Error> {
         let refuse = |kind, text: Option<&str>| {
-            Err(self.error(kind, name, Some(offset), text.map(str::to_owned)))
+            Err(self.error(kind, act, Some(offset), text.map(str::to_owned)))
         };
         if offset.checked_add(len).is_none_or(|end| end > self.size()) {
             return refuse(ErrorKind::OutOfRange, None);
         }
-        if name != "read" && self.is_read_only() {
+        if act != Act::Read && self.is_read_only() {
             return refuse(ErrorKind::ReadOnly, None);
         }
-        if name == "discard" && !self.shared.terms.has(FLAG_SEND_TRIM) {
+        if act == Act::Discard && !self.shared.terms.has(FLAG_SEND_TRIM) {
             return refuse(ErrorKind::Unsupported, Some("the server has no trim"));
         }
         Ok(())
     }
 
-    fn error(
-        &self,
-        kind: ErrorKind,
-        name: &'static str,
-        offset: Option<u64>,
-        text: Option<String>,
-    ) -> Error {
+    fn error(&self, kind: ErrorKind, act: Act, offset: Option<u64>, text: Option<String>) -> Error {
         Error {
             source: text.map(io::Error::other),
-            ..Error::new(kind, name, self.shared.terms.place.clone(), offset)
+            ..Error::new(kind, act, self.shared.terms.place.clone(), offset)
         }
     }
 
@@ -177,25 +171,25 @@ impl Upstream {
         (start, usize::try_from(end - start).unwrap_or(usize::MAX))
     }
 
-    fn memory(&self, name: &'static str, offset: u64, len: usize) -> Result<AlignedBuffer, Error> {
+    fn memory(&self, act: Act, offset: u64, len: usize) -> Result<AlignedBuffer, Error> {
         AlignedBuffer::zeroed(len).map_err(|error| {
-            Error::from_io(error, name, self.shared.terms.place.clone(), Some(offset))
+            Error::from_io(error, act, self.shared.terms.place.clone(), Some(offset))
         })
     }
 
     fn read_blocks(&self, offset: u64, len: usize) -> Result<Buffer, Error> {
-        let buffer = Buffer::from(self.memory("read", offset, len)?);
+        let buffer = Buffer::from(self.memory(Act::Read, offset, len)?);
         let completed = block_on(self.submit(Operation::Read { buffer, offset }));
         completed.result?;
-        let lost = || self.error(ErrorKind::Io, "read", Some(offset), None);
+        let lost = || self.error(ErrorKind::Io, Act::Read, Some(offset), None);
         completed.buffer.ok_or_else(lost)
     }
 
     fn write_bytes(&self, data: &[u8], offset: u64, durably: bool) -> Result<(), Error> {
-        self.check("write", offset, data.len() as u64)?;
+        self.check(Act::Write, offset, data.len() as u64)?;
         let (start, len) = self.whole_blocks(offset, data.len());
         let within = within(start, offset, data.len());
-        let mut buffer = self.memory("write", offset, len)?;
+        let mut buffer = self.memory(Act::Write, offset, len)?;
         let mut partial = None;
         if within != (0..len) {
             // Two of them may change different bytes of one block.

@@ -93,12 +93,7 @@ impl Terms {
     pub(crate) fn error(&self, kind: ErrorKind, operation: &Operation, text: String) -> Error {
         Error {
             source: Some(io::Error::other(text)),
-            ..Error::new(
-                kind,
-                operation.name(),
-                self.place.clone(),
-                operation.place(),
-            )
+            ..Error::new(kind, operation.act(), self.place.clone(), operation.place())
         }
     }
 }

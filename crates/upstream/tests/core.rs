@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use common::Program;
-use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, block_on};
+use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, block_on, chain};
 use xtent_upstream::{Options, Upstream};
 
 fn nbdkit(args: &[&str]) -> Program {
@@ -219,7 +219,7 @@ fn errors_of_the_server_are_told() {
     let upstream = open(&server);
     let error = upstream.write_at(&[0; 512], 4096).unwrap_err();
     assert_eq!((error.kind, error.offset), (ErrorKind::NoSpace, Some(4096)));
-    let text = error.to_string();
+    let text = chain(&error).to_string();
     for part in [
         "write of nbd+unix:///?socket=",
         "at byte 4096",
@@ -315,7 +315,11 @@ fn tcp_works_by_name_and_address() {
     server.wait().unwrap();
     let uri = format!("nbd://127.0.0.1:{port}").parse().unwrap();
     let error = Upstream::open(&uri, Access::ReadOnly, Options::default()).unwrap_err();
-    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(
+        chain(&error).to_string().contains("refused"),
+        "{}",
+        chain(&error)
+    );
 }
 
 #[test]

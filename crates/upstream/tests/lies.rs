@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{handshake, uri};
 use xtent_nbd::constants::*;
 use xtent_nbd::{Head, NbdError, Request, no_data_reply, offset_data, simple_reply};
-use xtent_store::{Access, ErrorKind, Store};
+use xtent_store::{Access, ErrorKind, Store, chain};
 use xtent_upstream::{Options, Upstream};
 
 /// A server of one client at a time that answers each request with what `answer` makes of it.
@@ -150,7 +150,7 @@ fn lies_in_answers_to_reads_end_the_connection() {
                 let upstream = liar.open();
                 let error = upstream.read_at(&mut [0; 4096], 8192).unwrap_err();
                 assert_eq!(error.kind, ErrorKind::Io);
-                let text = error.to_string();
+                let text = chain(&error).to_string();
                 assert!(
                     text.contains("broke the protocol") && text.contains(word),
                     "{text}: {word}"
@@ -206,7 +206,8 @@ fn writes_have_no_data_and_one_answer() {
         ] {
             scope.spawn(move || {
                 let liar = Liar::new(greet, answer);
-                let error = liar.open().write_at(&[1; 4096], 0).unwrap_err().to_string();
+                let error = liar.open().write_at(&[1; 4096], 0).unwrap_err();
+                let error = chain(&error).to_string();
                 assert!(error.contains(word), "{error}");
             });
         }
@@ -216,7 +217,7 @@ fn writes_have_no_data_and_one_answer() {
             // The first answer is as good as any. What it acknowledged is written again on the
             // next connection, with two answers again.
             let error = (0..10_000).find_map(|_| upstream.write_at(&[1; 512], 0).err());
-            let error = error.unwrap().to_string();
+            let error = chain(&error.unwrap()).to_string();
             assert!(error.contains("not asked"), "{error}");
         });
     });
@@ -322,7 +323,7 @@ fn what_is_no_server_is_not_opened() {
             let _ = client.read_to_end(&mut Vec::new());
         });
         let error = Upstream::open(&uri(&path), Access::ReadOnly, Options::default()).unwrap_err();
-        let text = error.to_string();
+        let text = chain(&error).to_string();
         let words = [
             "no NBD server",
             "closed the connection",
@@ -340,5 +341,9 @@ fn what_is_no_server_is_not_opened() {
         ..Options::default()
     };
     let error = Upstream::open(&uri(&path), Access::ReadOnly, options).unwrap_err();
-    assert!(error.to_string().contains("timed out"), "{error}");
+    assert!(
+        chain(&error).to_string().contains("timed out"),
+        "{}",
+        chain(&error)
+    );
 }

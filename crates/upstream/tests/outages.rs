@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Action, SHORT, SIZE, Server};
-use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on};
+use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on, chain};
 use xtent_upstream::{Options, Upstream};
 
 /// Only a failing test waits for it.
@@ -52,10 +52,11 @@ fn requests_fail_when_the_connection_stays_lost_and_work_when_it_is_back() {
         let error = block_on(submitted).result.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Io);
         assert!(
-            error
+            chain(&error)
                 .to_string()
                 .contains("no connection for 0.3 seconds: "),
-            "{error}"
+            "{}",
+            chain(&error)
         );
     }
     assert!(upstream.flush().is_err());
@@ -85,10 +86,11 @@ fn another_export_in_its_place_is_not_used() {
     for _ in 0..2 {
         let error = upstream.flush().unwrap_err();
         assert!(
-            error
+            chain(&error)
                 .to_string()
                 .contains("not the same after a lost connection"),
-            "{error}"
+            "{}",
+            chain(&error)
         );
     }
     assert!(

@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Action, SECTOR, Server};
 use xtent_nbd::NbdError;
 use xtent_nbd::constants::*;
-use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on};
+use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on, chain};
 use xtent_upstream::{Options, Upstream};
 
 /// Only a failing test waits for it.
@@ -316,10 +316,11 @@ fn flushes_fail_for_good_where_writes_cannot_be_repeated() {
         let error = upstream.flush().unwrap_err();
         assert_eq!(error.kind, ErrorKind::Io);
         assert!(
-            error
+            chain(&error)
                 .to_string()
                 .contains("could not be repeated: as ordered"),
-            "{error}"
+            "{}",
+            chain(&error)
         );
     }
 }
@@ -347,7 +348,11 @@ fn after_a_failed_flush_every_flush_fails() {
     upstream.write_at(&[1; 4096], 0).unwrap();
     for _ in 0..3 {
         let error = upstream.flush().unwrap_err();
-        assert!(error.to_string().contains("EIO: as ordered"), "{error}");
+        assert!(
+            chain(&error).to_string().contains("EIO: as ordered"),
+            "{}",
+            chain(&error)
+        );
     }
     upstream.write_at(&[1; 4096], 0).unwrap();
     assert_eq!(server.flushes.load(Ordering::SeqCst), 0);

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use xtent_store::chain;
+
 use crate::{Error, Volume};
 
 /// What a discard takes away.
@@ -43,7 +45,7 @@ impl Volume {
         match result {
             Err(e) if e.kind == xtent_store::ErrorKind::Unsupported => {
                 if !self.cannot_discard.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("discards are ignored from now on: {e}");
+                    tracing::warn!(error = %chain(&e), "discards are ignored from now on");
                 }
                 Ok(())
             }

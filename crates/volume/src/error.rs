@@ -21,8 +21,8 @@ pub enum ErrorKind {
     Store(xtent_store::ErrorKind),
 }
 
-/// A failed request: what, where, why. `Display` says it all, the store's
-/// cause included.
+/// A failed request: what, where, why. `Display` is the message alone; the store's error is
+/// in [`std::error::Error::source`].
 #[derive(Debug)]
 pub struct Error {
     /// What kind of failure.
@@ -107,11 +107,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.message)
     }
 }
 

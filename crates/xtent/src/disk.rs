@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use xtent_luks::Device;
-use xtent_store::{Access, Error, ErrorKind, FileStore, Place, Store};
+use xtent_store::{Access, Act, Error, ErrorKind, FileStore, Place, Store};
 use xtent_upstream::{Options, Upstream, Uri};
 
 use crate::failure::{Failure, Result};
@@ -188,7 +188,7 @@ fn lock(uri: &Uri, access: Access) -> Result<File> {
         Ok(()) => Ok(file),
         Err(Errno::WOULDBLOCK) => {
             let place = Place::Uri(name.into());
-            Err(Error::new(ErrorKind::Busy, "lock", place, None).into())
+            Err(Error::new(ErrorKind::Busy, Act::Lock, place, None).into())
         }
         Err(e) => Err(failed(e.into())),
     }

@@ -91,18 +91,20 @@ impl Failure {
         Self::new(exit_of_io(&error), message).because(error)
     }
 
+    /// What is wrong with the metadata in the file or device at `path`. A store's error names
+    /// the place itself.
+    pub(crate) fn of_metadata(error: luks::Error, path: &Path) -> Self {
+        let is_named = matches!(error.kind, luks::ErrorKind::Store(_));
+        let mut failure = Self::from(error);
+        if !is_named {
+            failure.message = format!("{}: {}", path.display(), failure.message);
+        }
+        failure
+    }
+
     /// Adds what to do next.
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
-        self
-    }
-
-    /// Says first which file it is about, unless the message does already.
-    pub(crate) fn about(mut self, path: &Path) -> Self {
-        let path = path.display().to_string();
-        if !self.message.contains(&path) {
-            self.message = format!("{path}: {}", self.message);
-        }
         self
     }
 
@@ -112,24 +114,21 @@ impl Failure {
         self
     }
 
-    /// The causes' texts, outermost first, without those that the text before
-    /// already contains.
+    /// The causes' texts, outermost first.
     pub(crate) fn causes(&self) -> Vec<String> {
-        let mut causes: Vec<String> = Vec::new();
-        let mut said = self.message.clone();
-        let mut next: Option<&(dyn StdError + 'static)> = self
+        let first = self
             .source
             .as_deref()
             .map(|s| s as &(dyn StdError + 'static));
-        while let Some(error) = next {
-            let text = error.to_string();
-            if !said.contains(&text) {
-                said.clone_from(&text);
-                causes.push(text);
-            }
-            next = error.source();
-        }
-        causes
+        std::iter::successors(first, |&error| error.source())
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    /// What to do: what was added, or else what a store among the causes says.
+    fn advice(&self) -> Option<&str> {
+        let of_store = || store::advice(self.source.as_deref()?);
+        self.advice.as_deref().or_else(of_store)
     }
 
     /// The error as an object, for `--json`.
@@ -138,7 +137,7 @@ impl Failure {
             "exit": self.exit as u8,
             "message": self.message,
             "causes": self.causes(),
-            "advice": self.advice,
+            "advice": self.advice(),
         }})
     }
 }
@@ -149,7 +148,7 @@ impl fmt::Display for Failure {
         for cause in self.causes() {
             write!(f, "\n  because: {}", continued(&cause))?;
         }
-        if let Some(advice) = &self.advice {
+        if let Some(advice) = self.advice() {
             write!(f, "\n  {}", continued(advice))?;
         }
         Ok(())
@@ -217,7 +216,7 @@ impl From<luks::Error> for Failure {
                  makes a keyslot of normal cost.",
             ),
             K::OnlyNamed => Some("Name the keyslot: --key-slot N."),
-            _ => None,
+            _ => error.advice,
         };
         Self {
             exit,
@@ -231,13 +230,14 @@ impl From<luks::Error> for Failure {
 
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
-        if (error.kind, error.operation) == (store::ErrorKind::Busy, "lock")
+        if (error.kind, error.act) == (store::ErrorKind::Busy, store::Act::Lock)
             && let Some((who, advice)) = crate::holder::of(&error.place, error.offset)
         {
             let message = format!("{} is in use by {who}", error.place);
             return Self::new(Exit::Busy, message).advise(advice);
         }
-        let failure = Self::new(exit_of_store(error.kind), error.to_string());
+        let failure =
+            Self::new(exit_of_store(error.kind), error.to_string()).advise(error.advice());
         match error.source {
             Some(source) => failure.because(source),
             None => failure,
@@ -319,10 +319,32 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_a_cause_that_the_message_contains() {
-        let failure = Failure::new(Exit::Device, "read failed: disk on fire")
-            .because(std::io::Error::other("disk on fire"));
-        assert_eq!(failure.to_string(), "read failed: disk on fire");
+    fn a_store_among_the_causes_says_what_to_do() {
+        let error = || {
+            let full = std::io::Error::other("it is full");
+            store::Error {
+                source: Some(full),
+                ..store::Error::new(
+                    store::ErrorKind::NoSpace,
+                    store::Act::Write,
+                    Path::new("disk"),
+                    None,
+                )
+            }
+        };
+        let text = format!(
+            "write of disk failed\n  because: it is full\n  {}",
+            error().advice()
+        );
+        assert_eq!(Failure::from(error()).to_string(), text);
+        assert_eq!(Failure::from(luks::Error::from(error())).to_string(), text);
+        let above = Failure::new(Exit::Device, "nothing was copied").because(error());
+        assert_eq!(
+            above.to_string(),
+            format!("nothing was copied\n  because: {text}")
+        );
+        let ours = above.advise("Make it larger.").to_string();
+        assert!(ours.ends_with("it is full\n  Make it larger."), "{ours}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Growth {
         let now = match header.segment(data.size()) {
             Ok(segment) => segment.length,
             Err(error) => {
-                tracing::warn!(%error, "the device has become too short for the volume; its size stays");
+                tracing::warn!(error = %xtent_store::chain(&error), "the device has become too short for the volume; its size stays");
                 return None;
             }
         };
@@ -69,7 +69,7 @@ impl Growth {
                 None
             }
             Err(error) => {
-                tracing::warn!(%error, "the volume cannot grow");
+                tracing::warn!(error = %xtent_store::chain(&error), "the volume cannot grow");
                 None
             }
         }

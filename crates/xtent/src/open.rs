@@ -96,7 +96,7 @@ fn refuse_file_options(args: &DeviceArgs) -> Result<()> {
 pub(crate) fn read_header(device: &Device, disk: &Disk, output: &Output) -> Result<Header> {
     let header = device.read().map_err(|e| {
         let not_luks = e.kind == xtent_luks::ErrorKind::NotLuks;
-        let failure = Failure::from(e).about(disk.path());
+        let failure = Failure::of_metadata(e, disk.path());
         if !not_luks || failure.advice.is_some() {
             return failure;
         }

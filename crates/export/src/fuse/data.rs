@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use xtent_store::chain;
 use xtent_store::{Memory, block_on};
 use xtent_volume::{Error, Volume};
 
@@ -53,7 +54,8 @@ pub(super) fn failed(what: &str, range: &Range<u64>, error: &Error) -> Errno {
     tracing::error!(
         offset = range.start,
         length = range.end - range.start,
-        "{what} failed: {error}"
+        "{what} failed: {}",
+        chain(error)
     );
     Errno::from_i32(error.errno().raw_os_error())
 }

@@ -46,19 +46,16 @@ fn fail(kind: ErrorKind, message: impl Into<String>, cause: io::Error) -> Error 
 /// A loop device that cannot be had, and what goes without.
 fn no_loop_device(error: xtent_store::Error) -> Error {
     use xtent_store::ErrorKind as Store;
-    let (kind, instead) = match error.kind {
-        Store::Permission => (ErrorKind::Permission, "without, use --file-only"),
-        Store::NotFound | Store::Unsupported => (
-            ErrorKind::Unsupported,
-            "without loop devices, use --file-only",
-        ),
-        Store::Busy => (ErrorKind::Busy, "without, use --file-only"),
-        _ => (ErrorKind::Io, "--file-only goes without"),
+    let kind = match error.kind {
+        Store::Permission => ErrorKind::Permission,
+        Store::NotFound | Store::Unsupported => ErrorKind::Unsupported,
+        Store::Busy => ErrorKind::Busy,
+        _ => ErrorKind::Io,
     };
     Error {
         kind,
-        message: format!("{error}; {instead}"),
-        source: error.source.map(Into::into),
+        message: "cannot get a loop device; --file-only goes without".into(),
+        source: Some(error.into()),
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::thread::CapabilitySet;
 use xtent_store::Place;
+use xtent_store::chain;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::file::Holes;
@@ -268,9 +269,9 @@ impl Mount {
                 Ok(()) => claim.remove(),
                 // For `umount`, which waits for this process.
                 Err(e) => {
-                    self.state.failure = Some(e.to_string());
+                    self.state.failure = Some(chain(e).to_string());
                     if let Err(e) = claim.save(&self.state) {
-                        tracing::error!("{e}");
+                        tracing::error!("{}", chain(&e));
                     }
                 }
             }
@@ -305,7 +306,9 @@ impl Mount {
                     match self.take_down(&fuse, forced) {
                         Ok(()) if forced => give_up = Some(Instant::now() + FORCED),
                         Ok(()) => {}
-                        Err(e) => tracing::warn!("not stopped: {e}; a second signal forces it"),
+                        Err(e) => {
+                            tracing::warn!("not stopped: {}; a second signal forces it", chain(&e))
+                        }
                     }
                 }
                 // Forced, and still in use.
@@ -340,7 +343,7 @@ impl Drop for Mount {
                 .unmount(false)
                 .or_else(|_| file_system.unmount(true))
         {
-            tracing::error!("{e}");
+            tracing::error!("{}", chain(&e));
         }
         drop(self.fuse.take());
         if let Some(claim) = self.claim.take() {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fuser::{Config, Session, SessionACL};
+use xtent_store::chain;
 use xtent_volume::Volume;
 
 use super::data::{Later, Shared, WORKERS};
@@ -286,7 +287,7 @@ impl Drop for FuseMount {
             }
         }
         if let Err(e) = self.flush() {
-            tracing::error!("{e}");
+            tracing::error!("{}", chain(&e));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use xtent_store::chain;
 use xtent_store::loopdev;
 
 use super::file_system::{FileSystem, busy, mountinfo_failed};
@@ -57,7 +58,8 @@ pub(super) fn clean(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
                     return Err(e);
                 }
                 warnings.push(format!(
-                    "{e}, but its daemon is gone: detached it; end them, they cannot read or write"
+                    "{}, but its daemon is gone: detached it; end them, they cannot read or write",
+                    chain(&e)
                 ));
                 file_system.unmount(true)?;
             }

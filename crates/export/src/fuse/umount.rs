@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
+use xtent_store::chain;
+
 use super::file_system::{FileSystem, busy, mountinfo_failed};
 use super::stale::{attached, clean};
 use super::state::{self, Claim, Found, State, StateDir};
@@ -119,7 +121,10 @@ fn with_daemon(state: &State, path: &Path, options: UmountOptions) -> Result<Vec
         if e.kind != ErrorKind::Busy || !options.lazy {
             return Err(e);
         }
-        warnings.push(format!("{e}: the volume is closed when they are done"));
+        warnings.push(format!(
+            "{}: the volume is closed when they are done",
+            chain(&e)
+        ));
         Ok(())
     };
     if state.file_only {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use xtent_store::chain;
 use xtent_store::{Buffer, Memory};
 use xtent_volume::{DiscardPolicy, Volume};
 
@@ -54,7 +55,7 @@ impl Reply {
 
     /// Logs a failed request; its error for the client.
     pub(super) fn report(self, operation: &str, error: &xtent_volume::Error) -> NbdError {
-        tracing::warn!(client = %self.client, operation, %error, "request failed");
+        tracing::warn!(client = %self.client, operation, error = %chain(error), "request failed");
         errno::from_errno(error.errno())
     }
 

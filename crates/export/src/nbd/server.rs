@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use xtent_store::Memory;
+use xtent_store::chain;
 use xtent_volume::Volume;
 
 use super::connection::{self, Shared};
@@ -165,7 +166,7 @@ fn flush(volumes: &[Arc<Volume>]) -> Result<(), Error> {
     let mut result = Ok(());
     for volume in volumes.iter().filter(|volume| !volume.is_read_only()) {
         if let Err(error) = volume.flush() {
-            tracing::error!(%error, "flush failed");
+            tracing::error!(error = %chain(&error), "flush failed");
             result = Err(Error::from(error));
         }
     }

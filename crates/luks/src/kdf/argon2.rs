@@ -74,7 +74,8 @@ pub(super) fn derive(
     salt: &[u8],
     key: &mut [u8],
 ) -> Result<(), Error> {
-    let invalid = |error: argon2::Error| Error::corrupt(format!("argon2: {error}"));
+    let invalid =
+        |error: argon2::Error| Error::corrupt("argon2 cannot derive the key").caused_by(error);
     let params =
         Params::new(cost.memory, cost.time, cost.cpus, Some(key.len())).map_err(invalid)?;
     let mut memory = Memory::new(params.block_count(), u64::from(cost.memory))?;
@@ -96,10 +97,7 @@ pub(super) fn derive(
             pool.install(|| argon2.hash_password_into_with_memory(passphrase, salt, key, blocks))
         })
         .map_err(|error| {
-            Error::new(
-                ErrorKind::NoMemory,
-                format!("cannot start threads for argon2: {error}"),
-            )
+            Error::new(ErrorKind::NoMemory, "cannot start threads for argon2").caused_by(error)
         })?
         .map_err(invalid)
 }

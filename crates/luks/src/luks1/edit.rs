@@ -88,7 +88,8 @@ pub(crate) fn change_key(
             destroy(device, &mut header, old_number).map_err(|mut error| {
                 error.message = format!(
                     "the new key is in keyslot {number}, but the old one in keyslot {old_number} \
-                     could not be removed, kill that keyslot: {error}"
+                     could not be removed, kill that keyslot: {}",
+                    error.message
                 );
                 error
             })?;

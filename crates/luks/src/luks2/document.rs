@@ -130,7 +130,7 @@ fn edit_items(
 }
 
 fn not_json(error: serde_json::Error) -> Error {
-    Error::corrupt(format!("the LUKS2 metadata is not valid JSON: {error}")).caused_by(error)
+    Error::corrupt("the LUKS2 metadata is not valid JSON").caused_by(error)
 }
 
 /// An object's members in their order, values as they are written.

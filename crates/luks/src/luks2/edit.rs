@@ -299,7 +299,6 @@ fn af_hash(kdf: &KdfChoice) -> &str {
 }
 
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| {
-        Error::options(format!("cannot write LUKS2 metadata: {error}")).caused_by(error)
-    })
+    serde_json::to_string(value)
+        .map_err(|error| Error::options("cannot write LUKS2 metadata").caused_by(error))
 }

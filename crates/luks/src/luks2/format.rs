@@ -73,9 +73,8 @@ pub(crate) fn format(
             keyslots_size: layout.keyslots.size.to_string(),
         },
     };
-    let text = serde_json::to_string(&json).map_err(|error| {
-        Error::options(format!("cannot write LUKS2 metadata: {error}")).caused_by(error)
-    })?;
+    let text = serde_json::to_string(&json)
+        .map_err(|error| Error::options("cannot write LUKS2 metadata").caused_by(error))?;
     let metadata = Metadata::parse(&document::parse(&text)?)?;
     metadata.validate(layout.copy_size)?;
     let header = Header {

@@ -1,6 +1,7 @@
 //! Reading both copies and choosing the good one. Nothing here writes.
 
 use xtent_store::Store;
+use xtent_store::chain;
 
 use super::binary::{BINARY_SIZE, Binary, COPY_SIZES, Which};
 use super::model::Metadata;
@@ -219,9 +220,14 @@ fn neither(primary: Error, secondary: Error) -> Error {
         _ => {
             let message = format!(
                 "both LUKS2 headers are unusable, restore them from a backup: {}; {}",
-                primary.message, secondary.message
+                chain(&primary),
+                chain(&secondary)
             );
-            Error { message, ..primary }
+            Error {
+                message,
+                source: None,
+                ..primary
+            }
         }
     }
 }

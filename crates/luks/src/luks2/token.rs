@@ -187,11 +187,15 @@ pub(crate) fn unassign(device: &Device, id: u32, keyslot: u32) -> Result<(), Err
 /// What every token has to be, and a builtin one besides, as cryptsetup has it.
 fn check(json: &str) -> Result<model::Token, Error> {
     let refused = |what: String| Error::options(format!("this is no token: {what}"));
-    let value = document::parse(json).map_err(|error| refused(error.message))?;
+    let in_it = |error: Error| Error {
+        source: error.source,
+        ..refused(error.message)
+    };
+    let value = document::parse(json).map_err(in_it)?;
     let Some(members) = value.as_object() else {
         return Err(refused("it is not a JSON object".into()));
     };
-    let token = model::Token::parse_alone(&value).map_err(|error| refused(error.message))?;
+    let token = model::Token::parse_alone(&value).map_err(in_it)?;
     if !token.kind.starts_with(BUILTIN) {
         return Ok(token);
     }

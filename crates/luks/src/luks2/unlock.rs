@@ -134,7 +134,7 @@ pub(super) fn open(
             }
             Ok(None) => tried = true,
             Err(mut error) => {
-                tracing::debug!(keyslot, %error, "the keyslot could not be tried");
+                tracing::debug!(keyslot, error = %xtent_store::chain(&error), "the keyslot could not be tried");
                 error.message = format!("keyslot {keyslot}: {}", error.message);
                 trouble.get_or_insert(error);
             }

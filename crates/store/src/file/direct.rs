@@ -11,12 +11,10 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 use rustix::io::Errno;
 
 use super::FileStore;
-use crate::{AlignedBuffer, Error, ErrorKind, PAGE};
+use crate::{Act, AlignedBuffer, Error, ErrorKind, PAGE};
 
 /// Most bytes that go through our memory at a time.
 const PIECE: usize = 1 << 20;
-/// The names of what can fail here, for errors.
-const OPERATION: &str = "direct I/O";
 
 /// What a store has for direct I/O.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ impl FileStore {
         match set {
             Ok(()) => {}
             Err(Errno::INVAL) => return Err(self.not_direct("its file system has none")),
-            Err(errno) => return Err(self.fail(errno, OPERATION, None)),
+            Err(errno) => return Err(self.fail(errno, Act::DirectIo, None)),
         }
         let block = match self.block {
             Some(device) => u32::try_from(device.logical_block).ok(),
@@ -50,7 +48,7 @@ impl FileStore {
             return Err(self.not_direct("its file system has none for this file"));
         };
         let size = self.look_up_size();
-        let size = size.map_err(|errno| self.fail(errno, OPERATION, None))?;
+        let size = size.map_err(|errno| self.fail(errno, Act::DirectIo, None))?;
         if ![self.start, size]
             .iter()
             .all(|n| n.is_multiple_of(block.into()))
@@ -73,7 +71,7 @@ impl FileStore {
     fn not_direct(&self, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error {
             source: Some(std::io::Error::other(why)),
-            ..Error::new(ErrorKind::Unsupported, OPERATION, &self.path, None)
+            ..Error::new(ErrorKind::Unsupported, Act::DirectIo, &self.path, None)
         }
     }
 
@@ -92,7 +90,7 @@ impl FileStore {
         for part in buf.chunks_mut(PIECE) {
             let (first, mut whole) = self
                 .blocks_around(part.len(), at)
-                .map_err(|errno| self.fail(errno, "read", Some(at)))?;
+                .map_err(|errno| self.fail(errno, Act::Read, Some(at)))?;
             self.read_all(&mut whole, first)?;
             part.copy_from_slice(&whole[within(first, at)..][..part.len()]);
             at += part.len() as u64;

@@ -8,7 +8,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::FileStore;
-use crate::{Buffer, Completed, Error, Operation, Store};
+use crate::{Act, Buffer, Completed, Error, Operation, Store};
 
 /// Most bytes that the kernel is asked for at a time: it does no more than 2 GiB.
 const MOST: usize = 1 << 30;
@@ -35,13 +35,13 @@ enum Work {
 }
 
 impl Work {
-    fn name(&self) -> &'static str {
+    fn act(&self) -> Act {
         match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::DurableWrite | Self::Rewrite(..) => "durable write",
-            Self::Flush => "flush",
-            Self::Discard(_) => "discard",
+            Self::Read => Act::Read,
+            Self::Write => Act::Write,
+            Self::DurableWrite | Self::Rewrite(..) => Act::DurableWrite,
+            Self::Flush => Act::Flush,
+            Self::Discard(_) => Act::Discard,
         }
     }
 }
@@ -52,7 +52,7 @@ impl Flight {
     pub(super) fn prepare(store: &FileStore, operation: Operation) -> Result<Self, Completed> {
         let checked = match &operation {
             Operation::Read { buffer, offset } => {
-                let placed = store.place("read", *offset, buffer.len());
+                let placed = store.place(Act::Read, *offset, buffer.len());
                 placed.map(|offset| (Work::Read, offset))
             }
             Operation::Write {
@@ -64,18 +64,18 @@ impl Flight {
                     true => Work::DurableWrite,
                     false => Work::Write,
                 };
-                let inside = store.check_range(work.name(), *offset, buffer.len() as u64);
+                let inside = store.check_range(work.act(), *offset, buffer.len() as u64);
                 let checked = inside.and_then(|()| match durably {
-                    true => store.check_flushes(work.name()),
+                    true => store.check_flushes(work.act()),
                     false => Ok(()),
                 });
                 checked.map(|()| (work, store.start + offset))
             }
             Operation::Flush => store
-                .check_flushes("flush")
+                .check_flushes(Act::Flush)
                 .map(|()| (Work::Flush, store.start)),
             Operation::Discard { offset, len } => {
-                let inside = store.check_range("discard", *offset, *len);
+                let inside = store.check_range(Act::Discard, *offset, *len);
                 inside.map(|()| (Work::Discard(*len), store.start + offset))
             }
         };
@@ -142,7 +142,7 @@ impl Flight {
             Work::Flush | Work::Discard(_) => {}
             Work::Read if store.is_end(bytes, self.rest()) => {
                 self.done += bytes;
-                return Some(Err(store.out_of_range("read", self.at())));
+                return Some(Err(store.out_of_range(Act::Read, self.at())));
             }
             _ if bytes == 0 => return self.failed(Errno::IO, store),
             _ => self.done += bytes,
@@ -152,11 +152,11 @@ impl Flight {
         }
         match self.work {
             // A flush that failed meanwhile may have been about our pages.
-            Work::Flush => Some(store.check_flushes("flush")),
+            Work::Flush => Some(store.check_flushes(Act::Flush)),
             Work::Rewrite(errno, at) => match store.durability_failed(errno, at) {
                 Some(error) => Some(Err(error)),
                 None => {
-                    if let Err(error) = store.check_flushes("flush") {
+                    if let Err(error) = store.check_flushes(Act::Flush) {
                         return Some(Err(error));
                     }
                     self.work = Work::Flush;
@@ -169,7 +169,7 @@ impl Flight {
 
     fn failed(&mut self, errno: Errno, store: &FileStore) -> Option<Result<(), Error>> {
         let at = self.at();
-        let name = self.work.name();
+        let name = self.work.act();
         let error = match self.work {
             // The last is what the kernel says of requests that it had not begun when
             // the thread that brought them ended.
@@ -291,10 +291,7 @@ mod tests {
         let mut flight = write(&store, true);
         assert!(flight.answered(IO, &store).is_none());
         let error = flight.answered(8192, &store).unwrap().unwrap_err();
-        assert_eq!(
-            (error.operation, error.offset),
-            ("durable write", Some(4096))
-        );
+        assert_eq!((error.act, error.offset), (Act::DurableWrite, Some(4096)));
         assert!(under_way.answered(0, &store).unwrap().is_err());
         assert!(Flight::prepare(&store, Operation::Flush).is_err());
         assert!(store.flush().is_err());

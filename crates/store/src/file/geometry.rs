@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use crate::{Error, ErrorKind, Limits, block};
+use crate::{Act, Error, ErrorKind, Limits, block};
 
 /// A block device's number, and the unit of its addresses.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(super) fn check_type(metadata: &Metadata, path: &Path) -> Result<(), Error> 
     };
     Err(Error {
         kind: ErrorKind::Unsupported,
-        operation: "open",
+        act: Act::Open,
         place: path.into(),
         offset: None,
         source: Some(std::io::Error::other(what)),

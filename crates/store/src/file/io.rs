@@ -7,36 +7,31 @@ use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Access, FileStore};
-use crate::{Error, ErrorKind, Limits, PAGE, Store, block};
+use crate::{Act, Error, ErrorKind, Limits, PAGE, Store, block};
 
 impl FileStore {
     /// Checks that a range to be changed lies inside.
-    pub(super) fn check_range(
-        &self,
-        operation: &'static str,
-        offset: u64,
-        len: u64,
-    ) -> Result<(), Error> {
+    pub(super) fn check_range(&self, act: Act, offset: u64, len: u64) -> Result<(), Error> {
         if self.access == Access::ReadOnly {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
-                operation,
+                act,
                 &self.path,
                 Some(offset),
             ));
         }
         let end = offset
             .checked_add(len)
-            .ok_or_else(|| self.out_of_range(operation, offset))?;
+            .ok_or_else(|| self.out_of_range(act, offset))?;
         // A write cannot extend a block device, so the size seen last will do there.
         if self.block.is_some() && end <= self.size.load(Ordering::Relaxed) {
             return Ok(());
         }
         let size = self
             .look_up_size()
-            .map_err(|e| self.fail(e, operation, Some(offset)))?;
+            .map_err(|e| self.fail(e, act, Some(offset)))?;
         if end > size {
-            return Err(self.out_of_range(operation, offset));
+            return Err(self.out_of_range(act, offset));
         }
         Ok(())
     }
@@ -49,14 +44,14 @@ impl FileStore {
         while !buf.is_empty() {
             match rustix::io::pread(&self.file, &mut *buf, offset) {
                 Ok(n) if self.is_end(n, buf.len()) => {
-                    return Err(self.out_of_range("read", offset + n as u64));
+                    return Err(self.out_of_range(Act::Read, offset + n as u64));
                 }
                 Ok(n) => {
                     buf = &mut buf[n..];
                     offset += n as u64;
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.fail(errno, "read", Some(offset))),
+                Err(errno) => return Err(self.fail(errno, Act::Read, Some(offset))),
             }
         }
         Ok(())
@@ -101,22 +96,22 @@ impl FileStore {
     }
 
     /// A write's error; a block device that shrank says "no space".
-    pub(super) fn write_error(&self, errno: Errno, operation: &'static str, offset: u64) -> Error {
+    pub(super) fn write_error(&self, errno: Errno, act: Act, offset: u64) -> Error {
         if self.block.is_some()
             && errno == Errno::NOSPC
             && self
                 .look_up_size()
                 .is_ok_and(|size| offset >= self.start + size)
         {
-            return self.out_of_range(operation, offset);
+            return self.out_of_range(act, offset);
         }
-        self.fail(errno, operation, Some(offset))
+        self.fail(errno, act, Some(offset))
     }
 
-    pub(super) fn check_flushes(&self, operation: &'static str) -> Result<(), Error> {
+    pub(super) fn check_flushes(&self, act: Act) -> Result<(), Error> {
         match self.flush_failure.load(Ordering::Acquire) {
             0 => Ok(()),
-            errno => Err(self.fail(Errno::from_raw_os_error(errno), operation, None)),
+            errno => Err(self.fail(Errno::from_raw_os_error(errno), act, None)),
         }
     }
 
@@ -127,7 +122,7 @@ impl FileStore {
             return None;
         }
         self.flushes_failed(errno);
-        Some(self.fail(errno, "durable write", Some(at)))
+        Some(self.fail(errno, Act::DurableWrite, Some(at)))
     }
 
     pub(super) fn flushes_failed(&self, errno: Errno) {
@@ -156,12 +151,12 @@ impl Store for FileStore {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let offset = self.place("read", offset, buf.len())?;
+        let offset = self.place(Act::Read, offset, buf.len())?;
         self.read_all(buf, offset)
     }
 
     fn try_read_at(&self, mut buf: &mut [u8], mut offset: u64) -> Result<bool, Error> {
-        offset = self.place("read", offset, buf.len())?;
+        offset = self.place(Act::Read, offset, buf.len())?;
         if self.direct.is_some() {
             return Ok(buf.is_empty());
         }
@@ -187,16 +182,16 @@ impl Store for FileStore {
                     self.nowait.store(false, Ordering::Relaxed);
                     return Ok(false);
                 }
-                Err(errno) => return Err(self.fail(errno, "read", Some(offset))),
+                Err(errno) => return Err(self.fail(errno, Act::Read, Some(offset))),
             }
         }
         Ok(true)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        self.check_range("write", offset, data.len() as u64)?;
+        self.check_range(Act::Write, offset, data.len() as u64)?;
         self.write_plainly(data, self.start + offset)
-            .map_err(|(errno, at)| self.write_error(errno, "write", at))
+            .map_err(|(errno, at)| self.write_error(errno, Act::Write, at))
     }
 
     /// A write into the page cache waits for nothing but the rest of a page that is
@@ -220,9 +215,8 @@ impl Store for FileStore {
     }
 
     fn write_at_durably(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        const OPERATION: &str = "durable write";
-        self.check_range(OPERATION, offset, data.len() as u64)?;
-        self.check_flushes(OPERATION)?;
+        self.check_range(Act::DurableWrite, offset, data.len() as u64)?;
+        self.check_flushes(Act::DurableWrite)?;
         let offset = self.start + offset;
         let written = self.write_all(data, offset, &|data, offset| {
             let slice = &[IoSlice::new(data)];
@@ -236,7 +230,7 @@ impl Store for FileStore {
         // its error and a later flush would not hear of it again. Writing
         // once more without the flag tells the three apart.
         if let Err((errno, at)) = self.write_plainly(data, offset) {
-            return Err(self.write_error(errno, OPERATION, at));
+            return Err(self.write_error(errno, Act::DurableWrite, at));
         }
         match self.durability_failed(errno, at) {
             Some(error) => Err(error),
@@ -245,22 +239,22 @@ impl Store for FileStore {
     }
 
     fn flush(&self) -> Result<(), Error> {
-        self.check_flushes("flush")?;
+        self.check_flushes(Act::Flush)?;
         if self.access == Access::ReadOnly {
             return Ok(());
         }
         match rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file)) {
             // A flush that failed meanwhile may have been about our pages.
-            Ok(()) => self.check_flushes("flush"),
+            Ok(()) => self.check_flushes(Act::Flush),
             Err(errno) => {
                 self.flushes_failed(errno);
-                Err(self.fail(errno, "flush", None))
+                Err(self.fail(errno, Act::Flush, None))
             }
         }
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check_range("discard", offset, len)?;
+        self.check_range(Act::Discard, offset, len)?;
         let offset = self.start + offset;
         let result = if let Some(device) = self.block {
             let unit = device.logical_block;
@@ -279,6 +273,6 @@ impl Store for FileStore {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, flags, offset, len))
         };
-        result.map_err(|errno| self.fail(errno, "discard", Some(offset)))
+        result.map_err(|errno| self.fail(errno, Act::Discard, Some(offset)))
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::geometry::BlockDevice;
 use super::{Access, FileStore};
-use crate::{Error, ErrorKind, block};
+use crate::{Act, Error, ErrorKind, block};
 
 /// Where the server lock of a file's byte 0 is: far beyond the end of any file, and away
 /// from the bytes that QEMU locks (100 to 203). Each byte of the file has its own, so that
@@ -83,7 +83,7 @@ impl FileStore {
     }
 
     fn claim_device(&self, device: BlockDevice) -> Result<File, Error> {
-        let fail = |e: std::io::Error| Error::from_io(e, "claim", &self.path, None);
+        let fail = |e: std::io::Error| Error::from_io(e, Act::Claim, &self.path, None);
         let excl = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap_or_default();
         let claim = OpenOptions::new()
             .read(true)
@@ -164,11 +164,11 @@ fn lock_part(file: &File, access: Access, path: &Path, part: Part) -> Result<(),
             // The system's words, "temporarily unavailable", say less.
             Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
                 let offset = part.len.map(|_| part.start);
-                return Err(Error::new(ErrorKind::Busy, "lock", path, offset));
+                return Err(Error::new(ErrorKind::Busy, Act::Lock, path, offset));
             }
             Err(e) => {
                 let errno = Errno::from_raw_os_error(e as i32);
-                return Err(Error::from_io(errno, "lock", path, None));
+                return Err(Error::from_io(errno, Act::Lock, path, None));
             }
         }
     }

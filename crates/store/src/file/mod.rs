@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use self::direct::Direct;
 use self::geometry::{BlockDevice, block_geometry, check_type, file_limits, is_in_memory};
-use crate::{Error, ErrorKind, Limits, block};
+use crate::{Act, Error, ErrorKind, Limits, block};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl FileStore {
     /// write data, or to format, calls [`FileStore::lock_for_serving`], which
     /// refuses a device that is mounted or mapped.
     pub fn open(path: &Path, access: Access) -> Result<Self, Error> {
-        let fail = |e: std::io::Error| Error::from_io(e, "open", path, None);
+        let fail = |e: std::io::Error| Error::from_io(e, Act::Open, path, None);
         // Looked at before it is opened: opening a FIFO would hang.
         check_type(&std::fs::metadata(path).map_err(fail)?, path)?;
         let file = OpenOptions::new()
@@ -88,7 +88,7 @@ impl FileStore {
     /// is taken as it is written, so a full file system shows later, as
     /// [`ErrorKind::NoSpace`].
     pub fn create(path: &Path, size: u64) -> Result<Self, Error> {
-        let fail = |e: std::io::Error| Error::from_io(e, "create", path, None);
+        let fail = |e: std::io::Error| Error::from_io(e, Act::Create, path, None);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -120,7 +120,7 @@ impl FileStore {
     }
 
     fn from_file(file: File, path: &Path, access: Access) -> Result<Self, Error> {
-        let fail = |e: std::io::Error| Error::from_io(e, "open", path, None);
+        let fail = |e: std::io::Error| Error::from_io(e, Act::Open, path, None);
         let metadata = file.metadata().map_err(fail)?;
         check_type(&metadata, path)?;
         let (block, limits) = if metadata.file_type().is_block_device() {
@@ -160,9 +160,9 @@ impl FileStore {
     pub fn window(mut self, start: u64, len: u64) -> Result<Self, Error> {
         let size = self
             .look_up_size()
-            .map_err(|e| self.fail(e, "open", None))?;
+            .map_err(|e| self.fail(e, Act::Open, None))?;
         if start.checked_add(len).is_none_or(|end| end > size) {
-            return Err(self.out_of_range("open", start));
+            return Err(self.out_of_range(Act::Open, start));
         }
         self.start += start;
         self.span = Some(len);
@@ -175,11 +175,11 @@ impl FileStore {
     }
 
     /// Where in the file a range of the window begins.
-    fn place(&self, operation: &'static str, offset: u64, len: usize) -> Result<u64, Error> {
+    fn place(&self, act: Act, offset: u64, len: usize) -> Result<u64, Error> {
         let end = check_offset(offset, len).and_then(|()| offset.checked_add(len as u64));
         match end {
             Some(end) if self.span.is_none_or(|span| end <= span) => Ok(self.start + offset),
-            _ => Err(self.out_of_range(operation, offset)),
+            _ => Err(self.out_of_range(act, offset)),
         }
     }
 
@@ -204,12 +204,12 @@ impl FileStore {
         self.block.is_some()
     }
 
-    fn fail(&self, errno: Errno, operation: &'static str, offset: Option<u64>) -> Error {
-        Error::from_io(errno, operation, &self.path, offset)
+    fn fail(&self, errno: Errno, act: Act, offset: Option<u64>) -> Error {
+        Error::from_io(errno, act, &self.path, offset)
     }
 
-    fn out_of_range(&self, operation: &'static str, offset: u64) -> Error {
-        Error::new(ErrorKind::OutOfRange, operation, &self.path, Some(offset))
+    fn out_of_range(&self, act: Act, offset: u64) -> Error {
+        Error::new(ErrorKind::OutOfRange, act, &self.path, Some(offset))
     }
 
     fn look_up_size(&self) -> Result<u64, Errno> {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use super::memory::NAME;
-use crate::{Error, Limits, Store};
+use crate::{Act, Error, Limits, Store};
 
 /// What a [`Fault`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,17 @@ pub enum Operation {
     Flush,
     /// `discard`.
     Discard,
+}
+
+impl Operation {
+    fn act(self) -> Act {
+        match self {
+            Self::Read => Act::Read,
+            Self::Write => Act::Write,
+            Self::Flush => Act::Flush,
+            Self::Discard => Act::Discard,
+        }
+    }
 }
 
 /// One failure, or a series of them. Made by [`Fault::on`] and narrowed by the
@@ -149,19 +160,16 @@ impl<S: Store> FaultStore<S> {
 
     /// The fault that this call meets: its errno, and how many of the call's
     /// bytes are done all the same.
-    fn check(
-        &self,
-        operation: Operation,
-        name: &'static str,
-        offset: u64,
-        len: u64,
-    ) -> Result<(), (Error, u64)> {
+    fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), (Error, u64)> {
         let state = &mut *self.state();
         let end = offset.saturating_add(len);
         let error = |errno, done| {
             let place = (operation != Operation::Flush).then_some(offset);
             let errno = Errno::from_raw_os_error(errno);
-            (Error::from_io(errno, name, Path::new(NAME), place), done)
+            (
+                Error::from_io(errno, operation.act(), Path::new(NAME), place),
+                done,
+            )
         };
         if operation == Operation::Flush && state.flush_failed {
             return Err(error(Errno::IO.raw_os_error(), 0));
@@ -171,7 +179,10 @@ impl<S: Store> FaultStore<S> {
             && end > size
         {
             let kind = crate::ErrorKind::OutOfRange;
-            return Err((Error::new(kind, name, Path::new(NAME), Some(offset)), 0));
+            return Err((
+                Error::new(kind, operation.act(), Path::new(NAME), Some(offset)),
+                0,
+            ));
         }
         for fault in &mut state.faults {
             let touched = operation == Operation::Flush
@@ -215,13 +226,13 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        self.check(Operation::Read, "read", offset, buf.len() as u64)
+        self.check(Operation::Read, offset, buf.len() as u64)
             .map_err(|(error, _)| error)?;
         self.inner.read_at(buf, offset)
     }
 
     fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
-        self.check(Operation::Read, "read", offset, buf.len() as u64)
+        self.check(Operation::Read, offset, buf.len() as u64)
             .map_err(|(error, _)| error)?;
         self.inner.try_read_at(buf, offset)
     }
@@ -231,8 +242,7 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        if let Err((error, done)) = self.check(Operation::Write, "write", offset, data.len() as u64)
-        {
+        if let Err((error, done)) = self.check(Operation::Write, offset, data.len() as u64) {
             let done = usize::try_from(done).unwrap_or(data.len());
             self.inner.write_at(&data[..done], offset)?;
             return Err(error);
@@ -241,13 +251,13 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn flush(&self) -> Result<(), Error> {
-        self.check(Operation::Flush, "flush", 0, 0)
+        self.check(Operation::Flush, 0, 0)
             .map_err(|(error, _)| error)?;
         self.inner.flush()
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check(Operation::Discard, "discard", offset, len)
+        self.check(Operation::Discard, offset, len)
             .map_err(|(error, _)| error)?;
         self.inner.discard(offset, len)
     }

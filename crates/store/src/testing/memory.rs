@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::{Error, ErrorKind, Limits, Store};
+use crate::{Act, Error, ErrorKind, Limits, Store};
 
 /// What a discarded range reads as: neither zeros nor what was there.
 pub(super) const DISCARDED: u8 = 0xDB;
@@ -69,17 +69,17 @@ impl MemStore {
 
     fn change(
         &self,
-        operation: &'static str,
+        act: Act,
         offset: u64,
         len: u64,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), Error> {
         if self.read_only {
             let kind = ErrorKind::ReadOnly;
-            return Err(Error::new(kind, operation, Path::new(NAME), Some(offset)));
+            return Err(Error::new(kind, act, Path::new(NAME), Some(offset)));
         }
         let mut bytes = self.locked_mut();
-        let range = range(bytes.len(), operation, offset, len)?;
+        let range = range(bytes.len(), act, offset, len)?;
         change(&mut bytes[range]);
         self.writes.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -117,7 +117,7 @@ impl Store for MemStore {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
         let bytes = self.locked();
-        let range = range(bytes.len(), "read", offset, buf.len() as u64)?;
+        let range = range(bytes.len(), Act::Read, offset, buf.len() as u64)?;
         buf.copy_from_slice(&bytes[range]);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Store for MemStore {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        self.change("write", offset, data.len() as u64, |bytes| {
+        self.change(Act::Write, offset, data.len() as u64, |bytes| {
             bytes.copy_from_slice(data);
         })
     }
@@ -142,14 +142,14 @@ impl Store for MemStore {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.change("discard", offset, len, |bytes| bytes.fill(DISCARDED))
+        self.change(Act::Discard, offset, len, |bytes| bytes.fill(DISCARDED))
     }
 }
 
 /// The range as indices, if it lies inside.
 pub(super) fn range(
     size: usize,
-    operation: &'static str,
+    act: Act,
     offset: u64,
     len: u64,
 ) -> Result<std::ops::Range<usize>, Error> {
@@ -158,14 +158,7 @@ pub(super) fn range(
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         (end <= size).then_some(start..end)
     };
-    inside().ok_or_else(|| {
-        Error::new(
-            ErrorKind::OutOfRange,
-            operation,
-            Path::new(NAME),
-            Some(offset),
-        )
-    })
+    inside().ok_or_else(|| Error::new(ErrorKind::OutOfRange, act, Path::new(NAME), Some(offset)))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::MemStore;
 use super::memory::{DISCARDED, range};
-use crate::{Error, Limits, Store};
+use crate::{Act, Error, Limits, Store};
 
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -167,15 +167,9 @@ impl RecordingStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(
-        &self,
-        operation: &'static str,
-        data: &[u8],
-        offset: u64,
-        durable: bool,
-    ) -> Result<(), Error> {
+    fn record(&self, act: Act, data: &[u8], offset: u64, durable: bool) -> Result<(), Error> {
         let state = &mut *self.state();
-        let range = range(state.current.len(), operation, offset, data.len() as u64)?;
+        let range = range(state.current.len(), act, offset, data.len() as u64)?;
         state.current[range.clone()].copy_from_slice(data);
         state.events.push(Event::Write {
             offset: range.start,
@@ -205,7 +199,7 @@ impl Store for RecordingStore {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
         let state = self.state();
-        let range = range(state.current.len(), "read", offset, buf.len() as u64)?;
+        let range = range(state.current.len(), Act::Read, offset, buf.len() as u64)?;
         buf.copy_from_slice(&state.current[range]);
         Ok(())
     }
@@ -219,11 +213,11 @@ impl Store for RecordingStore {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        self.record("write", data, offset, false)
+        self.record(Act::Write, data, offset, false)
     }
 
     fn write_at_durably(&self, data: &[u8], offset: u64) -> Result<(), Error> {
-        self.record("durable write", data, offset, true)
+        self.record(Act::DurableWrite, data, offset, true)
     }
 
     fn flush(&self) -> Result<(), Error> {
@@ -233,8 +227,8 @@ impl Store for RecordingStore {
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
-        let len = range(size, "discard", offset, len)?.len();
-        self.record("discard", &vec![DISCARDED; len], offset, false)
+        let len = range(size, Act::Discard, offset, len)?.len();
+        self.record(Act::Discard, &vec![DISCARDED; len], offset, false)
     }
 }
 

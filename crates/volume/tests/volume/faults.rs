@@ -71,7 +71,11 @@ fn a_failed_read_fails_alone() {
             let error = b.volume.read_at(&mut buf[..len], offset).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Store(xtent_store::ErrorKind::Io));
             assert_eq!(error.errno(), Errno::IO);
-            assert!(error.to_string().contains("of the volume failed"));
+            assert!(
+                xtent_store::chain(&error)
+                    .to_string()
+                    .contains("of the volume failed")
+            );
             assert!(b.volume.try_read_at(&mut buf[..len], offset).is_err());
         }
         b.volume.read_at(&mut buf[..4096], 4096).unwrap();
@@ -152,7 +156,11 @@ fn a_store_that_became_short_is_an_io_error() {
         b.volume.read_at(&mut buf, 0).unwrap();
         let error = b.volume.read_at(&mut buf, 4096 - 512).unwrap_err();
         assert_eq!(error.errno(), Errno::IO);
-        assert!(error.to_string().contains("truncated"), "{error}");
+        assert!(
+            xtent_store::chain(&error).to_string().contains("truncated"),
+            "{}",
+            xtent_store::chain(&error)
+        );
         let error = b.volume.write_at(&buf, 4096, false).unwrap_err();
         assert_eq!(error.errno(), Errno::IO);
         assert_eq!(b.volume.volume.size(), LENGTH as u64);

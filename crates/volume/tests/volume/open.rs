@@ -16,7 +16,7 @@ fn refusal(change: impl FnOnce(&mut Config), store: MemStore, key_length: usize)
     let error = Volume::open(Arc::new(store), &key, &config).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Config, "{error}");
     assert_eq!(error.errno(), Errno::INVAL);
-    error.to_string()
+    xtent_store::chain(&error).to_string()
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
     }
     let plan = device
         .plan_restore(&args.file)
-        .map_err(|e| Failure::from(e).about(&args.file))?;
+        .map_err(|e| Failure::of_metadata(e, &args.file))?;
     if plan.is_detached && share_storage(data.path(), file.path()) {
         return Err(onto_the_data(data.path(), &args.file));
     }
@@ -419,7 +419,7 @@ fn repair(args: &Repair, output: &Output) -> Result<()> {
     let damage = device.read().map_or(Vec::new(), |header| header.damage());
     let repaired = device
         .repair()
-        .map_err(|e| Failure::from(e).about(file.path()))?;
+        .map_err(|e| Failure::of_metadata(e, file.path()))?;
     let mut text = match repaired {
         true => "The header was repaired.".to_owned(),
         false => "The header is good; nothing to do.".to_owned(),

@@ -71,7 +71,7 @@ fn is(device: &Device, wanted: Option<Version>) -> Result<bool> {
         Ok(header) => Ok(wanted.is_none_or(|wanted| header.version() == wanted)),
         Err(error) if matches!(error.kind, xtent_luks::ErrorKind::Store(_)) => Err(error.into()),
         Err(error) => {
-            tracing::info!(%error, "no usable LUKS header");
+            tracing::info!(error = %xtent_store::chain(&error), "no usable LUKS header");
             Ok(false)
         }
     }

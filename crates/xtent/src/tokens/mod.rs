@@ -267,7 +267,7 @@ impl Session<'_> {
                 }
                 Err(e) if e.kind == ErrorKind::WrongPassphrase => {}
                 // Another keyslot may cost less than there is.
-                Err(e) => trouble = Some(e.message),
+                Err(e) => trouble = Some(xtent_store::chain(&e).to_string()),
             }
         }
         let why = trouble.unwrap_or_else(|| {
