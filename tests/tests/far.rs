@@ -255,7 +255,7 @@ fn errors_of_the_server_reach_the_client() {
         .args(["header", "dump"])
         .arg(far.uri())
         .fails(4)
-        .says(&["cannot read", &far.uri()]);
+        .says(&["read of", &far.uri(), "the server answered EIO"]);
     std::fs::remove_file(&bad).unwrap();
     assert_same(&read_all(&server.uri), &before, "reads work again");
     server.stop();
