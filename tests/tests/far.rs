@@ -142,6 +142,24 @@ fn volumes_are_made_and_their_keys_managed_there() {
     }
 }
 
+/// Its last bytes cannot be asked for in whole sectors; a copy would lack them.
+#[test]
+fn plaintext_of_an_odd_size_is_not_cut() {
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 1 << 20);
+    let plain = scratch.file("plain", &pattern(1_000_900, 74));
+    let far = Far::nbdkit(&["file", &plain.to_string_lossy()]);
+    let unchanged = Unchanged::new(&container.image);
+    xtent()
+        .args(["encrypt", "--key-file"])
+        .arg(&container.key)
+        .arg(far.uri())
+        .arg(&container.image)
+        .fails(4)
+        .says(&["its last 452 bytes", "nbdcopy"]);
+    unchanged.assert("a part of the source was refused");
+}
+
 #[test]
 fn an_export_has_one_user_on_this_machine() {
     let scratch = Scratch::new();

@@ -2,13 +2,15 @@
 //! lost; the others join once that is done.
 
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use xtent_nbd::constants::{FLAG_CAN_MULTI_CONN, FLAG_SEND_FLUSH};
-use xtent_store::{Submitted, block_on};
+use xtent_store::Submitted;
 
 use crate::connect::connect;
 use crate::connection::Connection;
@@ -20,6 +22,8 @@ use crate::state::{Phase, Todo};
 
 /// Between two tries to connect, unless the server has answered something since.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries if it has.
+const SHORT_PAUSE: Duration = Duration::from_millis(20);
 /// How long one try may take.
 const LONGEST_TRY: Duration = Duration::from_secs(30);
 
@@ -48,7 +52,7 @@ pub(crate) fn first(shared: &Shared, connection: Arc<Connection>) {
 
 /// Any other thread. It tries once after each loss: a server that does not take it
 /// is served by fewer.
-pub(crate) fn other(shared: &Shared, lane: usize) {
+pub(crate) fn other(shared: &Arc<Shared>, lane: usize) {
     let wake = &shared.wakes[lane];
     let mut tried = None;
     while !wake.is_closed() {
@@ -73,7 +77,7 @@ pub(crate) fn other(shared: &Shared, lane: usize) {
             }
         };
         let connection = Connection::new(next_id(), lane, found.form, socket);
-        if !is_same_server(shared) {
+        if !is_same_server(shared, lane) {
             continue;
         }
         {
@@ -91,13 +95,35 @@ pub(crate) fn other(shared: &Shared, lane: usize) {
 /// Whether the server still answers on the connections that there were, after another one was
 /// made. If it was restarted in between, a flush on the new one would say nothing of what
 /// was written on the old ones.
-fn is_same_server(shared: &Shared) -> bool {
+fn is_same_server(shared: &Arc<Shared>, lane: usize) -> bool {
     if shared.terms.read_only || !shared.terms.has(FLAG_SEND_FLUSH) {
         return true;
     }
     let (completion, submitted) = Submitted::later();
     shared.begin(Operation::new(Work::Flush, 0, 0, Some(completion)));
-    block_on(submitted).result.is_ok()
+    let waker = Waker::from(Arc::new(LaneWaker(Arc::clone(shared), lane)));
+    let mut submitted = pin!(submitted);
+    loop {
+        match submitted.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(flushed) => return flushed.result.is_ok(),
+            // However long that takes, the thread does what it is asked to.
+            Poll::Pending => {
+                let wake = &shared.wakes[lane];
+                if wake.wait(None, None).is_err() || wake.is_closed() {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+/// Wakes the thread of a lane.
+struct LaneWaker(Arc<Shared>, usize);
+
+impl Wake for LaneWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.wakes[self.1].wake();
+    }
 }
 
 /// Receives until the connection is lost.
@@ -206,7 +232,7 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
     let now = Instant::now();
     let mut state = lock(&shared.state);
     let from = match state.has_answered {
-        true => now,
+        true => last_try + SHORT_PAUSE,
         false => last_try + PAUSE,
     };
     let until = now + longest_try(shared.reconnect);

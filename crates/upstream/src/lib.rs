@@ -199,6 +199,12 @@ impl Upstream {
         results.iter().collect()
     }
 
+    /// Bytes at the export's end that are no whole block for its server, and not in the
+    /// [size](xtent_store::Store::size).
+    pub fn left_out(&self) -> u64 {
+        self.shared.terms.left_out
+    }
+
     /// Where it is.
     pub fn uri(&self) -> &Uri {
         &self.uri

@@ -1,6 +1,7 @@
 //! A caller's operation, and the requests that it becomes.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use xtent_nbd::Request;
 use xtent_nbd::client::{Answer, Form, request_head};
@@ -132,6 +133,8 @@ pub(crate) struct Piece {
     pub(crate) covers: u64,
     /// How often the server broke the protocol in its answer.
     pub(crate) violations: u32,
+    /// When a connection was first lost on which it had been sent.
+    pub(crate) lost: Option<Instant>,
 }
 
 impl Piece {
@@ -143,6 +146,7 @@ impl Piece {
             connection: 0,
             covers: 0,
             violations: 0,
+            lost: None,
         }
     }
 

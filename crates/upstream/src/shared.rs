@@ -226,7 +226,8 @@ impl Shared {
                 Trouble::Dead => return,
                 Trouble::Gone(why) => {
                     tracing::warn!("lost the connection to {}: {why}", self.terms.place);
-                    state.lost(why);
+                    state.lost(why.clone());
+                    state.give_up_after(self.reconnect, &why, &mut todo);
                 }
                 Trouble::Violation(why, cookie) => {
                     tracing::warn!("cut the connection to {}: {why}", self.terms.place);
@@ -236,6 +237,7 @@ impl Shared {
                         of_request = piece.violations;
                     }
                     state.lost(why.clone());
+                    state.give_up_after(self.reconnect, &why, &mut todo);
                     self.violated(&mut state, &why, &mut todo);
                     if of_request >= VIOLATIONS {
                         state.give_up(cookie, &why, &mut todo);

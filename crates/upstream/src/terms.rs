@@ -24,23 +24,27 @@ pub(crate) struct Terms {
     pub(crate) journal: usize,
     /// Whole blocks of the export, in bytes. Grows with it.
     size: AtomicU64,
+    /// Bytes behind them when the store was opened.
+    pub(crate) left_out: u64,
 }
 
 impl Terms {
     pub(crate) fn new(place: Place, found: &Negotiated, read_only: bool, journal: usize) -> Self {
-        let terms = Self {
+        let mut terms = Self {
             place,
             flags: found.flags,
             blocks: found.blocks,
             read_only,
             journal,
             size: AtomicU64::new(0),
+            left_out: 0,
         };
         let size = terms.whole_blocks(found.size);
-        if size != found.size {
+        terms.left_out = found.size - size;
+        if terms.left_out > 0 {
             tracing::warn!(
                 "the last {} bytes of {} are left out: they are no whole block of {} bytes",
-                found.size - size,
+                terms.left_out,
                 terms.place,
                 found.blocks.minimum
             );
@@ -64,7 +68,7 @@ impl Terms {
     /// Takes what a later connection found, or says why that is another export.
     pub(crate) fn renew(&self, found: &Negotiated) -> Result<(), String> {
         let size = self.whole_blocks(found.size);
-        if size < self.size() {
+        if size < self.size() || i64::try_from(found.size).is_err() {
             return Err(format!(
                 "the export is not the same after a lost connection: it had {} bytes and has {}",
                 self.size(),

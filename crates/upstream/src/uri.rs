@@ -82,6 +82,15 @@ impl Uri {
         }
     }
 
+    /// The same, whatever folder the process is in later: a Unix socket by its absolute path.
+    pub fn absolute(self) -> std::io::Result<Self> {
+        let place = match self.place {
+            Place::Unix(path) => Place::Unix(std::path::absolute(path)?),
+            tcp => tcp,
+        };
+        Ok(Self { place, ..self })
+    }
+
     /// The Unix socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
         match &self.place {

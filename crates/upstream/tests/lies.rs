@@ -7,7 +7,7 @@ mod common;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use common::{handshake, uri};
 use xtent_nbd::constants::*;
@@ -15,7 +15,7 @@ use xtent_nbd::{Head, NbdError, Request, no_data_reply, offset_data, simple_repl
 use xtent_store::{Access, ErrorKind, Store, chain};
 use xtent_upstream::{Options, Upstream};
 
-/// A server of one client at a time that answers each request with what `answer` makes of it.
+/// A server that answers each request with what `answer` makes of it.
 struct Liar {
     directory: tempfile::TempDir,
     connections: Arc<AtomicUsize>,
@@ -24,12 +24,13 @@ struct Liar {
 impl Liar {
     fn new(
         greet: impl Fn(&UnixStream) -> Option<()> + Send + 'static,
-        answer: impl Fn(&Request) -> Vec<u8> + Send + 'static,
+        answer: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("s")).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&connections);
+        let answer = Arc::new(answer);
         // It ends with the process.
         std::thread::spawn(move || {
             for mut client in listener.incoming().flatten() {
@@ -37,11 +38,14 @@ impl Liar {
                 if greet(&client).is_none() {
                     continue;
                 }
-                while let Some(request) = next(&client) {
-                    if client.write_all(&answer(&request)).is_err() {
-                        break;
+                let answer = Arc::clone(&answer);
+                std::thread::spawn(move || {
+                    while let Some(request) = next(&client) {
+                        if client.write_all(&answer(&request)).is_err() {
+                            break;
+                        }
                     }
-                }
+                });
             }
         });
         Self {
@@ -51,11 +55,14 @@ impl Liar {
     }
 
     fn open(&self) -> Upstream {
-        let uri = uri(&self.directory.path().join("s"));
-        let options = Options {
+        self.open_with(Options {
             connections: 1,
             ..Options::default()
-        };
+        })
+    }
+
+    fn open_with(&self, options: Options) -> Upstream {
+        let uri = uri(&self.directory.path().join("s"));
         Upstream::open(&uri, Access::ReadWrite, options).unwrap()
     }
 }
@@ -183,6 +190,57 @@ fn one_request_that_is_lied_about_does_not_go_on_for_ever() {
         assert!(upstream.read_at(&mut [0; 512], 0).is_err());
         others.join().unwrap();
     });
+}
+
+/// Others that are answered in between prolong nothing.
+#[test]
+fn a_request_that_is_never_answered_fails_after_some_lost_connections() {
+    let is_writing = AtomicBool::new(false);
+    let liar = Liar::new(greet, move |request| match request.kind {
+        CMD_WRITE => {
+            is_writing.store(true, Ordering::SeqCst);
+            Vec::new()
+        }
+        CMD_READ => {
+            let right = data(request.cookie, request.offset, request.length, true);
+            match is_writing.load(Ordering::SeqCst) {
+                true => [right, vec![0; 64]].concat(),
+                false => right,
+            }
+        }
+        _ => bytes(no_data_reply(request.cookie)),
+    });
+    let upstream = liar.open_with(Options {
+        connections: 1,
+        reconnect: common::SHORT,
+        ..Options::default()
+    });
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                let _ = upstream.read_at(&mut [0; 512], 4096);
+            }
+        });
+        let error = upstream.write_at(&[1; 512], 0).unwrap_err();
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(error.kind, ErrorKind::Io);
+    });
+}
+
+/// Whether the server is the same is asked by a flush, for which no thread must be missing.
+#[test]
+fn a_flush_without_an_answer_stops_no_thread() {
+    let liar = Liar::new(greet, |request| match request.kind {
+        CMD_FLUSH => Vec::new(),
+        _ => bytes(no_data_reply(request.cookie)),
+    });
+    let upstream = liar.open_with(Options::default());
+    while liar.connections.load(Ordering::SeqCst) < 4 {
+        std::thread::yield_now();
+    }
+    assert_eq!(upstream.in_each_thread(|| ()).len(), 4);
+    upstream.write_at(&[1; 512], 0).unwrap();
 }
 
 #[test]

@@ -220,12 +220,16 @@ pub(crate) fn uri(name: &Path) -> Result<Option<Uri>> {
     let Some(text) = name.to_str().filter(|text| Uri::looks_like(text)) else {
         return Ok(None);
     };
-    text.parse().map(Some).map_err(|e| {
+    let uri: Uri = text.parse().map_err(|e| {
         Failure::parameters(format!("{text}: {e}")).advise(
             "Known are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH. \
              A file of such a name is `./nbd:...`.",
         )
-    })
+    })?;
+    // A daemon is in another folder when it connects again.
+    uri.absolute()
+        .map(Some)
+        .map_err(|e| Failure::system(format!("cannot find {text}"), e))
 }
 
 /// Where a name leads to, whatever folder this process is in later. Not resolved further: a dead

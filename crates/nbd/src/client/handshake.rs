@@ -28,7 +28,7 @@ pub struct BlockSizes {
     pub minimum: u32,
     /// Where requests are efficient; a power of two, not below the minimum.
     pub preferred: u32,
-    /// Most payload of one request; a multiple of the minimum.
+    /// Most payload of one request; a multiple of the minimum, and 512 or more.
     pub maximum: u32,
 }
 
@@ -41,7 +41,10 @@ impl BlockSizes {
     };
 
     fn checked(minimum: u32, preferred: u32, maximum: u32) -> Option<Self> {
-        let possible = minimum.is_power_of_two() && minimum <= 1 << 16 && maximum >= minimum;
+        // Below a disk's sector a large read would come to millions of requests.
+        let possible = minimum.is_power_of_two()
+            && minimum <= 1 << 16
+            && maximum >= minimum.max(Self::DEFAULT.minimum);
         possible.then(|| Self {
             minimum,
             // A hint: what it cannot be is put right.

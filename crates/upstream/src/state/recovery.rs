@@ -5,7 +5,7 @@
 //! else, then all requests without an answer in the order in which they were submitted.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use xtent_nbd::client::{Answer, Failure};
 use xtent_store::ErrorKind;
@@ -13,7 +13,7 @@ use xtent_store::ErrorKind;
 use super::{Phase, State, Todo, send_on};
 use crate::connection::Connection;
 use crate::lock;
-use crate::operation::{Operation, Work};
+use crate::operation::{Operation, Piece, Work};
 
 impl State {
     /// There is a first connection, which was just made.
@@ -75,13 +75,17 @@ impl State {
                 connection.kill();
             }
         }
+        let now = Instant::now();
         self.pending.retain(|_, piece| {
+            if piece.connection != 0 {
+                piece.lost.get_or_insert(now);
+            }
             piece.connection = 0;
             !piece.is_replay()
         });
         self.epoch += 1;
         self.why = why;
-        self.lost_since.get_or_insert_with(Instant::now);
+        self.lost_since.get_or_insert(now);
         if !matches!(self.phase, Phase::Closed(_)) {
             self.phase = Phase::Lost;
         }
@@ -113,6 +117,20 @@ impl State {
         }
         // No connection is there that could have been early.
         let _ = self.end(operation, todo);
+    }
+
+    /// Ends operations with a request that was first lost so long ago, and has been lost again:
+    /// others may have been answered in between.
+    pub(crate) fn give_up_after(&mut self, patience: Duration, why: &str, todo: &mut Todo) {
+        let is_old = |piece: &Piece| piece.lost.is_some_and(|lost| lost.elapsed() > patience);
+        let pending = self.pending.iter();
+        let old: Vec<_> = pending
+            .filter(|(_, piece)| is_old(piece))
+            .map(|(cookie, _)| *cookie)
+            .collect();
+        for cookie in old {
+            self.give_up(cookie, why, todo);
+        }
     }
 
     /// Ends the operation whose answer the server has broken off again and again.

@@ -249,7 +249,11 @@ impl Source {
         if place.is_stream() {
             place.open_source().map(Self::Stream)
         } else {
-            Disk::open(place.path(), Access::ReadOnly, reconnect).map(Self::Stored)
+            let disk = Disk::open(place.path(), Access::ReadOnly, reconnect)?;
+            match disk.upstream().map_or(0, |upstream| upstream.left_out()) {
+                0 => Ok(Self::Stored(disk)),
+                bytes => Err(refuse_part(&disk, bytes)),
+            }
         }
     }
 
@@ -260,6 +264,21 @@ impl Source {
             Self::Stream(stream) => stream.remaining(),
         }
     }
+}
+
+/// Refuses an export of which the last bytes cannot be asked for: a copy would lack them.
+fn refuse_part(disk: &Disk, bytes: u64) -> Failure {
+    let uri = shell_word(disk.path());
+    Failure::new(
+        Exit::Device,
+        format!(
+            "{}: its last {bytes} bytes are no whole block for its server, and cannot be read here",
+            disk.path().display()
+        ),
+    )
+    .advise(format!(
+        "Nothing was changed. nbdcopy reads them: `nbdcopy {uri} - | xtent encrypt - DEVICE`."
+    ))
 }
 
 /// Says what becomes of the source's holes; refuses `--skip-holes` where there

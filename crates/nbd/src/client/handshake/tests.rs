@@ -129,6 +129,21 @@ fn extended_headers_are_taken_where_they_are_offered() {
     );
 }
 
+/// A large read would come to as many requests as it has bytes.
+#[test]
+fn requests_may_have_a_sector_at_least() {
+    for sizes in [[1, 1, 1], [1, 4096, 511], [512, 4096, 256]] {
+        let negotiated = follow(&[
+            greeting(3),
+            rep(OPT_EXTENDED_HEADERS, REP_ERR_UNSUP, &[]),
+            rep(OPT_STRUCTURED_REPLY, REP_ERR_UNSUP, &[]),
+            rep(OPT_GO, REP_INFO, &info_blocks(sizes)),
+        ]);
+        let error = negotiated.unwrap_err();
+        assert_eq!(error.kind, HandshakeErrorKind::Protocol, "{error}");
+    }
+}
+
 #[test]
 fn servers_without_go_are_asked_by_name() {
     for (flags, zeroes) in [(1, 124), (3, 0)] {
