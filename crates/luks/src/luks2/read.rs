@@ -217,6 +217,9 @@ fn neither(primary: Error, secondary: Error) -> Error {
         ),
         (ErrorKind::NotLuks, _) => secondary,
         (_, ErrorKind::NotLuks) => primary,
+        // What could not be read may be in the best of health: no reason to restore anything.
+        (ErrorKind::Store(_), _) => primary,
+        (_, ErrorKind::Store(_)) => secondary,
         _ => {
             let message = format!(
                 "both LUKS2 headers are unusable, restore them from a backup: {}; {}",
