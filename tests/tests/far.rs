@@ -11,6 +11,8 @@ use xtent_tests::scratch::{Unchanged, assert_same};
 use xtent_tests::xtent::{Server, xtent};
 use xtent_tests::{Cmd, Scratch, bed, pattern};
 
+const OTHER_UUID: &str = "6b1ab6f8-41c0-4d2d-8f0d-6d6f3b1f3d55";
+
 /// The image in another format.
 fn converted(image: &Path, from: &str, to: &str, name: &str) -> PathBuf {
     let target = image.with_file_name(name);
@@ -313,6 +315,45 @@ fn an_export_that_shrinks_fails_what_is_missing() {
     nbdsh(&server.uri, fails);
     let done = server.terminate(rustix::process::Signal::TERM);
     done.assert_no_crash();
+}
+
+/// What was not flushed is on no disk then, above all not on the wrong one.
+#[test]
+fn another_disk_in_its_place_is_not_written_to() {
+    for shape in [Shape::LUKS1, Shape::LUKS2] {
+        let scratch = Scratch::new();
+        let container = shape.image(Maker::Cryptsetup, &scratch, 4 << 20);
+        let size = container.image.metadata().unwrap().len();
+        let aside = scratch.join("aside");
+        let far = Far::qemu(&container.image, &["--format=raw", "--shared=8"]);
+        let there = far.container(&container.key);
+        let server = Server::start_with(&there, &["--reconnect", "300"]);
+        let again = || xtent().args(["config", "--uuid"]).arg(OTHER_UUID);
+        again().arg(&there.image).fails(5).says(&["is in use by"]);
+        nbdsh(&server.uri, "h.pwrite(b'x' * (1 << 20), 0)");
+        far.kill();
+        std::fs::rename(&container.image, &aside).unwrap();
+        let others = Scratch::new();
+        let other = shape.image(Maker::Cryptsetup, &others, 4 << 20);
+        std::fs::copy(&other.image, &container.image).unwrap();
+        assert_eq!(container.image.metadata().unwrap().len(), size);
+        let unchanged = Unchanged::new(&container.image);
+        far.start_again();
+        let fails = "try:\n h.flush()\nexcept nbd.Error as e:\n assert e.errno == 'EIO', e\n\
+                     else:\n assert False";
+        nbdsh(&server.uri, fails);
+        // The right one would know nothing of what was acknowledged.
+        far.kill();
+        unchanged.assert("another disk");
+        std::fs::rename(&aside, &container.image).unwrap();
+        far.start_again();
+        nbdsh(&server.uri, fails);
+        let uuids = [&other, &container].map(|it| xtent().arg("uuid").arg(&it.image).ok().out());
+        let done = server.terminate(rustix::process::Signal::TERM);
+        assert_eq!(done.code(), Some(4), "{}", done.text());
+        done.says(&["another disk", uuids[0].trim(), uuids[1].trim()]);
+        again().arg(&there.image).ok();
+    }
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     /// The socket is full: whoever receives sends when there is room.
     full: AtomicBool,
     dead: AtomicBool,
+    /// It leads to the right disk, as far as that can be told.
+    admitted: AtomicBool,
 }
 
 impl Connection {
@@ -83,6 +85,7 @@ impl Connection {
             copying: Mutex::default(),
             full: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            admitted: AtomicBool::new(false),
         })
     }
 
@@ -99,6 +102,16 @@ impl Connection {
     /// There may be room in the socket again.
     pub(crate) fn has_room(&self) {
         self.full.store(false, Ordering::Release);
+    }
+
+    /// Whether requests may go out on it.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.admitted.load(Ordering::Acquire)
+    }
+
+    /// From now on they may.
+    pub(crate) fn admit(&self) {
+        self.admitted.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -80,14 +80,16 @@ pub(crate) fn other(shared: &Arc<Shared>, lane: usize) {
         if !is_same_server(shared, lane) {
             continue;
         }
+        let mut todo = Todo::default();
         {
             let mut state = lock(&shared.state);
             let fits = found.has(FLAG_CAN_MULTI_CONN) && shared.terms.renew(&found).is_ok();
             if !fits || Some(state.epoch) != tried || !matches!(state.phase, Phase::Serving) {
                 continue;
             }
-            state.connections[lane] = Some(Arc::clone(&connection));
+            state.joined(Arc::clone(&connection), &mut todo);
         }
+        shared.carry_out(todo);
         serve(shared, &connection);
     }
 }
@@ -207,7 +209,7 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
             let renewed = shared.terms.renew(&found);
             match &renewed {
                 Ok(()) => state.connected(Arc::clone(&connection), &mut todo),
-                Err(why) => state.fail_all(Phase::Closed(why.clone()), why, &mut todo),
+                Err(why) => state.close(why.clone(), &mut todo),
             }
             renewed
         };
@@ -217,10 +219,7 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
                 tracing::info!("connected to {} again", shared.terms.place);
                 return Some(connection);
             }
-            Err(why) => {
-                tracing::error!("{}: {why}", shared.terms.place);
-                return None;
-            }
+            Err(_) => return None,
         }
     }
 }
@@ -240,7 +239,7 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
         _ if shared.wakes[0].is_closed() => None,
         Phase::Closed(_) => None,
         Phase::Down(_) => Some(state.demand.then_some(Try { from, until })),
-        Phase::Serving | Phase::Replaying(_) | Phase::Lost => {
+        Phase::Serving | Phase::Asking | Phase::Replaying(_) | Phase::Lost => {
             let lost = state.lost_since.unwrap_or(now);
             let end = lost + shared.reconnect;
             if now < end {

@@ -21,6 +21,11 @@
 //! without `NBD_CMD_FLUSH` promises nothing that could be kept: there, flushes succeed
 //! and nothing is copied.
 //!
+//! Whoever knows what is on the disk says so ([`Upstream::identify`]). Then every new connection is
+//! asked for that first, and nothing is written on one with another disk behind it: the store
+//! fails for good, and says why. Without that, another export of the same size and flags is
+//! taken for the same disk.
+//!
 //! All connections are given up with the first that is lost. What the server was still doing for
 //! one of them it may finish after the same request was sent again.
 //!
@@ -43,6 +48,7 @@
 
 mod connect;
 mod connection;
+mod identity;
 mod journal;
 mod lane;
 mod operation;
@@ -54,6 +60,7 @@ mod terms;
 mod uri;
 mod wake;
 
+pub use identity::{Check, Identity};
 pub use uri::{Uri, UriError};
 
 use std::io;
@@ -68,6 +75,7 @@ use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
 use connect::{Addresses, connect};
 use connection::{Connection, Outgoing};
+use identity::Expected;
 use shared::Shared;
 use state::{Phase, State, Todo};
 use terms::Terms;
@@ -197,6 +205,17 @@ impl Upstream {
         }
         drop(sender);
         results.iter().collect()
+    }
+
+    /// From now on every new connection is held against this before it is used. Call it once, for a
+    /// range inside the store that nobody changes; a later call changes nothing.
+    /// Connections that were made before are taken to be to the same disk.
+    pub fn identify(&self, identity: Identity) {
+        let (offset, len) = self.whole_blocks(identity.offset, identity.len);
+        let skip = store::within(offset, identity.offset, identity.len);
+        lock(&self.shared.state)
+            .expected
+            .get_or_insert_with(|| Arc::new(Expected::new(offset, len, skip, identity.check)));
     }
 
     /// Bytes at the export's end that are no whole block for its server, and not in the

@@ -36,6 +36,8 @@ pub(crate) struct Operation {
     pub(crate) len: u64,
     /// Bytes that are kept free for it in the journal.
     pub(crate) room: usize,
+    /// It is the store's own and asks which disk there is; on one connection, and never again.
+    pub(crate) identifies: bool,
     pub(crate) progress: Mutex<Progress>,
 }
 
@@ -58,6 +60,7 @@ impl Operation {
             offset,
             len,
             room: 0,
+            identifies: false,
             progress: Mutex::new(Progress {
                 completion,
                 ..Progress::default()
@@ -152,6 +155,11 @@ impl Piece {
 
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self.operation.work, Work::Replay(_))
+    }
+
+    /// Whether it is of one connection only, and not sent again on the next.
+    pub(crate) fn dies_with_connection(&self) -> bool {
+        self.is_replay() || self.operation.identifies
     }
 
     /// What it weighs when connections are compared: bytes on the wire.

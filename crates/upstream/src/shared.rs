@@ -12,7 +12,7 @@ use crate::connect::Addresses;
 use crate::connection::{Connection, Payload};
 use crate::lock;
 use crate::operation::{Operation, Work};
-use crate::state::{Phase, State, Todo};
+use crate::state::{Phase, State, Todo, describe};
 use crate::terms::Terms;
 use crate::wake::Wake;
 
@@ -181,6 +181,12 @@ impl Shared {
             Some(Ok(())) => true,
             Some(Err(failure)) if failure.error == NbdError::Shutdown.code() => {
                 return Err(Trouble::Gone("the server is shutting down".to_owned()));
+            }
+            Some(Err(failure)) if piece.operation.identifies => {
+                let (operation, failure) = (Arc::clone(&piece.operation), failure.clone());
+                let what = describe(&state.error_of(&operation, &failure));
+                let why = format!("which disk it has cannot be read: {what}");
+                return Err(Trouble::Gone(why));
             }
             Some(Err(_)) => false,
         };

@@ -164,7 +164,7 @@ impl Upstream {
 
     /// The blocks that a range touches, as offset and length. Inside the store they end before
     /// `usize` does.
-    fn whole_blocks(&self, offset: u64, len: usize) -> (u64, usize) {
+    pub(crate) fn whole_blocks(&self, offset: u64, len: usize) -> (u64, usize) {
         let block = u64::from(self.limits().block);
         let start = offset & !(block - 1);
         let end = (offset + len as u64).next_multiple_of(block);
@@ -216,7 +216,7 @@ impl Upstream {
 }
 
 /// Where a range lies in blocks that begin at `start`.
-fn within(start: u64, offset: u64, len: usize) -> Range<usize> {
+pub(crate) fn within(start: u64, offset: u64, len: usize) -> Range<usize> {
     // Less than a block.
     let skip = usize::try_from(offset - start).unwrap_or(usize::MAX);
     skip..skip.saturating_add(len)

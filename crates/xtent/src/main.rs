@@ -15,6 +15,7 @@ mod fds;
 mod growth;
 mod headerless;
 mod holder;
+mod identity;
 mod listen;
 mod log;
 mod mkfs;

@@ -19,9 +19,9 @@ use crate::args::{DeviceArgs, UnlockArgs};
 use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
-use crate::partition;
 use crate::probe::{self, Wrapping};
 use crate::same::share_storage;
+use crate::{identity, partition};
 
 /// A device whose metadata has been read and found usable.
 pub(crate) struct Container {
@@ -40,6 +40,19 @@ pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Disk, Devic
     let disk = match &args.detached.header {
         Some(path) => Disk::open(path, access, args.reconnect())?,
         None => open_device(args, access)?,
+    };
+    let device = disk.metadata()?;
+    Ok((disk, device))
+}
+
+/// As [`metadata`], to give it another UUID. Behind a server that is what whoever serves the volume
+/// knows the disk by, so nobody may.
+pub(crate) fn metadata_for_uuid(args: &DeviceArgs) -> Result<(Disk, Device)> {
+    let access = Access::ReadWrite;
+    let disk = match &args.detached.header {
+        Some(path) if is_uri(path) => Disk::open_alone(path, access, args.reconnect())?,
+        None if is_uri(&args.device) => open_device_alone(args, access)?,
+        _ => return metadata(args, access),
     };
     let device = disk.metadata()?;
     Ok((disk, device))
@@ -170,6 +183,9 @@ impl Container {
         };
         let metadata = header_disk.metadata()?;
         let header = read_header(&metadata, &header_disk, output)?;
+        if lock {
+            identity::register(&data, &header);
+        }
         Ok(Self {
             data,
             metadata,
@@ -180,6 +196,7 @@ impl Container {
 
     /// A device that has just been formatted, and is locked.
     pub(crate) fn formatted(data: Disk, header_disk: Disk, header: Header) -> Result<Self> {
+        identity::register(&data, &header);
         Ok(Self {
             data,
             metadata: header_disk.metadata()?,

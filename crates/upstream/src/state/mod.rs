@@ -14,6 +14,7 @@ use xtent_nbd::constants::*;
 use xtent_store::{Buffer, Completed, Completion, Error, ErrorKind};
 
 use crate::connection::{Connection, Payload};
+use crate::identity::Expected;
 use crate::journal::Journal;
 use crate::lock;
 use crate::operation::{Operation, Piece, Work};
@@ -24,6 +25,8 @@ use crate::terms::Terms;
 pub(crate) enum Phase {
     /// Requests are sent as they come.
     Serving,
+    /// Which disk the connection leads to is being asked.
+    Asking,
     /// That many writes of the journal are to be acknowledged again first.
     Replaying(usize),
     /// Requests wait for a connection.
@@ -74,6 +77,8 @@ pub(crate) struct State {
     own_flush: bool,
     /// Why flushes fail ever after.
     pub(crate) flush_failure: Option<String>,
+    /// What tells the disk from others.
+    pub(crate) expected: Option<Arc<Expected>>,
 }
 
 impl State {
@@ -95,6 +100,7 @@ impl State {
             room: 0,
             own_flush: false,
             flush_failure: None,
+            expected: None,
         }
     }
 
@@ -135,6 +141,17 @@ impl State {
             Phase::Replaying(_) if matches!(operation.work, Work::Replay(_)) => self.least_busy(),
             _ => None,
         };
+        self.put(operation, requests, connection, todo);
+    }
+
+    /// Requests go out on that connection, or wait.
+    fn put(
+        &mut self,
+        operation: &Arc<Operation>,
+        requests: Vec<Request>,
+        connection: Option<Arc<Connection>>,
+        todo: &mut Todo,
+    ) {
         for mut request in requests {
             request.cookie = self.next_cookie;
             self.next_cookie += 1;
@@ -153,6 +170,7 @@ impl State {
     fn least_busy(&self) -> Option<Arc<Connection>> {
         let connections = self.connections.iter().flatten();
         connections
+            .filter(|connection| connection.is_admitted())
             .min_by_key(|connection| connection.under_way.load(Ordering::Relaxed))
             .cloned()
     }
@@ -206,6 +224,10 @@ impl State {
             self.replayed(failure, todo);
             return Ok(());
         }
+        if piece.operation.identifies {
+            self.identified(connection, &piece.operation, todo);
+            return Ok(());
+        }
         (self.has_answered, self.violations, self.lost_since) = (true, 0, None);
         let operation = &piece.operation;
         let mut error = failure.map(|failure| self.error_of(operation, &failure));
@@ -233,7 +255,7 @@ impl State {
         self.ended(operation, error, todo)
     }
 
-    fn error_of(&self, operation: &Operation, failure: &Failure) -> Error {
+    pub(crate) fn error_of(&self, operation: &Operation, failure: &Failure) -> Error {
         let (kind, name) = match failure.error {
             1 => (ErrorKind::Permission, "EPERM"),
             5 => (ErrorKind::Io, "EIO"),
@@ -339,7 +361,7 @@ fn send_on(connection: &Connection, piece: &mut Piece) {
 }
 
 /// What the server did, out of an error.
-fn describe(error: &Error) -> String {
+pub(crate) fn describe(error: &Error) -> String {
     error
         .source
         .as_ref()

@@ -1,8 +1,9 @@
 //! What becomes of what is under way when connections are lost.
 //!
 //! All connections are lost together: what the server acknowledged on another one is as
-//! uncertain. A new first connection takes the journal's writes before anything
-//! else, then all requests without an answer in the order in which they were submitted.
+//! uncertain. A new first connection is asked which disk it leads to, if that is known; then it
+//! takes the journal's writes before anything else, then all requests without an answer in the
+//! order in which they were submitted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,13 +13,98 @@ use xtent_store::ErrorKind;
 
 use super::{Phase, State, Todo, send_on};
 use crate::connection::Connection;
+use crate::identity::Expected;
 use crate::lock;
 use crate::operation::{Operation, Piece, Work};
 
 impl State {
     /// There is a first connection, which was just made.
     pub(crate) fn connected(&mut self, connection: Arc<Connection>, todo: &mut Todo) {
-        self.connections[0] = Some(connection);
+        self.connections[0] = Some(Arc::clone(&connection));
+        match self.expected.clone() {
+            None => {
+                connection.admit();
+                self.replay(todo);
+            }
+            Some(expected) => {
+                self.phase = Phase::Asking;
+                self.ask(&expected, &connection, todo);
+            }
+        }
+    }
+
+    /// Another connection, beside the first, that was just made.
+    pub(crate) fn joined(&mut self, connection: Arc<Connection>, todo: &mut Todo) {
+        self.connections[connection.lane] = Some(Arc::clone(&connection));
+        match self.expected.clone() {
+            None => connection.admit(),
+            Some(expected) => self.ask(&expected, &connection, todo),
+        }
+    }
+
+    /// Asks which disk the connection leads to.
+    fn ask(&mut self, expected: &Expected, connection: &Arc<Connection>, todo: &mut Todo) {
+        let question = match expected.question() {
+            Ok(question) => Arc::new(question),
+            Err(error) => {
+                // As if the server had gone: it is asked again.
+                self.lost(format!("cannot ask which disk it has: {error}"));
+                return;
+            }
+        };
+        let requests = question.requests(self.terms.blocks.maximum, false);
+        lock(&question.progress).left = requests.len();
+        self.put(&question, requests, Some(Arc::clone(connection)), todo);
+    }
+
+    /// Which disk the connection leads to has been said.
+    pub(super) fn identified(
+        &mut self,
+        connection: &Connection,
+        question: &Operation,
+        todo: &mut Todo,
+    ) {
+        {
+            let mut progress = lock(&question.progress);
+            progress.left = progress.left.saturating_sub(1);
+            if progress.left > 0 {
+                return;
+            }
+        }
+        let answer = match &question.work {
+            Work::Read(buffer) => lock(buffer).take(),
+            _ => None,
+        };
+        let (Some(expected), Some(answer)) = (&self.expected, answer) else {
+            return;
+        };
+        match (expected.check(&answer), connection.lane) {
+            (Ok(()), 0) => {
+                connection.admit();
+                self.replay(todo);
+            }
+            (Ok(()), _) => connection.admit(),
+            (Err(why), 0) => self.close(why, todo),
+            (Err(why), lane) => {
+                tracing::warn!("{}: connection {}: {why}", self.terms.place, lane + 1);
+                connection.kill();
+                self.connections[lane] = None;
+            }
+        }
+    }
+
+    /// The export is of no use any more: nothing is written to it, and everything fails.
+    pub(crate) fn close(&mut self, why: String, todo: &mut Todo) {
+        tracing::error!("{}: {why}", self.terms.place);
+        self.lost(why.clone());
+        if !self.terms.read_only {
+            self.fail_flushes(why.clone());
+        }
+        self.fail_all(Phase::Closed(why.clone()), &why, todo);
+    }
+
+    /// Sends what the server may have lost, if there is any.
+    fn replay(&mut self, todo: &mut Todo) {
         let entries: Vec<_> = self.journal.entries().collect();
         self.phase = Phase::Replaying(entries.len());
         for (offset, data) in entries {
@@ -81,7 +167,7 @@ impl State {
                 piece.lost.get_or_insert(now);
             }
             piece.connection = 0;
-            !piece.is_replay()
+            !piece.dies_with_connection()
         });
         self.epoch += 1;
         self.why = why;

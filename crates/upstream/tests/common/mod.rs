@@ -9,6 +9,7 @@ pub(crate) use program::Program;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -116,6 +117,8 @@ pub(crate) struct Server {
     /// The sockets of all clients now.
     clients: Arc<Mutex<Vec<UnixStream>>>,
     gone: Arc<AtomicBool>,
+    /// After the next client this socket leads to the other one.
+    swap: Arc<Mutex<Option<PathBuf>>>,
 }
 
 impl Server {
@@ -130,6 +133,7 @@ impl Server {
             flushes: Arc::default(),
             clients: Arc::default(),
             gone: Arc::default(),
+            swap: Arc::default(),
         };
         let worker = Worker {
             disk: Arc::clone(&server.disk),
@@ -140,12 +144,17 @@ impl Server {
             minimum_block,
         };
         let (connections, gone) = (Arc::clone(&server.connections), Arc::clone(&server.gone));
+        let (swap, socket) = (Arc::clone(&server.swap), server.directory.path().join("s"));
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 if gone.load(Ordering::SeqCst) {
                     return;
                 }
                 let client = client.unwrap();
+                if let Some(other) = swap.lock().unwrap().take() {
+                    std::fs::rename(&socket, socket.with_file_name("t")).unwrap();
+                    std::os::unix::fs::symlink(other, &socket).unwrap();
+                }
                 connections.fetch_add(1, Ordering::SeqCst);
                 worker
                     .clients
@@ -164,6 +173,11 @@ impl Server {
 
     pub(crate) fn uri(&self) -> Uri {
         uri(&self.directory.path().join("s"))
+    }
+
+    /// The next client is the last for now: whoever comes after it finds `other`.
+    pub(crate) fn swap_after_next(&self, other: &Self) {
+        *self.swap.lock().unwrap() = Some(other.directory.path().join("s"));
     }
 
     /// Ends every connection at once, and the disk's cache with it.

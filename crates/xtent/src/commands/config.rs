@@ -8,7 +8,7 @@ use xtent_store::Access;
 use crate::args::{DeviceArgs, parse_slot};
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
-use crate::open::{metadata, read_header};
+use crate::open::{metadata, metadata_for_uuid, read_header};
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -88,7 +88,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         return Err(Failure::parameters("there is nothing to change")
             .advise("Give --label, --subsystem, --uuid, --priority or flags; `xtent header dump` shows what there is."));
     }
-    let (file, device) = metadata(&args.device, Access::ReadWrite)?;
+    let (file, device) = match &changes.uuid {
+        Some(_) => metadata_for_uuid(&args.device)?,
+        None => metadata(&args.device, Access::ReadWrite)?,
+    };
     read_header(&device, &file, &output)?;
     device.configure(&changes)?;
     let header = device.read()?;
