@@ -86,10 +86,19 @@ impl Far {
         self.command.clone().ok();
     }
 
+    /// Lets it be silent: it is there, and does nothing.
+    pub fn pause(&self) {
+        kill_process(self.pid().unwrap(), Signal::STOP).unwrap();
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        let pid = std::fs::read_to_string(&self.pid_file).ok()?;
+        Pid::from_raw(pid.trim().parse().ok()?)
+    }
+
     /// Sends a signal and waits for the end.
     fn end(&self, signal: Signal) {
-        let pid = std::fs::read_to_string(&self.pid_file).ok();
-        let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?)) else {
+        let Some(pid) = self.pid() else {
             return;
         };
         let _ = std::fs::remove_file(&self.pid_file);

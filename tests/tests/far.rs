@@ -252,6 +252,48 @@ fn a_server_that_stays_away_fails_requests() {
     done.says(&["flush", "no connection for 1 second"]);
 }
 
+/// Whether the other server is gone or silent, a first signal is not met with silence, and a
+/// second one ends it.
+#[test]
+fn the_end_says_what_it_waits_for() {
+    for (silent, why) in [(false, "was lost"), (true, "does not answer")] {
+        let scratch = Scratch::new();
+        let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 1 << 20);
+        let far = Far::qemu(&container.image, &["--format=raw"]);
+        let socket = scratch.join("sock");
+        let command = Server::command(
+            &far.container(&container.key),
+            &socket,
+            &["--reconnect", "300"],
+        );
+        // Its messages, too, as they come.
+        let mut server = Cmd::peer("sh")
+            .args(["-c", "exec \"$@\" 2>&1", "sh"])
+            .wrapping(command)
+            .spawn();
+        server.wait_for_line(|line| line.contains("nbd+unix://"));
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        nbdsh(&uri, "h.pwrite(b'x' * 4096, 0)");
+        match silent {
+            true => far.pause(),
+            false => far.kill(),
+        }
+        server.signal(rustix::process::Signal::TERM);
+        let line = server.wait_for_line(|line| line.starts_with("xtent: waiting for"));
+        for words in [why, "seconds at most", "a second signal", &far.uri()] {
+            assert!(line.contains(words), "{line}");
+        }
+        // Those of the first second are the same wish.
+        while server.is_running() {
+            server.signal(rustix::process::Signal::TERM);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let done = server.finish();
+        assert_eq!(done.code(), Some(128 + 15), "{}", done.text());
+        assert!(done.text().contains("second signal"), "{}", done.text());
+    }
+}
+
 #[test]
 fn errors_of_the_server_reach_the_client() {
     let scratch = Scratch::new();

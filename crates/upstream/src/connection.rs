@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
@@ -59,6 +60,10 @@ pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     /// Bytes asked for or sent, of requests without an answer.
     pub(crate) under_way: AtomicU64,
+    /// Since when there are such.
+    busy_since: Mutex<Option<Instant>>,
+    /// When the peer last sent or took something.
+    heard: Mutex<Instant>,
     /// What comes next; locked for moments only.
     queue: Mutex<VecDeque<Outgoing>>,
     /// Locked while the system takes bytes.
@@ -80,6 +85,8 @@ impl Connection {
             form,
             socket,
             under_way: AtomicU64::new(0),
+            busy_since: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
             queue: Mutex::default(),
             sending: Mutex::default(),
             copying: Mutex::default(),
@@ -87,6 +94,30 @@ impl Connection {
             dead: AtomicBool::new(false),
             admitted: AtomicBool::new(false),
         })
+    }
+
+    /// A request of that weight will wait for its answer.
+    pub(crate) fn begin(&self, weight: u64) {
+        if self.under_way.fetch_add(weight, Ordering::Relaxed) == 0 {
+            *lock(&self.busy_since) = Some(Instant::now());
+        }
+    }
+
+    /// It has been answered.
+    pub(crate) fn conclude(&self, weight: u64) {
+        self.under_way.fetch_sub(weight, Ordering::Relaxed);
+    }
+
+    /// The peer has sent or taken something.
+    pub(crate) fn hear(&self) {
+        *lock(&self.heard) = Instant::now();
+    }
+
+    /// Since when there have been requests without an answer, and not a word from the peer.
+    pub(crate) fn silent_since(&self) -> Option<Instant> {
+        let has_requests = self.under_way.load(Ordering::Relaxed) > 0;
+        let busy_since = has_requests.then(|| *lock(&self.busy_since))??;
+        Some(busy_since.max(*lock(&self.heard)))
     }
 
     /// Puts a request at the end of what is sent next.
@@ -208,5 +239,28 @@ impl Sending {
             self.requests.pop_front();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_requests_without_a_word_are_silence() {
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let connection = Connection::new(1, 0, Form::Simple, socket.into());
+        assert_eq!(connection.silent_since(), None);
+        connection.begin(64);
+        let first = connection.silent_since().unwrap();
+        connection.begin(64);
+        assert_eq!(connection.silent_since(), Some(first));
+        connection.hear();
+        let second = connection.silent_since().unwrap();
+        assert!(second > first);
+        connection.conclude(128);
+        assert_eq!(connection.silent_since(), None);
+        connection.begin(64);
+        assert!(connection.silent_since().unwrap() > second);
     }
 }

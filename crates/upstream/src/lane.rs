@@ -136,14 +136,27 @@ fn serve(shared: &Shared, connection: &Arc<Connection>) {
         if connection.is_dead() {
             return;
         }
+        let now = Instant::now();
+        let end = connection
+            .silent_since()
+            .map(|since| since.checked_add(shared.silence));
+        if end.flatten().is_some_and(|end| end <= now) {
+            let seconds = shared.silence.as_secs_f64();
+            break Trouble::Gone(format!("the server has not answered for {seconds} seconds"));
+        }
+        // Without requests there is nothing to hear; those who send some wake nobody.
+        let end = end.unwrap_or_else(|| now.checked_add(shared.silence));
         let mut events = PollFlags::IN;
         if connection.is_full() {
             events |= PollFlags::OUT;
         }
-        let happened = match wake.wait(Some((connection.socket.as_fd(), events)), None) {
+        let happened = match wake.wait(Some((connection.socket.as_fd(), events)), end) {
             Ok(happened) => happened,
             Err(error) => break error.into(),
         };
+        if !happened.is_empty() {
+            connection.hear();
+        }
         if happened.contains(PollFlags::OUT) {
             connection.has_room();
             shared.send(connection);

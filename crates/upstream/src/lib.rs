@@ -11,6 +11,9 @@
 //! [`Options::reconnect`]; after that, requests fail at once until one can be made,
 //! which is tried when somebody asks for something, once a second at most.
 //!
+//! A server that lets requests wait and sends nothing for [`Options::silence`] counts as lost,
+//! too: it may be stopped, or its disk may. Where its machine is gone, TCP itself finds out, in 20 seconds.
+//!
 //! A server that was restarted may have lost what it acknowledged and was not told to
 //! flush. So a copy of that is kept, and written again before anything
 //! else on a new connection. When the copies take half of [`Options::journal`], the store flushes
@@ -81,11 +84,23 @@ use state::{Phase, State, Todo};
 use terms::Terms;
 use wake::Wake;
 
+/// What requests wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// What the server does, or did last, as a clause.
+    pub why: String,
+    /// When it counts as lost, or requests fail, unless the server says something.
+    pub at_most: Duration,
+}
+
 /// How an [`Upstream`] deals with its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long a lost connection may stay lost before requests fail.
     pub reconnect: Duration,
+    /// How long a server may say nothing to requests under way, and take none, before its connection counts as
+    /// lost. A slow disk's flush has to fit in.
+    pub silence: Duration,
     /// Connections at most; more than one only if the server says that they
     /// see each other's writes (`NBD_FLAG_CAN_MULTI_CONN`).
     pub connections: usize,
@@ -95,10 +110,11 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 10 seconds, 4 connections, 64 MiB.
+    /// 10 seconds, 60 of silence, 4 connections, 64 MiB.
     fn default() -> Self {
         Self {
             reconnect: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
             connections: 4,
             journal: 64 << 20,
         }
@@ -163,6 +179,7 @@ impl Upstream {
             addresses,
             export: uri.export().to_owned(),
             reconnect: options.reconnect,
+            silence: options.silence,
         });
         let mut upstream = Self {
             shared: Arc::clone(&shared),
@@ -205,6 +222,12 @@ impl Upstream {
         }
         drop(sender);
         results.iter().collect()
+    }
+
+    /// What requests under way wait for, if it is more than the next answer: a server that is lost, or
+    /// has said nothing for a second.
+    pub fn waiting(&self) -> Option<Waiting> {
+        lock(&self.shared.state).waiting(self.shared.reconnect, self.shared.silence)
     }
 
     /// From now on every new connection is held against this before it is used. Call it once, for a

@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) export: String,
     /// How long a lost connection may stay lost.
     pub(crate) reconnect: Duration,
+    /// How long a server may leave requests without a word.
+    pub(crate) silence: Duration,
 }
 
 impl Shared {

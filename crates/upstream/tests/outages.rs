@@ -7,6 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Action, SHORT, SIZE, Server};
+use xtent_nbd::constants::*;
 use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on, chain};
 use xtent_upstream::{Options, Upstream};
 
@@ -113,4 +114,60 @@ fn dropped_with_requests_under_way_it_ends() {
     for submitted in submitted {
         assert!(block_on(submitted).result.is_err());
     }
+}
+
+/// It takes every request, and connections too, and answers none.
+#[test]
+fn a_server_that_is_silent_is_lost_and_its_requests_fail() {
+    for silent in [CMD_WRITE, CMD_FLUSH, CMD_READ] {
+        let fault = move |request: &xtent_nbd::Request| match request.kind == silent {
+            true => Action::Silent,
+            false => Action::Serve,
+        };
+        let server = Server::new(11, 512, Box::new(fault));
+        let upstream = open(
+            &server,
+            Options {
+                connections: 1,
+                silence: SHORT,
+                reconnect: SHORT / 4,
+                ..patient()
+            },
+        );
+        let submitted = match silent {
+            CMD_READ => upstream.submit(Operation::Read {
+                buffer: AlignedBuffer::zeroed(512).unwrap().into(),
+                offset: 0,
+            }),
+            CMD_WRITE => write(&upstream, 0, false),
+            _ => upstream.submit(Operation::Flush),
+        };
+        let error = chain(&block_on(submitted).result.unwrap_err()).to_string();
+        assert!(error.contains("not answered for 0.3 seconds"), "{error}");
+        assert!(server.connections.load(std::sync::atomic::Ordering::SeqCst) > 1);
+        while upstream.waiting().is_some() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Whoever is asked to end can say what it waits for.
+#[test]
+fn what_is_waited_for_is_told() {
+    let server = Server::new(12, 512, Box::new(|_| Action::Serve));
+    let upstream = open(&server, patient());
+    upstream.write_at(&[1; 512], 0).unwrap();
+    assert_eq!(upstream.waiting(), None);
+    server.stop();
+    let flush = upstream.submit(Operation::Flush);
+    let lost = loop {
+        match upstream.waiting() {
+            Some(waiting) if waiting.why.contains("was lost: ") => break waiting,
+            _ => std::thread::yield_now(),
+        }
+    };
+    assert!(lost.at_most <= PATIENCE);
+    server.start();
+    block_on(flush).result.unwrap();
+    assert_eq!(upstream.waiting(), None);
 }

@@ -37,7 +37,8 @@ pub(crate) struct DeviceArgs {
     pub(crate) detached: HeaderArgs,
     /// Of an NBD server: seconds that a lost connection may stay lost before requests fail
     ///
-    /// Until then they wait, and go on where they were once the server is there again.
+    /// Until then they wait, and go on where they were once the server is there again. A server that
+    /// says nothing to requests for 60 seconds, or for as long as this if it is longer, counts as lost.
     #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT, value_parser = clap::value_parser!(u32).range(..=86400))]
     pub(crate) reconnect: u32,
     /// Whether to go past the page cache; set by commands with that option.

@@ -14,7 +14,7 @@ use xtent_store::{Access, Act, Error, ErrorKind, FileStore, Place, Store};
 use xtent_upstream::{Options, Upstream, Uri};
 
 use crate::failure::{Failure, Result};
-use crate::{runtime, signals};
+use crate::{runtime, signals, waiting};
 
 /// What holds ciphertext or metadata, opened; clones are the same one.
 #[derive(Clone, Debug)]
@@ -153,14 +153,19 @@ impl Deref for Disk {
 
 impl Export {
     fn open(uri: &Uri, access: Access, reconnect: Duration) -> Result<Self> {
+        let default = Options::default();
         let options = Options {
             reconnect,
-            ..Options::default()
+            // Who may be away so long may be silent so long.
+            silence: default.silence.max(reconnect),
+            ..default
         };
         // Its threads are not the ones that act on signals.
         let upstream = signals::held_back(|| Upstream::open(uri, access, options))??;
+        let upstream = Arc::new(upstream);
+        waiting::may_wait_for(&upstream);
         Ok(Self {
-            upstream: Arc::new(upstream),
+            upstream,
             name: uri.to_string().into(),
             lock: None,
         })

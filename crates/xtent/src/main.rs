@@ -35,6 +35,7 @@ mod signals;
 mod size;
 mod sparse;
 mod tokens;
+mod waiting;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -15,6 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::failure::{Exit, Failure, Result};
 use crate::output::complain;
+use crate::waiting;
 
 /// Signals that ask for an end.
 const ENDINGS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
@@ -198,7 +199,7 @@ pub(crate) fn on_ending_repeated(
 ) -> Result<()> {
     spawn(
         set(ENDINGS.into_iter().chain(NOTED)),
-        noting(look_again, move |_| each()),
+        noting(look_again, repeated(each)),
     )
 }
 
@@ -222,11 +223,33 @@ fn once(first: impl Fn(Signal) + Send + 'static) -> impl FnMut(Signal) + Send + 
         None => {
             seen = Some(Instant::now());
             first(signal);
+            waiting::tell();
         }
         Some(when) if when.elapsed() < SAME_WISH => {}
-        Some(_) => {
-            complain("xtent: second signal: ending at once, without waiting for the disk");
-            std::process::exit(128 + signal as i32);
+        Some(_) => end_without_the_disk(signal),
+    }
+}
+
+fn end_without_the_disk(signal: Signal) -> ! {
+    complain("xtent: second signal: ending at once, without waiting for the disk");
+    std::process::exit(128 + signal as i32);
+}
+
+/// Calls `each`, which knows about force; but where even that waits for a server, another signal
+/// after the second ends the process.
+fn repeated(each: impl Fn() + Send + 'static) -> impl FnMut(Signal) + Send + 'static {
+    let (mut wishes, mut last): (u32, Option<Instant>) = (0, None);
+    move |signal| {
+        if last.is_none_or(|last| last.elapsed() >= SAME_WISH) {
+            wishes += 1;
+            last = Some(Instant::now());
+        }
+        if wishes > 2 && waiting::is_waiting() {
+            end_without_the_disk(signal);
+        }
+        each();
+        if wishes == 1 {
+            waiting::tell();
         }
     }
 }

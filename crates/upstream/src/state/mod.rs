@@ -6,7 +6,7 @@ mod recovery;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use xtent_nbd::Request;
 use xtent_nbd::client::Failure;
@@ -16,9 +16,12 @@ use xtent_store::{Buffer, Completed, Completion, Error, ErrorKind};
 use crate::connection::{Connection, Payload};
 use crate::identity::Expected;
 use crate::journal::Journal;
-use crate::lock;
 use crate::operation::{Operation, Piece, Work};
 use crate::terms::Terms;
+use crate::{Waiting, lock};
+
+/// What is longer than this is no pause between answers, for whoever is told of it.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// Where the store stands with its server.
 #[derive(Debug)]
@@ -213,9 +216,7 @@ impl State {
         let Some(piece) = self.pending.remove(&cookie) else {
             return Ok(());
         };
-        connection
-            .under_way
-            .fetch_sub(piece.weight(), Ordering::Relaxed);
+        connection.conclude(piece.weight());
         let failure = match piece.answer.result() {
             Some(Err(failure)) => Some(failure.clone()),
             _ => None,
@@ -253,6 +254,29 @@ impl State {
             _ => {}
         }
         self.ended(operation, error, todo)
+    }
+
+    /// What requests under way wait for, and no longer than what.
+    pub(crate) fn waiting(&self, reconnect: Duration, silence: Duration) -> Option<Waiting> {
+        if self.pending.is_empty() && self.held.is_empty() {
+            return None;
+        }
+        let left = |since: Instant, limit: Duration| limit.saturating_sub(since.elapsed());
+        match self.phase {
+            Phase::Down(_) | Phase::Closed(_) => None,
+            Phase::Serving => {
+                let connections = self.connections.iter().flatten();
+                let longest = connections.filter_map(|it| it.silent_since()).min()?;
+                (longest.elapsed() >= SILENT).then(|| Waiting {
+                    why: "it does not answer".to_owned(),
+                    at_most: left(longest, silence),
+                })
+            }
+            Phase::Lost | Phase::Asking | Phase::Replaying(_) => Some(Waiting {
+                why: format!("the connection was lost: {}", self.why),
+                at_most: left(self.lost_since.unwrap_or_else(Instant::now), reconnect),
+            }),
+        }
     }
 
     pub(crate) fn error_of(&self, operation: &Operation, failure: &Failure) -> Error {
@@ -354,9 +378,7 @@ impl State {
 
 fn send_on(connection: &Connection, piece: &mut Piece) {
     piece.connection = connection.id;
-    connection
-        .under_way
-        .fetch_add(piece.weight(), Ordering::Relaxed);
+    connection.begin(piece.weight());
     connection.queue(piece.outgoing(connection.form));
 }
 

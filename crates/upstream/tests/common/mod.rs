@@ -103,6 +103,8 @@ pub(crate) enum Action {
     CrashAfter,
     /// It does it, and answers after the next request of this client.
     AnswerLate,
+    /// It does nothing, and never answers.
+    Silent,
     /// It answers with this error.
     Fail(NbdError),
 }
@@ -276,6 +278,7 @@ impl Worker {
                 return None;
             }
             let answer = match action {
+                Action::Silent => continue,
                 Action::Fail(error) => xtent_nbd::error_chunk(request.cookie, error, "as ordered")
                     .as_bytes()
                     .to_vec(),

@@ -1,0 +1,66 @@
+//! The servers that this process may be waiting for, for whoever asks it to end.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use xtent_upstream::{Upstream, Waiting};
+
+use crate::output::complain;
+
+/// Every server's client that was opened. Signals come from outside to all of the process.
+static SERVERS: Mutex<Vec<Weak<Upstream>>> = Mutex::new(Vec::new());
+
+/// How often the one who waits is told anew whether there is something to say.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// From now on the end may wait for this one.
+pub(crate) fn may_wait_for(upstream: &Arc<Upstream>) {
+    servers().push(Arc::downgrade(upstream));
+}
+
+/// The end has been asked for: says what it waits for, now or once it does, until the process is
+/// gone.
+pub(crate) fn tell() {
+    if servers().is_empty() {
+        return;
+    }
+    // Without the thread nothing is said, and everything ends as it would have.
+    let _ = thread::Builder::new().name("waiting".to_owned()).spawn(|| {
+        let mut said = String::new();
+        loop {
+            if let Some((text, waiting)) = longest()
+                && said != waiting.why
+            {
+                complain(&text);
+                said = waiting.why;
+            }
+            thread::sleep(AGAIN);
+        }
+    });
+}
+
+/// Whether the end would wait now.
+pub(crate) fn is_waiting() -> bool {
+    longest().is_some()
+}
+
+fn longest() -> Option<(String, Waiting)> {
+    let servers: Vec<_> = servers().iter().filter_map(Weak::upgrade).collect();
+    let all = servers
+        .iter()
+        .filter_map(|server| Some((server, server.waiting()?)));
+    let (server, waiting) = all.max_by_key(|(_, waiting)| waiting.at_most)?;
+    let text = format!(
+        "xtent: waiting for {}, {} seconds at most before it counts as gone ({}); a second signal \
+         ends at once, and what was not flushed may be lost",
+        server.uri(),
+        waiting.at_most.as_secs() + 1,
+        waiting.why
+    );
+    Some((text, waiting))
+}
+
+fn servers() -> std::sync::MutexGuard<'static, Vec<Weak<Upstream>>> {
+    SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
