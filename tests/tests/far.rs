@@ -1,6 +1,7 @@
 //! Volumes behind an NBD server of somebody else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use xtent_tests::far::Far;
@@ -423,6 +424,58 @@ fn a_file_system_behind_a_server_is_mounted() {
         "mounted again",
     );
     umount(&folder).ok();
+}
+
+/// Whether its program ends when it is asked to or not, no folder is left behind.
+#[test]
+fn an_interrupted_mkfs_leaves_no_mount() {
+    let name = "an_interrupted_mkfs_leaves_no_mount";
+    if !bed::has_fuse(name) {
+        return;
+    }
+    for obeys in [true, false] {
+        let scratch = Scratch::new();
+        let _cleaner = Cleaner::new(scratch.path());
+        let (programs, temporary) = (scratch.folder("bin"), scratch.folder("tmp"));
+        let (key, image) = (
+            scratch.file("key", b"secret"),
+            scratch.image("raw", 20 << 20),
+        );
+        let (running, stop) = (scratch.join("running"), scratch.join("stop"));
+        let ignore = if obeys { "" } else { "trap '' TERM; " };
+        let script = format!(
+            "#!/bin/sh\n{ignore}touch {}\nwhile ! [ -e {} ]; do sleep 0.02; done\n",
+            running.display(),
+            stop.display()
+        );
+        let program = scratch.file("bin/mkfs.ext4", script.as_bytes());
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let far = Far::qemu(&image, &["--format=raw"]);
+        let mut format = xtent()
+            .args(["format", "-q", "--mkfs", "ext4", "--key-file"])
+            .arg(&key)
+            .args(["--pbkdf", "pbkdf2", "--iter-time", "1"])
+            .arg(far.uri())
+            .env("PATH", path)
+            .env("TMPDIR", &temporary)
+            .spawn();
+        while !running.exists() {
+            assert!(format.is_running());
+            std::thread::yield_now();
+        }
+        while format.is_running() {
+            format.signal(rustix::process::Signal::TERM);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let done = format.finish();
+        std::fs::write(&stop, "").unwrap();
+        assert_eq!(done.code(), Some(128 + 15), "{}", done.text());
+        let said = if obeys { "mkfs.ext4" } else { "second signal" };
+        assert!(done.text().contains(said), "{}", done.text());
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+        assert!(cryptsetup_opens(&image, &key));
+    }
 }
 
 #[test]

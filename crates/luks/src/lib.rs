@@ -190,12 +190,13 @@ impl Device {
     /// The metadata on a store that is no file or device of this machine. A lock file `name` in
     /// `directory`, which is made if need be, stands for cryptsetup's locks: it
     /// keeps those apart who use the same file.
-    pub fn with_lock_file(store: Arc<dyn Store>, directory: &Path, name: &str) -> Self {
+    pub fn with_lock_file(store: Arc<dyn Store>, directory: &Path, name: &str, of: &Path) -> Self {
         Self {
             store,
             lock: lock::Target::LockFile {
                 directory: directory.to_owned(),
                 name: name.to_owned(),
+                of: of.to_owned(),
             },
         }
     }

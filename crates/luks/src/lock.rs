@@ -35,6 +35,8 @@ pub enum Target {
         directory: PathBuf,
         /// Its name there.
         name: String,
+        /// What it is for, in messages.
+        of: PathBuf,
     },
 }
 
@@ -68,7 +70,11 @@ impl Target {
         let held = match self {
             Self::None => None,
             Self::File(store) => Some(lock_store(store, kind)?),
-            Self::LockFile { directory, name } => Some(lock_named(directory, name, kind)?),
+            Self::LockFile {
+                directory,
+                name,
+                of,
+            } => Some(lock_named(directory, name, of, kind)?),
         };
         Ok(Guard {
             _held: held,
@@ -179,15 +185,14 @@ fn lock_store(store: &FileStore, kind: Kind) -> Result<Rc<Held>, Error> {
     })
 }
 
-fn lock_named(directory: &Path, name: &str, kind: Kind) -> Result<Rc<Held>, Error> {
+fn lock_named(directory: &Path, name: &str, of: &Path, kind: Kind) -> Result<Rc<Held>, Error> {
     let lock_file = LockFile {
         directory: directory.to_owned(),
         name: name.to_owned(),
     };
     let path = lock_file.path();
-    let identity = Identity::LockFile { path: path.clone() };
-    lock_once(identity, kind, &path, || {
-        Ok((lock_file.lock(kind, &path)?, Some(lock_file)))
+    lock_once(Identity::LockFile { path }, kind, of, || {
+        Ok((lock_file.lock(kind, of)?, Some(lock_file)))
     })
 }
 
@@ -270,12 +275,14 @@ impl LockFile {
 
     /// As [`Self::lock`], with a message of its own when it has to wait.
     fn lock_saying(&self, kind: Kind, device: &Path, waiting: &dyn Fn()) -> Result<OwnedFd, Error> {
-        let directory = self.open_directory()?;
+        let directory = self.open_directory(device)?;
         loop {
             let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
             let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-            let fd = rustix::fs::openat(&directory, &self.name, flags, mode)
-                .map_err(|errno| failed(&self.path(), "open the lock file", errno))?;
+            let fd = rustix::fs::openat(&directory, &self.name, flags, mode).map_err(|errno| {
+                let what = format!("open {}, to lock the metadata of", self.path().display());
+                failed(device, &what, errno)
+            })?;
             wait_saying(&fd, kind, device, waiting)?;
             if self.is_still(&fd) {
                 return Ok(fd);
@@ -304,8 +311,8 @@ impl LockFile {
         }
     }
 
-    /// The directory, made if it is not there.
-    fn open_directory(&self) -> Result<OwnedFd, Error> {
+    /// The directory, made if it is not there; `device` is for messages.
+    fn open_directory(&self, device: &Path) -> Result<OwnedFd, Error> {
         let open = || {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::open(&self.directory, flags, Mode::empty())
@@ -317,18 +324,7 @@ impl LockFile {
             },
             opened => opened,
         };
-        opened.map_err(|errno| {
-            Error::new(
-                store_kind(errno),
-                format!(
-                    "cannot lock the metadata of a block device in {}; \
-                     cryptsetup's lock directory must be a directory (mode 0700) that this user can write to: \
-                     run this as root",
-                    self.directory.display(),
-                ),
-            )
-            .caused_by(std::io::Error::from(errno))
-        })
+        opened.map_err(|errno| no_directory(device, &self.directory, errno))
     }
 
     fn path(&self) -> PathBuf {
@@ -361,6 +357,24 @@ fn wait_saying(fd: &OwnedFd, kind: Kind, path: &Path, waiting: &dyn Fn()) -> Res
             Err(errno) => return Err(failed(path, "lock the metadata of", errno)),
         }
     }
+}
+
+/// The directory for a device's lock file cannot be opened.
+fn no_directory(device: &Path, directory: &Path, errno: Errno) -> Error {
+    let (device, directory) = (device.display(), directory.display());
+    let what_to_do = match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP => {
+            "; that must be a directory (mode 0700) that this user can write to: for block devices \
+             run this as root"
+        }
+        // No descriptor is left, say: not the directory's fault.
+        _ => "",
+    };
+    Error::new(
+        store_kind(errno),
+        format!("cannot lock the metadata of {device} in {directory}{what_to_do}"),
+    )
+    .caused_by(std::io::Error::from(errno))
 }
 
 fn failed(path: &Path, what: &str, errno: Errno) -> Error {
@@ -465,11 +479,36 @@ mod tests {
     }
 
     #[test]
+    fn only_a_directory_that_is_at_fault_is_blamed() {
+        let message =
+            |errno| no_directory(Path::new("/dev/sda"), Path::new("/run/x"), errno).message;
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::ACCESS, Errno::NOTDIR] {
+            let at_fault = matches!(errno, Errno::ACCESS | Errno::NOTDIR);
+            assert_eq!(message(errno).contains("as root"), at_fault);
+            assert!(message(errno).contains("/dev/sda in /run/x"));
+        }
+        // What is not a directory, for a store without a path.
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("file"), "").unwrap();
+        let target = Target::LockFile {
+            directory: directory.path().join("file"),
+            name: "export".into(),
+            of: "nbd://host".into(),
+        };
+        let error = target.shared().err().unwrap();
+        assert!(
+            error.message.contains("metadata of nbd://host in "),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn what_has_no_file_is_locked_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let target = || Target::LockFile {
             directory: directory.path().join("made"),
             name: "export".into(),
+            of: "nbd://host".into(),
         };
         let file = directory.path().join("made/export");
         let shared = target().shared().unwrap();

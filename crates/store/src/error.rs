@@ -124,7 +124,7 @@ impl ErrorKind {
                 "The export is shorter than needed: is it the right one, and all of it?"
             }
             (Self::Permission | Self::ReadOnly, _) => {
-                "Open it read-only (--read-only), or have the server export it for writing."
+                "Have the server export it for writing, or use --read-only where the command has it."
             }
             (Self::NoSpace, _) => "Free space where the server has the export's data.",
             (Self::Unsupported, _) => "Use a server that supports it.",

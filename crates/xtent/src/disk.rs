@@ -110,7 +110,8 @@ impl Disk {
             Self::File(file) => Ok(Device::new(Arc::clone(file))),
             Self::Export(export) => {
                 let name = format!("{}.metadata", lock_name(&export.name));
-                Ok(Device::with_lock_file(self.store(), &locks()?, &name))
+                let of = &export.name;
+                Ok(Device::with_lock_file(self.store(), &locks()?, &name, of))
             }
         }
     }

@@ -6,12 +6,15 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use sector_cipher::SectorSize;
 use xtent_export::fuse::{self, FILE_NAME, Mount};
 use xtent_volume::Volume;
 
 use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
+use crate::output::complain;
 use crate::probe::shell_word;
 
 /// File systems for which it is known how to make their blocks as large as the
@@ -87,12 +90,11 @@ impl FileSystem {
 pub(crate) fn make(
     kind: FileSystem,
     program: &Path,
-    volume: Volume,
-    sector: SectorSize,
+    (volume, sector): (Volume, SectorSize),
     (device, header): (&Path, Option<&Path>),
+    dir: &Folder,
     run: impl FnOnce(&mut Command) -> std::io::Result<Output>,
 ) -> Result<()> {
-    let dir = Folder::new()?;
     let place = place(device)?;
     let device = place.name().to_owned();
     let options = fuse::Options {
@@ -139,11 +141,33 @@ pub(crate) fn make(
     .advise(again()))
 }
 
+/// Takes away the mount on the folder, whoever uses it, and the folder: what is served there ends with
+/// this process.
+pub(crate) fn abandon(folder: &Path) {
+    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
+    if rustix::mount::unmount(folder, flags) == Err(Errno::PERM) {
+        // It is said of the folder if this fails.
+        let _ = Command::new("fusermount3")
+            .args(["-u", "-z", "--"])
+            .arg(folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+    if let Err(e) = std::fs::remove_dir(folder) {
+        complain(&format!("xtent: {} stays behind: {e}", folder.display()));
+    }
+}
+
 /// A new folder for the mount, removed when dropped.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn new() -> Result<Self> {
         let path = std::env::temp_dir().join("xtent-mkfs-XXXXXX");
         // Mode 0700, by a name that nobody can have taken before.
         nix::unistd::mkdtemp(&path)

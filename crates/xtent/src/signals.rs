@@ -176,7 +176,15 @@ const SAME_WISH: Duration = Duration::from_secs(1);
 /// a second or more later, ends the process at once, with its exit code. Needs
 /// [`hold`] before.
 pub(crate) fn on_ending(first: impl Fn(Signal) + Send + 'static) -> Result<()> {
-    spawn(endings(), once(first))
+    on_ending_or_force(first, || {})
+}
+
+/// As [`on_ending`]; before the process ends at once, it calls `force`.
+pub(crate) fn on_ending_or_force(
+    first: impl Fn(Signal) + Send + 'static,
+    force: impl Fn() + Send + 'static,
+) -> Result<()> {
+    spawn(endings(), once(first, force))
 }
 
 /// As [`on_ending`], for a server: SIGHUP calls `look_again` instead, and SIGUSR1
@@ -187,7 +195,7 @@ pub(crate) fn on_ending_of_server(
 ) -> Result<()> {
     spawn(
         set(ENDINGS.into_iter().chain(NOTED)),
-        noting(look_again, once(first)),
+        noting(look_again, once(first, || {})),
     )
 }
 
@@ -217,21 +225,29 @@ fn noting(
     }
 }
 
-fn once(first: impl Fn(Signal) + Send + 'static) -> impl FnMut(Signal) + Send + 'static {
+fn once(
+    first: impl Fn(Signal) + Send + 'static,
+    force: impl Fn() + Send + 'static,
+) -> impl FnMut(Signal) + Send + 'static {
     let mut seen: Option<Instant> = None;
     move |signal| match seen {
         None => {
             seen = Some(Instant::now());
             first(signal);
-            waiting::tell();
+            waiting::tell("second");
         }
         Some(when) if when.elapsed() < SAME_WISH => {}
-        Some(_) => end_without_the_disk(signal),
+        Some(_) => {
+            force();
+            end_without_the_disk(signal, "second")
+        }
     }
 }
 
-fn end_without_the_disk(signal: Signal) -> ! {
-    complain("xtent: second signal: ending at once, without waiting for the disk");
+fn end_without_the_disk(signal: Signal, which: &str) -> ! {
+    complain(&format!(
+        "xtent: {which} signal: ending at once, without waiting for the disk"
+    ));
     std::process::exit(128 + signal as i32);
 }
 
@@ -245,11 +261,11 @@ fn repeated(each: impl Fn() + Send + 'static) -> impl FnMut(Signal) + Send + 'st
             last = Some(Instant::now());
         }
         if wishes > 2 && waiting::is_waiting() {
-            end_without_the_disk(signal);
+            end_without_the_disk(signal, "third");
         }
         each();
         if wishes == 1 {
-            waiting::tell();
+            waiting::tell("third");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use xtent_upstream::{Upstream, Waiting};
+use xtent_upstream::{Upstream, Uri, Waiting};
 
 use crate::output::complain;
 
@@ -20,24 +20,31 @@ pub(crate) fn may_wait_for(upstream: &Arc<Upstream>) {
 }
 
 /// The end has been asked for: says what it waits for, now or once it does, until the process is
-/// gone.
-pub(crate) fn tell() {
+/// gone, and which signal ends it all the same.
+pub(crate) fn tell(last: &'static str) {
     if servers().is_empty() {
         return;
     }
     // Without the thread nothing is said, and everything ends as it would have.
-    let _ = thread::Builder::new().name("waiting".to_owned()).spawn(|| {
-        let mut said = String::new();
-        loop {
-            if let Some((text, waiting)) = longest()
-                && said != waiting.why
-            {
-                complain(&text);
-                said = waiting.why;
+    let _ = thread::Builder::new()
+        .name("waiting".to_owned())
+        .spawn(move || {
+            let mut said = String::new();
+            loop {
+                if let Some((uri, waiting)) = longest()
+                    && said != waiting.why
+                {
+                    complain(&format!(
+                        "xtent: waiting for {uri}, {} seconds at most before it counts as gone \
+                         ({}); a {last} signal ends at once, and what was not flushed may be lost",
+                        waiting.at_most.as_secs() + 1,
+                        waiting.why
+                    ));
+                    said = waiting.why;
+                }
+                thread::sleep(AGAIN);
             }
-            thread::sleep(AGAIN);
-        }
-    });
+        });
 }
 
 /// Whether the end would wait now.
@@ -45,20 +52,12 @@ pub(crate) fn is_waiting() -> bool {
     longest().is_some()
 }
 
-fn longest() -> Option<(String, Waiting)> {
+fn longest() -> Option<(Uri, Waiting)> {
     let servers: Vec<_> = servers().iter().filter_map(Weak::upgrade).collect();
-    let all = servers
+    servers
         .iter()
-        .filter_map(|server| Some((server, server.waiting()?)));
-    let (server, waiting) = all.max_by_key(|(_, waiting)| waiting.at_most)?;
-    let text = format!(
-        "xtent: waiting for {}, {} seconds at most before it counts as gone ({}); a second signal \
-         ends at once, and what was not flushed may be lost",
-        server.uri(),
-        waiting.at_most.as_secs() + 1,
-        waiting.why
-    );
-    Some((text, waiting))
+        .filter_map(|server| Some((server.uri().clone(), server.waiting()?)))
+        .max_by_key(|(_, waiting)| waiting.at_most)
 }
 
 fn servers() -> std::sync::MutexGuard<'static, Vec<Weak<Upstream>>> {

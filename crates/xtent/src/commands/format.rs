@@ -16,7 +16,7 @@ use crate::args::{ConfirmArgs, HeaderArgs, KdfArgs, KeyArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::disk::Disk;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::mkfs::{self, FileSystem};
 use crate::open::{Container, while_deriving};
 use crate::output::{Output, text_of};
@@ -198,14 +198,23 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         let container = Container::formatted(data.clone(), metadata, header.clone())?;
         let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
         let volume = while_deriving(&output, || container.volume_by(&passphrase, &config))?;
+        let folder = mkfs::Folder::new()?;
+        new_files.filling(folder.path());
         mkfs::make(
             kind,
             &program,
-            volume,
-            config.sector_size,
+            (volume, config.sector_size),
             (&args.device, args.detached.header.as_deref()),
+            &folder,
             |command| new_files.fill(command),
-        )?;
+        )
+        .map_err(|failure| match new_files.ended_by() {
+            Some(signal) => Failure {
+                advice: failure.advice,
+                ..Failure::interrupted(signal)
+            },
+            None => failure,
+        })?;
     }
     report(args, &data, &header, &options, &output)
 }

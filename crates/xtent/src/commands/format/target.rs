@@ -13,7 +13,7 @@ use xtent_store::{Access, FileStore};
 use crate::args::RECONNECT;
 use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
-use crate::{probe, signals};
+use crate::{mkfs, probe, signals};
 
 /// Where something will be written: it exists and is locked, or will be made.
 pub(super) enum Target<'a> {
@@ -81,9 +81,20 @@ pub(super) struct NewFiles(Arc<Mutex<Stage>>);
 enum Stage {
     /// Remove these files, and end.
     Making(Vec<PathBuf>),
-    /// End this program, which makes the file system; this one then undoes the
-    /// mount and ends by itself.
-    Filling(Option<Pid>),
+    /// End the program that makes the file system; this one then undoes the mount and ends by
+    /// itself.
+    Filling(Filling),
+}
+
+/// A file system being made on the finished volume.
+#[derive(Default)]
+struct Filling {
+    /// What makes it.
+    program: Option<Pid>,
+    /// Where the volume is mounted for that, or will be.
+    folder: PathBuf,
+    /// The signal that has asked for the end.
+    ended_by: Option<Signal>,
 }
 
 impl NewFiles {
@@ -91,21 +102,30 @@ impl NewFiles {
     /// process. Call it before any thread exists.
     pub(super) fn removed_on_signals() -> Result<Self> {
         let files = Self(Arc::new(Mutex::new(Stage::Making(Vec::new()))));
-        let stage = Arc::clone(&files.0);
+        let (stage, last) = (Arc::clone(&files.0), Arc::clone(&files.0));
         signals::hold()?;
-        signals::on_ending(move |signal| {
-            // Locked until the end, so that nothing is made or kept any more.
-            match &*stage.lock().unwrap_or_else(PoisonError::into_inner) {
-                Stage::Making(files) => {
-                    remove(files);
-                    signals::end(signal);
+        signals::on_ending_or_force(
+            move |signal| {
+                // Locked until the end, so that nothing is made or kept any more.
+                match &mut *lock(&stage) {
+                    Stage::Making(files) => {
+                        remove(files);
+                        signals::end(signal);
+                    }
+                    Stage::Filling(filling) => {
+                        filling.ended_by = Some(signal);
+                        if let Some(program) = filling.program {
+                            let _ = kill(program, Signal::SIGTERM);
+                        }
+                    }
                 }
-                Stage::Filling(Some(program)) => {
-                    let _ = kill(*program, Signal::SIGTERM);
+            },
+            move || {
+                if let Stage::Filling(filling) = &*lock(&last) {
+                    mkfs::abandon(&filling.folder);
                 }
-                Stage::Filling(None) => {}
-            }
-        })?;
+            },
+        )?;
         Ok(files)
     }
 
@@ -124,24 +144,49 @@ impl NewFiles {
         }
     }
 
-    /// Runs a program on the finished volume; from now on signals end that.
+    /// From now on the finished volume is, or will be, mounted on that folder, which no signal leaves
+    /// behind.
+    pub(super) fn filling(&self, folder: &Path) {
+        *self.stage() = Stage::Filling(Filling {
+            folder: folder.to_owned(),
+            ..Filling::default()
+        });
+    }
+
+    /// Runs a program on the mounted volume; signals end that, or keep it from being run.
     pub(super) fn fill(&self, command: &mut Command) -> std::io::Result<std::process::Output> {
         let child = {
             let mut stage = self.stage();
+            let Stage::Filling(filling) = &mut *stage else {
+                return Err(std::io::ErrorKind::Unsupported.into());
+            };
+            if filling.ended_by.is_some() {
+                return Err(std::io::ErrorKind::Interrupted.into());
+            }
             let child = command
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
                 .spawn()?;
-            *stage = Stage::Filling(i32::try_from(child.id()).ok().map(Pid::from_raw));
+            filling.program = i32::try_from(child.id()).ok().map(Pid::from_raw);
             child
         };
         let output = child.wait_with_output();
-        *self.stage() = Stage::Filling(None);
+        if let Stage::Filling(filling) = &mut *self.stage() {
+            filling.program = None;
+        }
         output
     }
 
+    /// The signal that has asked for the end while a file system was made.
+    pub(super) fn ended_by(&self) -> Option<Signal> {
+        match &*self.stage() {
+            Stage::Making(_) => None,
+            Stage::Filling(filling) => filling.ended_by,
+        }
+    }
+
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -151,6 +196,10 @@ impl Drop for NewFiles {
             remove(files);
         }
     }
+}
+
+fn lock(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
+    stage.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn remove(files: &[PathBuf]) {
