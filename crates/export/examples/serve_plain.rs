@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sector_cipher::{SectorCount, SectorSize};
-use xtent_export::nbd::{Export, Options, Shutdown, bind_unix, serve};
+use xtent_export::nbd::{Export, Exports, Options, Shutdown, bind_unix, serve};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::{Config, DiscardPolicy, Volume};
@@ -42,11 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         trigger.trigger();
     });
-    let export = Export {
+    let exports = Exports::new();
+    exports.add(Export {
         name: String::new(),
         description: "a trial".into(),
         volume: Arc::new(volume),
-    };
-    serve(vec![listener], vec![export], Options::default(), &shutdown)?;
+    })?;
+    serve(vec![listener], &exports, Options::default(), &shutdown)?;
     Ok(())
 }

@@ -32,8 +32,6 @@ type Label = (u64, Kind);
 pub(crate) struct Executor {
     state: Mutex<State>,
     more: Condvar,
-    /// Threads that may be at bulk work at a time.
-    most_bulk: usize,
 }
 
 #[derive(Default)]
@@ -51,6 +49,13 @@ struct State {
     /// Requests that have not ended.
     live: usize,
     closed: bool,
+    /// Threads that may be at bulk work at a time.
+    most_bulk: usize,
+    /// Requests that could go on and wait for a thread.
+    ready: usize,
+    /// Threads of the executor's own: those there are, and may be.
+    threads: usize,
+    most_threads: usize,
 }
 
 /// One client's requests, numbered in order of arrival.
@@ -82,6 +87,7 @@ impl State {
         let (client, kind) = *request.metadata();
         let number = self.arrivals;
         self.arrivals += 1;
+        self.ready += 1;
         let lane = self.lanes.entry(client).or_insert_with(|| {
             self.turns.push_back(client);
             Lane::default()
@@ -108,6 +114,7 @@ impl State {
             } else {
                 self.turns.push_back(client);
             }
+            self.ready -= 1;
             self.bulk += usize::from(request.metadata().1 == Kind::Bulk);
             return Some(request);
         }
@@ -115,14 +122,50 @@ impl State {
     }
 }
 
+/// Threads of `count` that may be at bulk work at a time.
+fn share_of_bulk(count: usize) -> usize {
+    (count / 2).max(1)
+}
+
 impl Executor {
-    /// For so many threads.
+    /// For so many threads, each of which calls [`Executor::work`].
     pub(crate) fn new(threads: usize) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                most_bulk: share_of_bulk(threads),
+                ..State::default()
+            }),
             more: Condvar::new(),
-            most_bulk: (threads / 2).max(1),
         })
+    }
+
+    /// With threads of its own: none until [`Executor::open`].
+    pub(crate) fn with_own_threads() -> Arc<Self> {
+        let executor = Self::new(1);
+        executor.state().closed = true;
+        executor
+    }
+
+    /// Starts a thread of its own, and more up to `most` as there is work for them. They end
+    /// after [`Executor::close`], and this may be called again then.
+    pub(crate) fn open(self: &Arc<Self>, most: usize) -> std::io::Result<()> {
+        let mut state = self.state();
+        state.closed = false;
+        state.most_threads = most.max(1);
+        state.most_bulk = share_of_bulk(most);
+        if state.threads > 0 {
+            return Ok(());
+        }
+        self.start_thread(&mut state)
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut State) -> std::io::Result<()> {
+        let executor = Arc::clone(self);
+        std::thread::Builder::new()
+            .name(format!("worker-{}", state.threads))
+            .spawn(move || executor.work())?;
+        state.threads += 1;
+        Ok(())
     }
 
     /// Has a client's request carried out. It is polled by the threads alone, never here.
@@ -146,9 +189,16 @@ impl Executor {
         runnable.schedule();
     }
 
-    fn push(&self, request: Runnable<Label>) {
+    fn push(self: &Arc<Self>, request: Runnable<Label>) {
         let mut state = self.state();
         state.push(request);
+        if state.ready > state.idle
+            && state.threads < state.most_threads
+            && let Err(error) = self.start_thread(&mut state)
+        {
+            // There is one at least.
+            tracing::warn!(%error, "cannot start a worker thread");
+        }
         // A call that wakes nobody is still a system call.
         let wake = state.idle > 0;
         drop(state);
@@ -191,11 +241,12 @@ impl Executor {
     fn next(&self) -> Option<Runnable<Label>> {
         let mut state = self.state();
         loop {
-            let is_bulk_allowed = state.bulk < self.most_bulk;
+            let is_bulk_allowed = state.bulk < state.most_bulk;
             if let Some(request) = state.pick(is_bulk_allowed) {
                 return Some(request);
             }
             if state.closed && state.live == 0 {
+                state.threads = state.threads.saturating_sub(1);
                 return None;
             }
             state.idle += 1;
@@ -205,6 +256,12 @@ impl Executor {
                 .unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
         }
+    }
+
+    /// Threads of its own that there are.
+    #[cfg(test)]
+    pub(crate) fn threads(&self) -> usize {
+        self.state().threads
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -280,6 +337,33 @@ mod tests {
             (2, bulk, "2b"),
         ];
         assert_eq!(order(&all), ["1a", "2a", "1b", "2b", "panics"]);
+    }
+
+    #[test]
+    fn threads_come_with_the_work_and_go_with_the_last_client() {
+        let executor = Executor::with_own_threads();
+        for _ in 0..2 {
+            executor.open(3).unwrap();
+            assert_eq!(executor.state().threads, 1);
+            // Each needs a thread of its own to get past the barrier.
+            let barrier = Arc::new(std::sync::Barrier::new(3));
+            let (done, ended) = std::sync::mpsc::channel();
+            for client in 0..3 {
+                let (barrier, done) = (Arc::clone(&barrier), done.clone());
+                executor.spawn(client, Kind::Prompt, async move {
+                    barrier.wait();
+                    let _ = done.send(());
+                });
+            }
+            for _ in 0..3 {
+                ended.recv().unwrap();
+            }
+            assert_eq!(executor.state().threads, 3);
+            executor.close();
+            while executor.state().threads > 0 {
+                std::thread::yield_now();
+            }
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl ExportInfo {
 /// What a finished handshake has settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Index of the export.
+    /// Index of the export among those set last.
     pub export: usize,
     /// Its size in bytes.
     pub size: u64,
@@ -88,28 +88,28 @@ enum State {
 }
 
 /// The server's side of one handshake.
-pub struct Handshake<'a> {
-    exports: &'a [ExportInfo],
+pub struct Handshake {
+    exports: Vec<ExportInfo>,
     state: State,
     no_zeroes: bool,
     structured_replies: bool,
     /// Export for which `base:allocation` was selected.
-    allocation_context: Option<usize>,
+    allocation_context: Option<String>,
     shutting_down: bool,
     options: u32,
     taken: u64,
     output: Vec<u8>,
 }
 
-impl<'a> Handshake<'a> {
+impl Handshake {
     /// Begins: the greeting is waiting in the output.
-    pub fn new(exports: &'a [ExportInfo]) -> Self {
+    pub fn new(exports: &[ExportInfo]) -> Self {
         let mut output = Vec::new();
         output.extend(INIT_PASSWD.to_be_bytes());
         output.extend(OPTION_MAGIC.to_be_bytes());
         output.extend((FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes());
         Self {
-            exports,
+            exports: exports.to_vec(),
             state: State::ClientFlags,
             no_zeroes: false,
             structured_replies: false,
@@ -119,6 +119,12 @@ impl<'a> Handshake<'a> {
             taken: 0,
             output,
         }
+    }
+
+    /// Replaces the exports: they come and go while clients make up their minds. A
+    /// [`Session`] gives an index of what was set last.
+    pub fn set_exports(&mut self, exports: Vec<ExportInfo>) {
+        self.exports = exports;
     }
 
     /// Bytes of input that always suffice for the next step.
@@ -230,9 +236,13 @@ impl<'a> Handshake<'a> {
                 return Progress::Close("client aborted the handshake");
             }
             OPT_LIST if data.is_empty() => {
-                for export in self.exports {
+                let entry = |export: &ExportInfo| {
                     let mut entry = string32(&export.name);
                     entry.extend(export.description.as_bytes());
+                    entry
+                };
+                let entries: Vec<_> = self.exports.iter().map(entry).collect();
+                for entry in entries {
                     self.reply(option, REP_SERVER, &entry);
                 }
                 self.reply(option, REP_ACK, &[]);
@@ -254,13 +264,19 @@ impl<'a> Handshake<'a> {
     }
 
     fn session(&self, export: usize) -> Session {
+        let ExportInfo {
+            name,
+            size,
+            read_only,
+            ..
+        } = &self.exports[export];
         Session {
             export,
-            size: self.exports[export].size,
-            read_only: self.exports[export].read_only,
+            size: *size,
+            read_only: *read_only,
             structured_replies: self.structured_replies,
             // A selection counts for the export it was made for.
-            allocation_context: self.allocation_context == Some(export),
+            allocation_context: self.allocation_context.as_ref() == Some(name),
         }
     }
 
@@ -299,7 +315,7 @@ impl<'a> Handshake<'a> {
             return Progress::Continue;
         };
         let asked = |kind: u16| requests.chunks_exact(2).any(|raw| be16(raw, 0) == kind);
-        let export = &self.exports[index];
+        let export = self.exports[index].clone();
         let mut info = Vec::with_capacity(16);
         info.extend(INFO_EXPORT.to_be_bytes());
         info.extend(export.size.to_be_bytes());
@@ -363,7 +379,7 @@ impl<'a> Handshake<'a> {
             let context = [&id.to_be_bytes(), ALLOCATION].concat();
             self.reply(option, REP_META_CONTEXT, &context);
             if set {
-                self.allocation_context = Some(index);
+                self.allocation_context = Some(self.exports[index].name.clone());
             }
         }
         self.reply(option, REP_ACK, &[]);

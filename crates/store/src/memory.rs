@@ -19,12 +19,12 @@ const LARGE: usize = 1 << 20;
 ///
 /// Whoever waits for a buffer holds none, or those who wait could wait for each other.
 pub struct Memory {
-    limit: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    limit: usize,
     /// Bytes in use and idle.
     allocated: usize,
     /// Buffers not in use; by size, ascending.
@@ -38,7 +38,7 @@ struct State {
 impl State {
     /// Room for a buffer of `class` bytes: one that is idle, or none yet, counted.
     /// [`None`] if the limit does not allow it.
-    fn room(&mut self, class: usize, limit: usize) -> Option<Option<AlignedBuffer>> {
+    fn room(&mut self, class: usize) -> Option<Option<AlignedBuffer>> {
         let footprint = AlignedBuffer::footprint(class);
         let fits = self.idle.partition_point(|idle| idle.len() < class);
         if let Some(idle) = self.idle.get(fits)
@@ -47,12 +47,18 @@ impl State {
             return Some(Some(self.idle.remove(fits)));
         }
         // Idle buffers of other sizes give way.
-        while self.allocated + footprint > limit {
-            let gone = self.idle.pop()?;
-            self.allocated -= AlignedBuffer::footprint(gone.len());
+        while self.allocated + footprint > self.limit {
+            self.forget_one()?;
         }
         self.allocated += footprint;
         Some(None)
+    }
+
+    /// Gives the largest idle buffer back to the system.
+    fn forget_one(&mut self) -> Option<()> {
+        let gone = self.idle.pop()?;
+        self.allocated -= AlignedBuffer::footprint(gone.len());
+        Some(())
     }
 
     /// Whoever waits first looks again.
@@ -74,9 +80,29 @@ impl Memory {
     /// At most `limit` bytes, idle buffers included.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
-            limit,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                limit,
+                ..State::default()
+            }),
         })
+    }
+
+    /// Changes the limit. What is in use beyond a lower one stays until it is given back.
+    pub fn set_limit(&self, limit: usize) {
+        let mut state = self.lock();
+        state.limit = limit;
+        while state.allocated > limit && state.forget_one().is_some() {}
+        let next = state.wake_first();
+        drop(state);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+
+    /// Gives the buffers that nobody uses back to the system.
+    pub fn trim(&self) {
+        let mut state = self.lock();
+        while state.forget_one().is_some() {}
     }
 
     /// A buffer of `len` bytes with any contents, if the limit allows one and
@@ -87,7 +113,7 @@ impl Memory {
         if !state.waiting.is_empty() {
             return None;
         }
-        let room = state.room(class, self.limit)?;
+        let room = state.room(class)?;
         drop(state);
         self.fill(room, class, len)
     }
@@ -96,16 +122,13 @@ impl Memory {
     /// never be had.
     pub async fn wait_for(self: &Arc<Self>, len: usize) -> Option<Buffer> {
         let class = class(len);
-        if AlignedBuffer::footprint(class) > self.limit {
-            return None;
-        }
         let mut place = Place {
             memory: self,
             number: None,
         };
         let room = poll_fn(|context| place.poll(class, context.waker())).await;
         drop(place);
-        self.fill(room, class, len)
+        self.fill(room?, class, len)
     }
 
     fn fill(
@@ -144,14 +167,18 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn poll(&mut self, class: usize, waker: &Waker) -> Poll<Option<AlignedBuffer>> {
+    /// What [`State::room`] gives; [`None`] if the limit will never allow it.
+    fn poll(&mut self, class: usize, waker: &Waker) -> Poll<Option<Option<AlignedBuffer>>> {
         let mut state = self.memory.lock();
+        if AlignedBuffer::footprint(class) > state.limit {
+            return Poll::Ready(None);
+        }
         let is_first = match (self.number, state.waiting.front()) {
             (None, front) => front.is_none(),
             (Some(number), front) => front.is_some_and(|(first, _)| *first == number),
         };
-        if is_first && let Some(room) = state.room(class, self.memory.limit) {
-            return Poll::Ready(room);
+        if is_first && let Some(room) = state.room(class) {
+            return Poll::Ready(Some(room));
         }
         match self.number {
             None => {
@@ -245,8 +272,12 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let (Some(bytes), Some(memory)) = (self.bytes.take(), &self.memory) {
             let mut state = memory.lock();
-            let at = state.idle.partition_point(|idle| idle.len() < bytes.len());
-            state.idle.insert(at, bytes);
+            if state.allocated > state.limit {
+                state.allocated -= AlignedBuffer::footprint(bytes.len());
+            } else {
+                let at = state.idle.partition_point(|idle| idle.len() < bytes.len());
+                state.idle.insert(at, bytes);
+            }
             let next = state.wake_first();
             drop(state);
             if let Some(waker) = next {
@@ -311,6 +342,24 @@ mod tests {
         assert!(memory.allocated() <= limit);
         drop(large);
         assert!(memory.take(1 << 20).is_none());
+    }
+
+    #[test]
+    fn a_limit_that_changes_holds_from_then_on() {
+        let one = AlignedBuffer::footprint(SMALLEST);
+        let memory = Memory::new(3 * one);
+        let held = [memory.take(1).unwrap(), memory.take(1).unwrap()];
+        drop(memory.take(1));
+        memory.set_limit(one);
+        assert_eq!(memory.allocated(), 2 * one, "the idle one is gone");
+        assert!(memory.take(1).is_none());
+        drop(held);
+        assert_eq!(memory.allocated(), one, "no more than that is kept");
+        assert!(block_on(memory.wait_for(LARGE)).is_none());
+        memory.trim();
+        assert_eq!(memory.allocated(), 0);
+        memory.set_limit(2 * one);
+        assert!(memory.take(1).is_some());
     }
 
     #[test]

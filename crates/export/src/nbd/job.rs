@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use xtent_store::Buffer;
 use xtent_store::chain;
-use xtent_store::{Buffer, Memory};
 use xtent_volume::{DiscardPolicy, Volume};
 
-use super::connection::Shared;
 use super::errno;
+use super::exports::Served;
 use super::link::{Link, Message, PiecesLeft};
 use super::peer::Client;
 use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
-use super::shutdown::Shutdown;
-use crate::executor::{Executor, Kind, give_way};
+use super::shutdown::Ending;
+use crate::executor::{Kind, give_way};
 
 /// Bytes of zeros that one worker writes before the other requests get their
 /// turn; a multiple of every sector size.
 const ZEROES_AT_A_TIME: u64 = 4 << 20;
 
-/// Bytes of zeros that a stopping server does not begin to write. Fewer are
+/// Bytes of zeros that a stopping server, or an export that ends, does not begin to write. Fewer are
 /// given up when they take too long.
 const ABANDON: u64 = 1 << 30;
 
@@ -123,12 +123,22 @@ impl Task {
 pub(super) struct Job {
     link: Arc<Link>,
     volume: Arc<Volume>,
+    served: Arc<Served>,
     reply: Reply,
-    /// Memory for zeros and for reading ahead.
-    bulk: Arc<Memory>,
-    shutdown: Shutdown,
-    /// How long a server that stops goes on writing zeros.
+    ending: Ending,
+    /// How long what ends goes on writing zeros.
     grace: Duration,
+    /// Last: whoever waits for the end finds nothing of the job.
+    _counted: Counted,
+}
+
+/// A job that its link counts.
+struct Counted(Arc<Link>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.end_job();
+    }
 }
 
 impl Job {
@@ -136,23 +146,27 @@ impl Job {
     pub(super) fn new(
         link: &Arc<Link>,
         volume: &Arc<Volume>,
+        served: &Arc<Served>,
         reply: Reply,
-        shared: &Shared,
+        ending: &Ending,
+        grace: Duration,
     ) -> Self {
         Self {
+            _counted: Counted(Arc::clone(link)),
             link: Arc::clone(link),
             volume: Arc::clone(volume),
+            served: Arc::clone(served),
             reply,
-            bulk: Arc::clone(&shared.bulk),
-            shutdown: shared.shutdown.clone(),
-            grace: shared.timeouts.grace,
+            ending: ending.clone(),
+            grace,
         }
     }
 
-    /// Has the executor carry the task out.
-    pub(super) fn start(self, task: Task, executor: &Arc<Executor>) {
-        let kind = task.kind();
-        executor.spawn(self.link.id, kind, self.perform(task));
+    /// Has the export's executor carry the task out.
+    pub(super) fn start(self, task: Task) {
+        let (kind, client) = (task.kind(), self.link.id);
+        let executor = Arc::clone(&self.served.executor);
+        executor.spawn(client, kind, self.perform(task));
     }
 
     /// For a client that is gone nothing more is begun, but that data it has
@@ -185,7 +199,9 @@ impl Job {
                 self.write_zeroes(offset, len, fua).await;
             }
             Task::Trim { offset, len, fua } => {
-                let discarded = self.volume.discard_async(&self.bulk, offset, len, fua);
+                let discarded = self
+                    .volume
+                    .discard_async(&self.served.bulk, offset, len, fua);
                 self.send_result("discard", discarded.await);
             }
             Task::WriteZeroes { offset, len, fua } => self.write_zeroes(offset, len, fua).await,
@@ -237,7 +253,7 @@ impl Job {
     async fn write_zeroes(&self, mut offset: u64, mut len: u64, fua: bool) {
         let mut is_first = true;
         loop {
-            if let Some(at) = self.shutdown.triggered_at()
+            if let Some(at) = self.ending.at()
                 && (len > ABANDON || at.elapsed() > self.grace)
             {
                 let text = errno::message(NbdError::Shutdown);
@@ -246,7 +262,7 @@ impl Job {
             let here = len.min(ZEROES_AT_A_TIME - offset % ZEROES_AT_A_TIME);
             let is_all = is_first && here == len;
             let volume = &self.volume;
-            let written = volume.write_zeroes_async(&self.bulk, offset, here, fua && is_all);
+            let written = volume.write_zeroes_async(&self.served.bulk, offset, here, fua && is_all);
             let result = written.await;
             (offset, len, is_first) = (offset + here, len - here, false);
             if result.is_err() || len == 0 {
@@ -265,11 +281,11 @@ impl Job {
 
     /// Reads a part at a time, and drops it: only a hint, which shortness of memory ends.
     async fn read_ahead(&self, mut offset: u64, mut len: u64) {
-        while len > 0 && !self.shutdown.is_triggered() && !self.is_pointless() {
+        while len > 0 && !self.ending.is_here() && !self.is_pointless() {
             let piece = self.volume.preferred_piece();
             let here = usize::try_from(len).unwrap_or(piece).min(piece);
             let hull = self.volume.hull(offset, here);
-            let Some(buffer) = self.bulk.wait_for(hull.len).await else {
+            let Some(buffer) = self.served.bulk.wait_for(hull.len).await else {
                 break;
             };
             if let Err(error) = self.volume.read_async(buffer, offset, here).await {
@@ -299,6 +315,5 @@ impl Drop for Job {
             self.link.break_off();
             self.link.wake();
         }
-        self.link.end_job();
     }
 }

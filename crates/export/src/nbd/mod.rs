@@ -3,22 +3,23 @@
 //!
 //! Each connection has a thread that receives many requests at a time and
 //! serves at once what need not wait for a disk. The rest are jobs, futures that a few
-//! threads carry out for all connections in turn, and are answered out of order. Over a
-//! store that completes later a job holds no thread while it waits. No thread ever waits
-//! for a client but the client's own, and no client for more than a bounded amount of
-//! another one's work.
+//! threads of the export carry out for all its connections in turn, and are answered out of
+//! order. Over a store that completes later a job holds no thread while it waits. No thread
+//! ever waits for a client but the client's own, and no client for more than a bounded amount
+//! of another one's work. Clients of another export wait for nothing of this one's.
 //!
 //! Payload in memory is bounded by [`Options::memory`]: every connection owns
-//! [`Options::memory_per_connection`] bytes, and what remains is shared by
-//! jobs. Where that is used up, a connection serves its
-//! requests one after the other in its own memory and reads no further ones
-//! meanwhile. Zeros on their way and reading ahead have 4 MiB of their own, and a write that
-//! covers sectors in part over a store that completes later two sectors more. The kernel's
-//! socket buffers are not counted.
+//! [`Options::memory_per_connection`] bytes, and what remains is shared by the jobs of the
+//! exports that have clients, in equal parts of 4 MiB at least. Where that is used up, a
+//! connection serves its requests one after the other in its own memory and reads no further
+//! ones meanwhile. Zeros on their way and reading ahead have 4 MiB more for each export, and a
+//! write that covers sectors in part over a store that completes later two sectors more. The
+//! kernel's socket buffers are not counted.
 
 mod activation;
 mod connection;
 mod errno;
+mod exports;
 mod input;
 mod job;
 mod link;
@@ -31,6 +32,7 @@ mod shutdown;
 mod tests;
 
 pub use activation::activated_listeners;
+pub use exports::{Exports, Listing};
 pub use listen::{Listener, SocketFile, bind_tcp, bind_unix};
 pub use server::serve;
 pub use shutdown::Shutdown;
@@ -56,7 +58,8 @@ pub struct Options {
     /// Connections at a time; more are closed at once. Fewer are accepted
     /// where half of `memory` does not suffice for that many.
     pub connections: usize,
-    /// Threads for requests that must wait for a disk.
+    /// Threads of each export for requests that must wait for a disk, at most; they are there
+    /// while it has clients.
     pub workers: usize,
     /// Bytes of request payload in flight over all connections, at most.
     pub memory: usize,
@@ -77,9 +80,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes that every connection owns, with volumes whose
-    /// [`Volume::preferred_piece`] is `piece`.
-    pub const fn memory_per_connection(piece: usize) -> usize {
-        connection::footprint(piece)
+    /// Bytes that every connection owns.
+    pub const fn memory_per_connection() -> usize {
+        connection::FOOTPRINT
     }
 }

@@ -9,8 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
+use super::exports::Served;
 use super::link::{Gone, Link};
-use super::shutdown::Shutdown;
+use super::shutdown::Ending;
 
 /// How long clients are waited for.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,7 @@ pub(super) enum Closed {
     ReadFailed,
     /// Neither requests nor room for replies in time.
     TimedOut(&'static str),
-    /// The server stops.
+    /// The server stops, or the export is removed.
     Stopping,
     /// No memory for a connection.
     NoMemory,
@@ -69,7 +70,7 @@ impl std::fmt::Display for Closed {
             Self::ReadFailed => f.write_str("a read failed after its reply had begun"),
             Self::TimedOut(what) => write!(f, "timed out: {what}"),
             Self::NoMemory => f.write_str("no memory for a connection"),
-            Self::Stopping => f.write_str("server stops"),
+            Self::Stopping => f.write_str("the server stops, or the export is removed"),
             Self::Socket(error) => write!(f, "socket: {error}"),
             Self::Broken => f.write_str("client is gone"),
         }
@@ -92,7 +93,7 @@ pub(super) enum For {
 /// The connection thread's side.
 pub(super) struct Port {
     pub(super) link: Arc<Link>,
-    shutdown: Shutdown,
+    ending: Ending,
     timeouts: Timeouts,
     /// When waiting for the client ends; none in undisturbed transmission.
     deadline: Option<Instant>,
@@ -100,14 +101,24 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(link: Arc<Link>, shutdown: Shutdown, timeouts: Timeouts) -> Self {
+    pub(super) fn new(link: Arc<Link>, ending: Ending, timeouts: Timeouts) -> Self {
         Self {
             link,
-            shutdown,
+            ending,
             timeouts,
             deadline: Some(Instant::now() + timeouts.handshake),
             stopping: false,
         }
+    }
+
+    /// From now on the connection ends with this export, too.
+    pub(super) fn choose(&mut self, export: &Arc<Served>) {
+        self.ending = self.ending.or_of(export);
+    }
+
+    /// What the connection ends with.
+    pub(super) fn ending(&self) -> &Ending {
+        &self.ending
     }
 
     /// The handshake is over; from now on the client has all the time it wants.
@@ -117,9 +128,10 @@ impl Port {
         }
     }
 
-    /// Whether the server stops; from the first time on, waits have a deadline.
+    /// Whether the server stops, or the export is removed; from the first time on, waits have a
+    /// deadline.
     pub(super) fn check_stop(&mut self) -> bool {
-        if !self.stopping && self.shutdown.is_triggered() {
+        if !self.stopping && self.ending.is_here() {
             self.stopping = true;
             self.set_deadline(self.timeouts.grace);
         }

@@ -11,40 +11,29 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use xtent_store::Memory;
-use xtent_store::chain;
-use xtent_volume::Volume;
 
 use super::connection::{self, Shared};
 use super::link::Link;
 use super::peer::Client;
 use super::port::Timeouts;
-use super::proto::ExportInfo;
-use super::proto::constants::MAX_STRING;
-use super::{Export, Listener, Options, Shutdown};
-use crate::executor::Executor;
+use super::{Exports, Listener, Options, Shutdown};
 use crate::{Error, ErrorKind};
 
-/// Bytes for zeros on their way and for reading ahead, of all clients together.
-const BULK_MEMORY: usize = 4 << 20;
 /// What is asked of the kernel for a Unix socket's buffers, in bytes: a few
 /// large requests per context switch.
 const UNIX_BUFFER: usize = 1 << 20;
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Bounds on the pieces in which large reads are sent.
-const PIECE: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
-
 /// Serves until `shutdown`; returns after the flush, with its error if it failed.
 ///
 /// Stopping: nothing more is accepted; requests that had arrived are finished
 /// and answered; a client that does not take its answers, or does not complete
 /// the request it is sending, is given a few seconds, and so is the writing of
 /// zeros, which one small message can ask gigabytes of; what is left of them
-/// fails. Then all volumes are flushed.
+/// fails. Then all volumes are flushed. [`Exports`] can come and go meanwhile.
 pub fn serve(
     listeners: Vec<Listener>,
-    exports: Vec<Export>,
+    exports: &Exports,
     options: Options,
     shutdown: &Shutdown,
 ) -> Result<(), Error> {
@@ -53,22 +42,20 @@ pub fn serve(
 
 pub(super) fn serve_with(
     listeners: Vec<Listener>,
-    exports: Vec<Export>,
+    exports: &Exports,
     options: Options,
     shutdown: &Shutdown,
     timeouts: Timeouts,
 ) -> Result<(), Error> {
-    check(&exports)?;
-    let piece = exports
-        .iter()
-        .map(|export| export.volume.preferred_piece())
-        .max();
-    let piece = piece.unwrap_or(0).clamp(*PIECE.start(), *PIECE.end());
-    let per_connection = connection::footprint(piece);
+    let per_connection = connection::FOOTPRINT;
     if options.memory < per_connection {
-        return Err(invalid(format!(
-            "the memory limit is too small for one connection; at least {per_connection} bytes are needed"
-        )));
+        return Err(Error {
+            kind: ErrorKind::Argument,
+            message: format!(
+                "the memory limit is too small for one connection; at least {per_connection} bytes are needed"
+            ),
+            source: None,
+        });
     }
     let connections = (options.memory / 2 / per_connection).clamp(1, options.connections.max(1));
     for listener in &listeners {
@@ -76,16 +63,12 @@ pub(super) fn serve_with(
             .set_nonblocking()
             .map_err(|error| Error::io("cannot set up the listening socket", error))?;
     }
-
+    exports.set_memory(options.memory - connections * per_connection);
     let shared = Shared {
-        exports: exports.iter().map(info).collect(),
-        memory: Memory::new(options.memory - connections * per_connection),
-        bulk: Memory::new(BULK_MEMORY),
-        executor: Executor::new(options.workers),
+        exports: exports.clone(),
+        workers: options.workers.max(1),
         shutdown: shutdown.clone(),
-        piece,
         timeouts,
-        volumes: exports.into_iter().map(|export| export.volume).collect(),
     };
     let server = Server {
         shared: &shared,
@@ -93,84 +76,17 @@ pub(super) fn serve_with(
         exit_with_last: options.exit_with_last,
         links: Mutex::default(),
     };
-    thread::scope(|scope| {
-        let connections = thread::scope(|inner| {
-            for index in 0..options.workers.max(1) {
-                thread::Builder::new()
-                    .name(format!("nbd-worker-{index}"))
-                    .spawn_scoped(scope, || shared.executor.work())
-                    .map_err(|error| Error::io("cannot start a worker thread", error))?;
-            }
-            let accepted = server.accept_all(inner, &listeners);
-            // Whatever ended it, nobody is left behind: connections wait with
-            // an eye on the shutdown only.
-            shutdown.trigger();
-            drop(listeners);
-            server.wake_all();
-            accepted
-        });
-        shared.executor.close();
-        connections
-    })?;
-    flush(&shared.volumes)
-}
-
-fn invalid(message: String) -> Error {
-    Error {
-        kind: ErrorKind::Argument,
-        message,
-        source: None,
-    }
-}
-
-fn check(exports: &[Export]) -> Result<(), Error> {
-    if exports.is_empty() {
-        return Err(invalid("no export to serve".into()));
-    }
-    for (index, export) in exports.iter().enumerate() {
-        if export.name.len() > MAX_STRING || export.description.len() > MAX_STRING {
-            return Err(invalid(format!(
-                "names and descriptions of exports have at most {MAX_STRING} bytes"
-            )));
-        }
-        if export.name.contains('\0') || export.description.contains('\0') {
-            return Err(invalid(
-                "an export's name or description contains a NUL".into(),
-            ));
-        }
-        if exports[..index]
-            .iter()
-            .any(|other| other.name == export.name)
-        {
-            return Err(invalid(format!(
-                "two exports are named {:?}; give each its own name",
-                export.name
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn info(export: &Export) -> ExportInfo {
-    let volume = &export.volume;
-    ExportInfo {
-        name: export.name.clone(),
-        description: export.description.clone(),
-        size: volume.size(),
-        read_only: volume.is_read_only(),
-        minimum_block: u32::try_from(volume.sector_size().bytes()).unwrap_or(4096),
-    }
-}
-
-fn flush(volumes: &[Arc<Volume>]) -> Result<(), Error> {
-    let mut result = Ok(());
-    for volume in volumes.iter().filter(|volume| !volume.is_read_only()) {
-        if let Err(error) = volume.flush() {
-            tracing::error!(error = %chain(&error), "flush failed");
-            result = Err(Error::from(error));
-        }
-    }
-    result
+    let accepted = thread::scope(|scope| {
+        let accepted = server.accept_all(scope, &listeners);
+        // Whatever ended it, nobody is left behind: connections wait with
+        // an eye on the shutdown only.
+        shutdown.trigger();
+        drop(listeners);
+        server.wake_all();
+        accepted
+    });
+    let flushed = exports.close();
+    accepted.and(flushed)
 }
 
 struct Server<'a> {

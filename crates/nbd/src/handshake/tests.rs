@@ -57,7 +57,7 @@ fn replies(mut bytes: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
     out
 }
 
-fn begun(exports: &[ExportInfo]) -> Handshake<'_> {
+fn begun(exports: &[ExportInfo]) -> Handshake {
     let mut handshake = Handshake::new(exports);
     let greeting = handshake.take_output();
     assert_eq!(greeting, b"NBDMAGICIHAVEOPT\0\x03");
@@ -69,11 +69,7 @@ fn begun(exports: &[ExportInfo]) -> Handshake<'_> {
     handshake
 }
 
-fn ask(
-    handshake: &mut Handshake<'_>,
-    kind: u32,
-    data: &[u8],
-) -> (Progress, Vec<(u32, u32, Vec<u8>)>) {
+fn ask(handshake: &mut Handshake, kind: u32, data: &[u8]) -> (Progress, Vec<(u32, u32, Vec<u8>)>) {
     let message = option(kind, data);
     for cut in 0..message.len() {
         assert_eq!(handshake.step(&message[..cut]), (0, Progress::Continue));

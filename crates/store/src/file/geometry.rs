@@ -75,6 +75,6 @@ pub(super) fn block_geometry(file: &File, number: u64) -> (Option<BlockDevice>, 
 }
 
 /// The size, if it is one that a disk can have: a power of two from 512 on.
-fn plausible(bytes: u32) -> Option<u32> {
+pub(super) fn plausible(bytes: u32) -> Option<u32> {
     (bytes >= 512 && bytes.is_power_of_two()).then_some(bytes)
 }

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -104,6 +105,9 @@ impl FileStore {
 /// executes its program: closing ours would leave the lock with it.
 impl Drop for FileStore {
     fn drop(&mut self) {
+        if self.handed_over.load(Ordering::Relaxed) {
+            return;
+        }
         for file in [Some(&self.file), self.backing.get()].into_iter().flatten() {
             let _ = fcntl(
                 file,
@@ -115,9 +119,9 @@ impl Drop for FileStore {
 
 /// Bytes of a file that are served; without a length, up to wherever it ends.
 #[derive(Clone, Copy)]
-struct Part {
-    start: u64,
-    len: Option<u64>,
+pub(super) struct Part {
+    pub(super) start: u64,
+    pub(super) len: Option<u64>,
 }
 
 impl Part {
@@ -147,7 +151,7 @@ fn server_lock(kind: nix::libc::c_int, part: Part) -> nix::libc::flock {
 }
 
 /// Takes the server lock of a part of an open file; waits for [`PATIENCE`] at most.
-fn lock_part(file: &File, access: Access, path: &Path, part: Part) -> Result<(), Error> {
+pub(super) fn lock_part(file: &File, access: Access, path: &Path, part: Part) -> Result<(), Error> {
     let kind = match access {
         Access::ReadOnly => nix::libc::F_RDLCK,
         Access::ReadWrite => nix::libc::F_WRLCK,

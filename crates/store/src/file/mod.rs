@@ -8,6 +8,7 @@
 mod direct;
 mod flight;
 mod geometry;
+mod hand_over;
 mod io;
 mod lock;
 mod ring;
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 
 use self::direct::Direct;
 use self::geometry::{BlockDevice, block_geometry, check_type, file_limits, is_in_memory};
+pub use self::hand_over::FileParts;
 use crate::{Act, Error, ErrorKind, Limits, block};
 
 /// How a file is opened.
@@ -61,6 +63,8 @@ pub struct FileStore {
     claim: OnceLock<File>,
     /// The file under a loop device that is served, with its server lock.
     backing: OnceLock<File>,
+    /// Another process has the open files, and their locks.
+    handed_over: AtomicBool,
 }
 
 impl FileStore {
@@ -147,6 +151,7 @@ impl FileStore {
             direct: None,
             claim: OnceLock::new(),
             backing: OnceLock::new(),
+            handed_over: AtomicBool::new(false),
         };
         store.look_up_size().map_err(|e| fail(e.into()))?;
         Ok(store)

@@ -5,12 +5,11 @@ mod volume;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use nix::unistd::User;
-use xtent_export::nbd::{self, Export, Shutdown};
+use xtent_export::nbd::{self, Export, Exports, Shutdown};
 use xtent_volume::{DiscardPolicy, Volume};
 
 use manual::MANUAL;
@@ -183,13 +182,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // A socket that can send to any other is nothing to keep beside clients.
     drop(notifier);
 
-    let options = options(args, &volume);
-    let exports = vec![Export {
+    let exports = Exports::new();
+    exports.add(Export {
         name: args.export.clone(),
         description: String::new(),
         volume,
-    }];
-    let result = nbd::serve(listeners, exports, options, &shutdown);
+    })?;
+    let result = nbd::serve(listeners, &exports, options(args), &shutdown);
     registration.end();
     drop((made, pid_file));
     result?;
@@ -207,23 +206,17 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
 }
 
-fn options(args: &Args, volume: &Volume) -> nbd::Options {
+fn options(args: &Args) -> nbd::Options {
     let default = nbd::Options::default();
     let connections = usize::from(args.connections);
-    let piece = volume.preferred_piece();
-    // Where requests leave their threads, more threads than cores only wake each other.
-    let workers = match (volume.completes_later(), thread::available_parallelism()) {
-        (true, Ok(cores)) => cores.get().clamp(2, default.workers),
-        _ => default.workers,
-    };
     nbd::Options {
         connections,
         // Half of it is for what every connection owns.
         memory: default
             .memory
-            .max(2 * connections * nbd::Options::memory_per_connection(piece)),
-        workers,
+            .max(2 * connections * nbd::Options::memory_per_connection()),
         exit_with_last: args.exit_with_last,
+        ..default
     }
 }
 

@@ -14,17 +14,16 @@ use std::sync::atomic::Ordering;
 use xtent_store::AlignedBuffer;
 use xtent_volume::Volume;
 
-use crate::executor::Executor;
+use crate::nbd::exports::{Exports, Served, Visit};
 use crate::nbd::input::Input;
 use crate::nbd::job::{Job, Reply, Task};
 use crate::nbd::link::{Link, MAX_GATHER};
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
-    self, Command, ExportInfo, Handshake, Head, Progress, Refusal, Request, Session, Verdict,
+    self, Command, Handshake, Head, Progress, Refusal, Request, Session, Verdict,
 };
-use crate::nbd::shutdown::Shutdown;
-use xtent_store::Memory;
+use crate::nbd::shutdown::{Ending, Shutdown};
 
 /// Requests of one connection in flight; more wait where they were received, or
 /// in the socket.
@@ -41,35 +40,21 @@ const REPLY_ALIGN: usize = 512;
 
 const IN_PAYLOAD: &str = "within the data of a write";
 
-/// What all connections share.
-pub(super) struct Shared {
-    pub(super) volumes: Vec<Arc<Volume>>,
-    pub(super) exports: Vec<ExportInfo>,
-    /// For requests that outlive their turn on a connection's thread.
-    pub(super) memory: Arc<Memory>,
-    /// For work of which a small message can ask any amount.
-    pub(super) bulk: Arc<Memory>,
-    pub(super) executor: Arc<Executor>,
-    pub(super) shutdown: Shutdown,
-    /// Bytes of a read that are decrypted and sent at a time.
-    pub(super) piece: usize,
-    pub(super) timeouts: Timeouts,
-}
-
-impl Shared {
-    /// The exports as they are now: a volume may have grown.
-    fn exports(&self) -> Vec<ExportInfo> {
-        let mut exports = self.exports.clone();
-        for (export, volume) in exports.iter_mut().zip(&self.volumes) {
-            export.size = volume.size();
-        }
-        exports
-    }
-}
+/// Bounds on the pieces in which large reads are sent.
+const SMALLEST_PIECE: usize = 64 << 10;
+const LARGEST_PIECE: usize = 256 << 10;
 
 /// Bytes that every connection has for itself.
-pub(super) const fn footprint(piece: usize) -> usize {
-    Input::footprint(INPUT_PAYLOAD) + AlignedBuffer::footprint(piece)
+pub(super) const FOOTPRINT: usize =
+    Input::footprint(INPUT_PAYLOAD) + AlignedBuffer::footprint(LARGEST_PIECE);
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) exports: Exports,
+    /// Threads of each export for requests that wait.
+    pub(super) workers: usize,
+    pub(super) shutdown: Shutdown,
+    pub(super) timeouts: Timeouts,
 }
 
 /// What a client has asked for.
@@ -98,29 +83,20 @@ pub(super) fn serve(shared: &Shared, link: &Arc<Link>) {
 
 /// Why it ended.
 fn serve_until_closed(shared: &Shared, link: &Arc<Link>, totals: &mut Totals) -> Closed {
-    let mut port = Port::new(Arc::clone(link), shared.shutdown.clone(), shared.timeouts);
-    let memory = Input::new(INPUT_PAYLOAD).zip(Replies::new(shared.piece));
-    let Some((mut input, replies)) = memory else {
+    let ending = Ending::of_server(&shared.shutdown);
+    let mut port = Port::new(Arc::clone(link), ending, shared.timeouts);
+    let Some(mut input) = Input::new(INPUT_PAYLOAD) else {
         return Closed::NoMemory;
     };
     let closed = match handshake(shared, &mut port, &mut input) {
-        Ok(session) => {
+        Ok((session, visit)) => {
             port.begin_transmission();
             link.has_session.store(true, Ordering::Relaxed);
-            let mut connection = Connection {
-                shared,
-                volume: &shared.volumes[session.export],
-                session,
-                port,
-                input,
-                replies,
-                is_full: false,
-                quota: None,
-                totals,
-            };
-            let Err(closed) = connection.transmission();
-            port = connection.port;
-            closed
+            let closed = visit_export(shared, session, &visit, (&mut port, input), totals);
+            port.finish();
+            // From here on nothing of the connection is at the volume.
+            drop(visit);
+            return closed;
         }
         Err(closed) => closed,
     };
@@ -128,25 +104,75 @@ fn serve_until_closed(shared: &Shared, link: &Arc<Link>, totals: &mut Totals) ->
     closed
 }
 
-fn handshake(shared: &Shared, port: &mut Port, input: &mut Input) -> Result<Session, Closed> {
-    let exports = shared.exports();
-    let mut handshake = Handshake::new(&exports);
+fn visit_export(
+    shared: &Shared,
+    session: Session,
+    visit: &Visit,
+    (port, input): (&mut Port, Input),
+    totals: &mut Totals,
+) -> Closed {
+    let Some(volume) = visit.volume() else {
+        return Closed::Stopping;
+    };
+    let piece = volume.preferred_piece();
+    let piece = piece.clamp(SMALLEST_PIECE, LARGEST_PIECE);
+    let Some(replies) = Replies::new(piece) else {
+        return Closed::NoMemory;
+    };
+    let mut connection = Connection {
+        shared,
+        served: visit.served(),
+        volume: &volume,
+        piece,
+        session,
+        port,
+        input,
+        replies,
+        is_full: false,
+        quota: None,
+        totals,
+    };
+    let Err(closed) = connection.transmission();
+    closed
+}
+
+fn handshake(
+    shared: &Shared,
+    port: &mut Port,
+    input: &mut Input,
+) -> Result<(Session, Visit), Closed> {
+    let mut handshake = Handshake::new(&[]);
     loop {
         if port.check_stop() {
             handshake.shut_down();
         }
+        let (served, infos) = shared.exports.offered();
+        handshake.set_exports(infos);
         let (used, progress) = handshake.step(input.bytes());
         input.consume(used);
+        let visit = match &progress {
+            Progress::Transmission(session) => {
+                let served = served.get(session.export);
+                let visit = served
+                    .and_then(|it| Visit::begin(&shared.exports, it, &port.link, shared.workers));
+                // Before it is told that it may go on.
+                Some(visit.ok_or(Closed::Handshake("the export is ending"))?)
+            }
+            _ => None,
+        };
         let output = handshake.take_output();
         if !output.is_empty() {
             let (mut turn, ()) = port.take_turn(|| ())?;
             turn.send(port, &mut [IoSlice::new(&output)])?;
         }
-        match progress {
-            Progress::Transmission(session) => return Ok(session),
-            Progress::Close(reason) => return Err(Closed::Handshake(reason)),
-            Progress::Continue if used > 0 => {}
-            Progress::Continue => {
+        match (progress, visit) {
+            (Progress::Transmission(session), Some(visit)) => {
+                port.choose(visit.served());
+                return Ok((session, visit));
+            }
+            (Progress::Close(reason), _) => return Err(Closed::Handshake(reason)),
+            (Progress::Continue, _) if used > 0 => {}
+            _ => {
                 if port.expired() {
                     return Err(Closed::TimedOut("handshake"));
                 }
@@ -183,9 +209,12 @@ impl Replies {
 
 struct Connection<'a> {
     shared: &'a Shared,
+    served: &'a Arc<Served>,
     volume: &'a Arc<Volume>,
+    /// Bytes of a read that are decrypted and sent at a time.
+    piece: usize,
     session: Session,
-    port: Port,
+    port: &'a mut Port,
     input: Input,
     replies: Replies,
     /// The last request was as much as may be in flight.
@@ -223,7 +252,7 @@ impl Connection<'_> {
     fn next(&mut self) -> Result<Next, Closed> {
         if self.port.check_stop() {
             let received = self.input.bytes().len() as u64;
-            let port = &self.port;
+            let port = &*self.port;
             let quota = *self
                 .quota
                 .get_or_insert_with(|| received + port.pending_input());
@@ -326,7 +355,7 @@ impl Connection<'_> {
             }
             Command::Read { offset, len, whole } => {
                 let len = len as usize;
-                match len <= self.shared.piece {
+                match len <= self.piece {
                     true => self.read(reply, offset, len),
                     false => self.read_in_pieces(reply, offset, len, whole),
                 }
@@ -387,8 +416,10 @@ impl Connection<'_> {
 
     fn hand_over(&mut self, reply: Reply, task: Task) -> Result<(), Closed> {
         self.is_full = self.port.link.add_job() >= MAX_IN_FLIGHT;
-        let job = Job::new(&self.port.link, self.volume, reply, self.shared);
-        job.start(task, &self.shared.executor);
+        let grace = self.shared.timeouts.grace;
+        let ending = self.port.ending();
+        let link = &self.port.link;
+        Job::new(link, self.volume, self.served, reply, ending, grace).start(task);
         Ok(())
     }
 
@@ -419,7 +450,7 @@ impl Connection<'_> {
             }
         }
         let (mut turn, ()) = self.port.take_turn(|| ())?;
-        turn.send(&mut self.port, &mut slices)?;
+        turn.send(self.port, &mut slices)?;
         drop(turn);
         waiting.clear();
         *used = 0;

@@ -57,7 +57,7 @@ impl Connection<'_> {
     ) -> Result<(), Closed> {
         self.flush()?;
         let mut sink = Sink::new(self, reply, offset, len, whole);
-        let mut pieces = pieces(offset, len, self.shared.piece);
+        let mut pieces = pieces(offset, len, self.piece);
         while let Some((at, range)) = pieces.next() {
             let place = match &mut sink {
                 Sink::Whole { buffer, skip, .. } => &mut buffer[*skip..][range.clone()],
@@ -99,7 +99,7 @@ impl Connection<'_> {
 
     /// Memory for a job's read, if there is some.
     pub(super) fn memory_for(&self, offset: u64, len: usize) -> Option<Buffer> {
-        self.shared.memory.take(self.volume.hull(offset, len).len)
+        self.served.memory.take(self.volume.hull(offset, len).len)
     }
 
     fn read_later(

@@ -127,7 +127,7 @@ impl Sink {
                     data.fill(0);
                 }
                 let slices = &mut [IoSlice::new(head.as_bytes()), IoSlice::new(data)];
-                turn.send(&mut connection.port, slices)
+                turn.send(connection.port, slices)
             }
         }
     }
@@ -209,5 +209,5 @@ fn send_chunk(
         Some(_) => &[],
     };
     let slices = &mut [IoSlice::new(head.as_bytes()), IoSlice::new(data)];
-    turn.send(&mut connection.port, slices)
+    turn.send(connection.port, slices)
 }

@@ -34,7 +34,7 @@ impl Connection<'_> {
         fua: bool,
     ) -> Result<bool, Closed> {
         let hull = self.volume.hull(offset, len);
-        let Some(mut buffer) = self.shared.memory.take(hull.len) else {
+        let Some(mut buffer) = self.served.memory.take(hull.len) else {
             return Ok(false);
         };
         let data = &mut buffer[hull.skip..hull.skip + len];

@@ -20,7 +20,7 @@ use crate::nbd::port::Timeouts;
 use crate::nbd::proto::constants::*;
 use crate::nbd::proto::{be16, be32, be64};
 use crate::nbd::server::serve_with;
-use crate::nbd::{Export, Options, Shutdown, bind_unix};
+use crate::nbd::{Export, Exports, Options, Shutdown, bind_unix};
 
 /// Long enough for a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ pub(super) struct SlowStore {
 }
 
 impl SlowStore {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             inner: FaultStore::new(MemStore::new(SIZE)),
             slow: Mutex::new(0..0),
@@ -185,12 +185,22 @@ pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
     Arc::new(Volume::open(store, &SecretBytes::copy_of(&key).unwrap(), &config).unwrap())
 }
 
+/// A volume under a name.
+pub(super) fn export(name: &str, volume: &Arc<Volume>) -> Export {
+    Export {
+        name: name.into(),
+        description: String::new(),
+        volume: Arc::clone(volume),
+    }
+}
+
 /// A running server.
 pub(super) struct Rig {
     pub(super) store: Arc<SlowStore>,
     pub(super) shutdown: Shutdown,
     /// The default export's volume.
     pub(super) volume: Arc<Volume>,
+    pub(super) exports: Exports,
     path: PathBuf,
     thread: Option<JoinHandle<Result<(), crate::Error>>>,
     _dir: tempfile::TempDir,
@@ -206,7 +216,7 @@ impl Rig {
         Options {
             connections,
             workers: 2,
-            memory: 2 * connections * Options::memory_per_connection(256 << 10),
+            memory: 2 * connections * Options::memory_per_connection(),
             ..Options::default()
         }
     }
@@ -230,12 +240,13 @@ impl Rig {
         options: Options,
         timeouts: Timeouts,
     ) -> Self {
-        let exports = [("", false), ("ro", true)].map(|(name, read_only)| Export {
-            name: name.into(),
-            description: String::new(),
-            volume: volume(Arc::clone(&under), read_only),
-        });
-        let default = Arc::clone(&exports[0].volume);
+        let default = volume(Arc::clone(&under), false);
+        let read_only = volume(under, true);
+        let exports = Exports::new();
+        for (name, volume) in [("", &default), ("ro", &read_only)] {
+            exports.add(export(name, volume)).unwrap();
+        }
+        let offered = exports.clone();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let (listener, file) = bind_unix(&path).unwrap();
@@ -243,12 +254,13 @@ impl Rig {
         let theirs = shutdown.clone();
         let thread = std::thread::spawn(move || {
             let _file = file;
-            serve_with(vec![listener], exports.into(), options, &theirs, timeouts)
+            serve_with(vec![listener], &offered, options, &theirs, timeouts)
         });
         Self {
             store,
             shutdown,
             volume: default,
+            exports,
             path,
             thread: Some(thread),
             _dir: dir,

@@ -6,17 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 
-use xtent_store::testing::MemStore;
-
-use super::client::{Rig, SIZE, handshake, header, volume};
+use super::client::{Rig, SIZE, SlowStore, export, handshake, header, volume};
 use super::{Options, PATIENT, QUICK};
-use crate::executor::Executor;
 use crate::nbd::connection::{self, MAX_IN_FLIGHT, Shared};
 use crate::nbd::link::Link;
-use crate::nbd::proto::ExportInfo;
 use crate::nbd::proto::constants::*;
-use crate::nbd::shutdown::Shutdown;
-use xtent_store::Memory;
+use crate::nbd::{Exports, Shutdown};
 
 /// Writes of the store in a piece of zeros.
 const WRITES: u64 = (4 << 20) / (256 << 10);
@@ -58,33 +53,26 @@ fn a_burst_of_zeros_does_not_hold_up_others() {
     }
 }
 
-/// A connection whose jobs nobody works at yet.
+/// A connection whose jobs nobody works at yet: the one thread there is waits for the test.
 struct Bench {
     shared: Shared,
     link: Arc<Link>,
-    store: Arc<MemStore>,
+    store: Arc<SlowStore>,
 }
 
 impl Bench {
     fn new() -> (Self, UnixStream) {
-        let store = Arc::new(MemStore::new(SIZE));
-        let volume = volume(Arc::clone(&store) as _, false);
+        let store = SlowStore::new();
         let (client, ours) = UnixStream::pair().unwrap();
-        let export = ExportInfo {
-            name: String::new(),
-            description: String::new(),
-            size: volume.size(),
-            read_only: false,
-            minimum_block: 512,
-        };
+        let exports = Exports::new();
+        exports.set_memory(8 << 20);
+        exports
+            .add(export("", &volume(Arc::clone(&store) as _, false)))
+            .unwrap();
         let shared = Shared {
-            volumes: vec![volume],
-            exports: vec![export],
-            memory: Memory::new(1 << 20),
-            bulk: Memory::new(4 << 20),
-            executor: Executor::new(1),
+            exports,
+            workers: 1,
             shutdown: Shutdown::new().unwrap(),
-            piece: 64 << 10,
             timeouts: PATIENT,
         };
         let link = Arc::new(Link::new(0, ours.into()).unwrap());
@@ -101,10 +89,6 @@ impl Bench {
             thread::yield_now();
         }
     }
-
-    fn work(&self) {
-        self.shared.executor.work();
-    }
 }
 
 /// Into transmission, with simple replies.
@@ -120,16 +104,16 @@ fn of_what_was_received_together_so_much_is_in_flight() {
     thread::scope(|scope| {
         scope.spawn(|| connection::serve(&bench.shared, &bench.link));
         greet(&mut client);
+        bench.store.stop_flushes(true);
         client
             .write_all(&header(CMD_FLUSH, 0, 1, 0, 0).repeat(COUNT))
             .unwrap();
         bench.await_link(|link| link.outbox().is_awaiting_jobs());
         assert_eq!(bench.link.outbox().in_flight(), MAX_IN_FLIGHT);
-        scope.spawn(|| bench.work());
+        bench.store.stop_flushes(false);
         client.read_exact(&mut [0; 16 * COUNT]).unwrap();
         assert_eq!(bench.store.flushes(), COUNT as u64);
         drop(client);
-        bench.shared.executor.close();
     });
 }
 
@@ -139,6 +123,9 @@ fn for_a_client_that_is_gone_only_its_data_is_written() {
     thread::scope(|scope| {
         scope.spawn(|| connection::serve(&bench.shared, &bench.link));
         greet(&mut client);
+        bench.store.stop_flushes(true);
+        client.write_all(&header(CMD_FLUSH, 0, 0, 0, 0)).unwrap();
+        bench.store.await_waiting(1);
         client
             .write_all(&header(CMD_WRITE_ZEROES, 0, 1, 0, 40 << 20).repeat(10))
             .unwrap();
@@ -146,13 +133,14 @@ fn for_a_client_that_is_gone_only_its_data_is_written() {
             .write_all(&header(CMD_WRITE, CMD_FLAG_FUA, 2, 0, 512))
             .unwrap();
         client.write_all(&[7; 512]).unwrap();
-        bench.await_link(|link| link.outbox().jobs() == 11);
+        bench.await_link(|link| link.outbox().jobs() == 12);
         drop(client);
         bench.await_link(|link| link.outbox().is_broken());
-        bench.shared.executor.close();
-        bench.work();
+        bench.store.stop_flushes(false);
     });
-    assert_eq!((bench.store.writes(), bench.store.flushes()), (1, 1));
+    let writes = bench.store.inner.inner().writes();
+    // The flush that was under way, and the one of the write.
+    assert_eq!((writes, bench.store.flushes()), (1, 2));
     assert_eq!(bench.link.outbox().jobs(), 0);
 }
 

@@ -1,6 +1,7 @@
 //! The server against a hand-written client, over Unix sockets.
 
 mod client;
+mod coming_and_going;
 mod fairness;
 mod far;
 
@@ -585,6 +586,10 @@ fn a_slow_handshake_is_ended() {
 #[test]
 fn contradictory_options_are_refused() {
     let shutdown = super::Shutdown::new().unwrap();
-    let refused = super::serve(vec![], vec![], Options::default(), &shutdown).unwrap_err();
+    let options = Options {
+        memory: 1,
+        ..Options::default()
+    };
+    let refused = super::serve(vec![], &super::Exports::new(), options, &shutdown).unwrap_err();
     assert_eq!(refused.kind, crate::ErrorKind::Argument);
 }
