@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use xtent_export::nbd::proto::constants::{OPTION_MAGIC, REQUEST_LEN, REQUEST_MAGIC};
 use xtent_export::nbd::proto::{
-    Command, ExportInfo, Handshake, MAX_DRAIN, MAX_PAYLOAD, Progress, Request, Session, Verdict,
+    Command, ExportInfo, Handshake, MAX_DRAIN, MAX_PAYLOAD, Progress, Request, Session, Tls, Verdict,
 };
 
 /// Client flags, options as number and data, request headers without the magic
@@ -20,19 +20,24 @@ type Input<'a> = (
     u16,
 );
 
-fn exports() -> [ExportInfo; 2] {
-    let export = |name: &str, read_only| ExportInfo {
+fn exports() -> [ExportInfo; 3] {
+    let export = |name: &str, read_only, allowed: &[&str]| ExportInfo {
         name: name.into(),
         description: "fuzz".into(),
         size: 1 << 30,
         read_only,
         minimum_block: 512,
+        allowed: allowed.iter().map(|&name| name.to_owned()).collect(),
     };
-    [export("", false), export("ro", true)]
+    [
+        export("", false, &[]),
+        export("ro", true, &[]),
+        export("a", false, &["alice"]),
+    ]
 }
 
 fn stream((flags, options, requests, rest, _): &Input<'_>) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 0, *flags];
+    let mut bytes = vec![0, 0, 0, *flags & 0x3f];
     for (option, data) in options {
         bytes.extend(OPTION_MAGIC.to_be_bytes());
         bytes.extend(u32::from(*option).to_be_bytes());
@@ -51,7 +56,9 @@ fuzz_target!(|input: Input<'_>| {
     let at_a_time = usize::from(input.4) + 1;
     let bytes = stream(&input);
     let exports = exports();
-    let mut handshake = Handshake::new(&exports);
+    let tls = [Tls::Off, Tls::Allowed, Tls::Required][usize::from(input.0 >> 6) % 3];
+    let mut handshake = Handshake::new(&exports, tls);
+    let mut names = None;
     let (mut start, mut end) = (0, 0);
     let session = loop {
         let (used, progress) = handshake.step(&bytes[start..end]);
@@ -60,7 +67,17 @@ fuzz_target!(|input: Input<'_>| {
         // An answer is bounded by what one option can ask for.
         assert!(handshake.take_output().len() < 32 << 10);
         match progress {
-            Progress::Transmission(session) => break session,
+            Progress::Transmission(session) => {
+                assert!(tls != Tls::Required || names.is_some());
+                assert!(session.export != 2 || names == Some(true));
+                break session;
+            }
+            Progress::StartTls => {
+                assert!(tls != Tls::Off && names.is_none());
+                let is_alice = input.4 & 1 == 0;
+                names = Some(is_alice);
+                handshake.secured(if is_alice { vec!["alice".into()] } else { Vec::new() });
+            }
             Progress::Close(_) => return,
             Progress::Continue if used > 0 => {}
             Progress::Continue if end - start >= Handshake::input_capacity() => {

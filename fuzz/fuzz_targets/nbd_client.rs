@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use xtent_nbd::Request;
-use xtent_nbd::client::{Answer, Fill, Form, Handshake, REPLY_CAPACITY, parse_reply};
+use xtent_nbd::client::{Answer, Fill, Form, Handshake, REPLY_CAPACITY, Step, parse_reply};
 use xtent_nbd::constants::{
     CMD_READ, CMD_WRITE, EXTENDED_REPLY_MAGIC, OPTION_REPLY_MAGIC, SIMPLE_REPLY_MAGIC,
     STRUCTURED_REPLY_MAGIC,
@@ -15,7 +15,7 @@ use xtent_nbd::constants::{
 /// follows; bytes that follow unframed. Magic numbers are put in here: they are hard to guess.
 type Input<'a> = (Vec<(u8, u8, &'a [u8])>, Vec<(u8, u8, &'a [u8])>, &'a [u8]);
 
-fn handshake(replies: &[(u8, u8, &[u8])], rest: &[u8]) {
+fn handshake(tls: bool, replies: &[(u8, u8, &[u8])], rest: &[u8]) {
     let mut bytes = b"NBDMAGICIHAVEOPT\0\x03".to_vec();
     for (option, kind, data) in replies {
         bytes.extend(OPTION_REPLY_MAGIC.to_be_bytes());
@@ -26,20 +26,33 @@ fn handshake(replies: &[(u8, u8, &[u8])], rest: &[u8]) {
         bytes.extend(*data);
     }
     bytes.extend(rest);
-    let mut client = Handshake::new("disk");
+    let mut client = Handshake::new("disk", tls);
     let mut start = 0;
-    while let Ok((used, session)) = client.step(&bytes[start..]) {
+    let mut is_secured = false;
+    while let Ok((used, step)) = client.step(&bytes[start..]) {
         start += used;
-        assert!(start <= bytes.len() && client.take_output().len() < 8 << 10);
-        if let Some(session) = session {
-            let blocks = session.blocks;
-            assert!(blocks.minimum.is_power_of_two() && blocks.preferred >= blocks.minimum);
-            assert!(blocks.maximum >= blocks.minimum && blocks.maximum % blocks.minimum == 0);
-            return;
-        }
-        if used == 0 {
-            assert!(bytes.len() - start < Handshake::input_capacity());
-            return;
+        let output = client.take_output();
+        assert!(start <= bytes.len() && output.len() < 8 << 10);
+        // Not even the export's name is said in the clear.
+        assert!(!tls || is_secured || !output.windows(4).any(|said| said == b"disk"));
+        match step {
+            Step::Done(session) => {
+                assert!(!tls || is_secured);
+                let blocks = session.blocks;
+                assert!(blocks.minimum.is_power_of_two() && blocks.preferred >= blocks.minimum);
+                assert!(blocks.maximum >= blocks.minimum && blocks.maximum % blocks.minimum == 0);
+                return;
+            }
+            Step::StartTls => {
+                assert!(tls && !is_secured);
+                is_secured = true;
+                client.secured();
+            }
+            Step::Continue if used == 0 => {
+                assert!(bytes.len() - start < Handshake::input_capacity());
+                return;
+            }
+            Step::Continue => {}
         }
     }
 }
@@ -101,7 +114,8 @@ fn fill(range: &mut [bool]) {
 
 fuzz_target!(|input: Input<'_>| {
     let (options, replies, rest) = input;
-    handshake(&options, rest);
+    handshake(false, &options, rest);
+    handshake(true, &options, rest);
     for form in [Form::Simple, Form::Structured, Form::Extended] {
         transmission(form, &replies, rest);
     }

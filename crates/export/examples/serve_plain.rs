@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let key: Vec<u8> = (0..64).collect();
     let volume = Volume::open(Arc::new(store), &SecretBytes::copy_of(&key)?, &config)?;
     let (listener, _file) = bind_unix(Path::new(socket))?;
-    println!("{}", listener.uri("")?);
+    println!("{}", listener.uri("", false)?);
 
     let shutdown = Shutdown::new()?;
     let trigger = shutdown.clone();
@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         name: String::new(),
         description: "a trial".into(),
         volume: Arc::new(volume),
+        allowed: Vec::new(),
     })?;
     serve(vec![listener], &exports, Options::default(), &shutdown)?;
     Ok(())

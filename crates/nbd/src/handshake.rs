@@ -30,6 +30,20 @@ pub struct ExportInfo {
     pub read_only: bool,
     /// Bytes per sector: what clients that ask are told to keep to.
     pub minimum_block: u32,
+    /// Clients that may open it, by a name that TLS has verified; everybody if empty. To others
+    /// it does not exist.
+    pub allowed: Vec<String>,
+}
+
+/// What a server makes of `NBD_OPT_STARTTLS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// It has no TLS.
+    Off,
+    /// Clients may have it (the standard's SELECTIVETLS, without an export that needs it).
+    Allowed,
+    /// Nothing else is answered before (FORCEDTLS).
+    Required,
 }
 
 impl ExportInfo {
@@ -71,6 +85,8 @@ pub enum Progress {
     /// Go on: the step may have produced output; an unchanged count of
     /// consumed bytes means that more input is needed.
     Continue,
+    /// Once the output is sent, bytes from here on are TLS; go on with [`Handshake::secured`].
+    StartTls,
     /// Bytes from here on are requests.
     Transmission(Session),
     /// Close the connection once the output is sent, for this reason.
@@ -90,6 +106,10 @@ enum State {
 /// The server's side of one handshake.
 pub struct Handshake {
     exports: Vec<ExportInfo>,
+    tls: Tls,
+    is_secured: bool,
+    /// The client, by the names that TLS has verified.
+    names: Vec<String>,
     state: State,
     no_zeroes: bool,
     structured_replies: bool,
@@ -103,13 +123,16 @@ pub struct Handshake {
 
 impl Handshake {
     /// Begins: the greeting is waiting in the output.
-    pub fn new(exports: &[ExportInfo]) -> Self {
+    pub fn new(exports: &[ExportInfo], tls: Tls) -> Self {
         let mut output = Vec::new();
         output.extend(INIT_PASSWD.to_be_bytes());
         output.extend(OPTION_MAGIC.to_be_bytes());
         output.extend((FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes());
         Self {
             exports: exports.to_vec(),
+            tls,
+            is_secured: false,
+            names: Vec::new(),
             state: State::ClientFlags,
             no_zeroes: false,
             structured_replies: false,
@@ -135,6 +158,15 @@ impl Handshake {
     /// Answers every further option with `NBD_REP_ERR_SHUTDOWN`.
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
+    }
+
+    /// TLS has begun, with a client that has these names. What was negotiated before is forgotten:
+    /// anybody could have asked for it.
+    pub fn secured(&mut self, names: Vec<String>) {
+        self.is_secured = true;
+        self.names = names;
+        self.structured_replies = false;
+        self.allocation_context = None;
     }
 
     /// What has to be sent now; empties it. Send it before the next
@@ -229,8 +261,19 @@ impl Handshake {
             self.reply_text(option, REP_ERR_SHUTDOWN, "the server is shutting down");
             return Progress::Continue;
         }
+        if self.tls == Tls::Required
+            && !self.is_secured
+            && !matches!(option, OPT_STARTTLS | OPT_ABORT)
+        {
+            if option == OPT_EXPORT_NAME {
+                return Progress::Close("the client did without TLS, which is required");
+            }
+            self.reply_text(option, REP_ERR_TLS_REQD, "TLS is required");
+            return Progress::Continue;
+        }
         match option {
             OPT_EXPORT_NAME => return self.export_name(data),
+            OPT_STARTTLS => return self.start_tls(data),
             OPT_ABORT => {
                 self.reply(option, REP_ACK, &[]);
                 return Progress::Close("client aborted the handshake");
@@ -241,7 +284,12 @@ impl Handshake {
                     entry.extend(export.description.as_bytes());
                     entry
                 };
-                let entries: Vec<_> = self.exports.iter().map(entry).collect();
+                let entries: Vec<_> = self
+                    .exports
+                    .iter()
+                    .filter(|it| self.may_open(it))
+                    .map(entry)
+                    .collect();
                 for entry in entries {
                     self.reply(option, REP_SERVER, &entry);
                 }
@@ -256,11 +304,29 @@ impl Handshake {
             }
             OPT_INFO | OPT_GO => return self.info(option, data),
             OPT_LIST_META_CONTEXT | OPT_SET_META_CONTEXT => self.meta_context(option, data),
-            OPT_STARTTLS => self.reply_text(option, REP_ERR_UNSUP, "TLS is not supported"),
             OPT_EXTENDED_HEADERS => self.reply_text(option, REP_ERR_UNSUP, ""),
             _ => self.reply_text(option, REP_ERR_UNSUP, "unknown option"),
         }
         Progress::Continue
+    }
+
+    fn start_tls(&mut self, data: &[u8]) -> Progress {
+        let (kind, text) = match (self.tls, data) {
+            (Tls::Off, _) => (REP_ERR_UNSUP, "this server has no TLS"),
+            _ if self.is_secured => (REP_ERR_INVALID, "TLS has begun already"),
+            (_, [_, ..]) => (REP_ERR_INVALID, "this option takes no data"),
+            _ => {
+                self.reply(OPT_STARTTLS, REP_ACK, &[]);
+                return Progress::StartTls;
+            }
+        };
+        self.reply_text(OPT_STARTTLS, kind, text);
+        Progress::Continue
+    }
+
+    fn may_open(&self, export: &ExportInfo) -> bool {
+        let allowed = &export.allowed;
+        allowed.is_empty() || allowed.iter().any(|name| self.names.contains(name))
     }
 
     fn session(&self, export: usize) -> Session {
@@ -283,7 +349,7 @@ impl Handshake {
     fn find(&self, name: &[u8]) -> Option<usize> {
         self.exports
             .iter()
-            .position(|export| export.name.as_bytes() == name)
+            .position(|export| export.name.as_bytes() == name && self.may_open(export))
     }
 
     fn export_name(&mut self, name: &[u8]) -> Progress {

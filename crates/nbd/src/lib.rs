@@ -11,7 +11,7 @@ mod handshake;
 mod reply;
 mod request;
 
-pub use handshake::{ExportInfo, Handshake, Progress, Session};
+pub use handshake::{ExportInfo, Handshake, Progress, Session, Tls};
 pub use reply::{
     Head, block_status, error_at, error_chunk, no_data_reply, offset_data, simple_reply,
 };

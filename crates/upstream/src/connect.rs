@@ -1,29 +1,35 @@
 //! Making a connection: addresses, the socket, the handshake.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
-use xtent_nbd::client::{Handshake, HandshakeError, HandshakeErrorKind, Negotiated};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use xtent_nbd::client::{Handshake, HandshakeError, HandshakeErrorKind, Negotiated, Step};
 use xtent_store::ErrorKind;
+use xtent_tls::{Channel, Client, Next};
 
 use crate::uri::{Place, Uri};
 use crate::wake::Wake;
+use crate::wire::Wire;
 
 /// How long a peer that says nothing is asked, and how often, before it counts as gone.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// Where to connect to; nothing has to be looked up any more.
-#[derive(Clone, Debug)]
-pub(crate) enum Addresses {
+/// Where to connect to, and with what; nothing has to be looked up or read any more.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    sockets: Sockets,
+    tls: Option<Client>,
+}
+
+#[derive(Debug)]
+enum Sockets {
     Tcp(Vec<SocketAddr>),
     Unix(SocketAddrUnix),
 }
@@ -59,7 +65,9 @@ impl ConnectError {
                 let kind = match error.kind {
                     HandshakeErrorKind::UnknownExport => ErrorKind::NotFound,
                     HandshakeErrorKind::Policy => ErrorKind::Permission,
-                    HandshakeErrorKind::TlsRequired => ErrorKind::Unsupported,
+                    HandshakeErrorKind::TlsRequired | HandshakeErrorKind::NoTls => {
+                        ErrorKind::Unsupported
+                    }
                     HandshakeErrorKind::Protocol | HandshakeErrorKind::Refused => ErrorKind::Io,
                 };
                 (kind, io::Error::other(error))
@@ -74,8 +82,25 @@ impl ConnectError {
 }
 
 impl Addresses {
-    /// Looks the host up.
+    /// Looks the host up and reads certificates.
     pub(crate) fn of(uri: &Uri) -> io::Result<Self> {
+        let tls = uri.tls.as_ref().map(|tls| {
+            let name = match (&tls.hostname, &uri.place) {
+                (Some(name), _) => name,
+                (None, Place::Tcp { host, .. }) => host,
+                (None, Place::Unix(_)) => "localhost",
+            };
+            Client::open(tls.certificates.as_deref(), name)
+        });
+        Ok(Self {
+            tls: tls.transpose()?,
+            sockets: Sockets::of(uri)?,
+        })
+    }
+}
+
+impl Sockets {
+    fn of(uri: &Uri) -> io::Result<Self> {
         match &uri.place {
             Place::Unix(path) => Ok(Self::Unix(SocketAddrUnix::new(path)?)),
             Place::Tcp { host, port } => {
@@ -184,48 +209,99 @@ pub(crate) fn connect(
     export: &str,
     wake: &Wake,
     deadline: Instant,
-) -> Result<(OwnedFd, Negotiated), ConnectError> {
-    let socket = addresses.connect(wake, deadline)?;
-    let mut handshake = Handshake::new(export);
+) -> Result<(Wire, Negotiated), ConnectError> {
+    let mut wire = Wire {
+        socket: addresses.sockets.connect(wake, deadline)?,
+        tls: None,
+    };
+    let mut handshake = Handshake::new(export, addresses.tls.is_some());
     let mut input = Vec::with_capacity(Handshake::input_capacity());
     loop {
-        let (used, negotiated) = handshake.step(&input).map_err(ConnectError::Handshake)?;
+        let (used, step) = handshake.step(&input).map_err(ConnectError::Handshake)?;
         input.drain(..used);
-        let output = handshake.take_output();
-        send_all(&socket, &output, wake, deadline)?;
-        if let Some(negotiated) = negotiated {
+        if step == Step::StartTls {
+            // What came in the clear is nobody's word; it must not be taken for one behind TLS.
+            let (Some(client), true) = (&addresses.tls, input.is_empty()) else {
+                return Err(unasked());
+            };
+            wire.tls = Some(start_tls(&wire, client, wake, deadline)?);
+            handshake.secured();
+        }
+        send_all(&wire, &handshake.take_output(), wake, deadline)?;
+        if let Step::Done(negotiated) = step {
             return match input.is_empty() {
-                true => Ok((socket, negotiated)),
-                false => Err(ConnectError::Handshake(HandshakeError {
-                    kind: HandshakeErrorKind::Protocol,
-                    message: "the server answers what was not asked".to_owned(),
-                })),
+                true => Ok((wire, negotiated)),
+                false => Err(unasked()),
             };
         }
         if used > 0 {
             continue;
         }
-        until(wake, &socket, PollFlags::IN, deadline)?;
         let mut bytes = [0; 1024];
-        match rustix::net::recv(&socket, &mut bytes[..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => {
-                let what = "the server closed the connection in the handshake";
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what).into());
-            }
-            Ok((n, _)) => input.extend(&bytes[..n]),
+        let n = match wire.receive(&mut bytes) {
+            Ok(n) => n,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    until(wake, &wire.socket, PollFlags::IN, deadline)?;
+                    continue;
+                }
+                io::ErrorKind::Interrupted => continue,
+                _ => return Err(error.into()),
+            },
+        };
+        if n == 0 {
+            return Err(closed());
+        }
+        input.extend(&bytes[..n]);
+    }
+}
+
+fn unasked() -> ConnectError {
+    ConnectError::Handshake(HandshakeError {
+        kind: HandshakeErrorKind::Protocol,
+        message: "the server answers what was not asked".to_owned(),
+    })
+}
+
+fn closed() -> ConnectError {
+    let what = "the server closed the connection in the handshake";
+    io::Error::new(io::ErrorKind::UnexpectedEof, what).into()
+}
+
+/// Begins TLS on a connection whose server has agreed to it.
+fn start_tls(
+    wire: &Wire,
+    client: &Client,
+    wake: &Wake,
+    deadline: Instant,
+) -> Result<Channel, ConnectError> {
+    let mut handshake = xtent_tls::Handshake::client(client)?;
+    loop {
+        let next = handshake.step();
+        // After a failure it says what was wrong.
+        send_all(wire, &handshake.take_output(), wake, deadline)?;
+        if next? == Next::Done {
+            return Ok(handshake.into_channel());
+        }
+        until(wake, &wire.socket, PollFlags::IN, deadline)?;
+        match wire.receive_bytes(handshake.room()) {
+            Ok(0) => return Err(closed()),
+            Ok(n) => handshake.received(n),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn send_all(socket: &OwnedFd, mut data: &[u8], wake: &Wake, deadline: Instant) -> io::Result<()> {
-    while !data.is_empty() {
-        match rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+fn send_all(wire: &Wire, mut data: &[u8], wake: &Wake, deadline: Instant) -> io::Result<()> {
+    while !data.is_empty() || wire.has_unsent() {
+        match wire.send(&[IoSlice::new(data)]) {
             Ok(n) => data = &data[n..],
-            Err(Errno::AGAIN) => until(wake, socket, PollFlags::OUT, deadline)?,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                until(wake, &wire.socket, PollFlags::OUT, deadline)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

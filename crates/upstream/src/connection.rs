@@ -3,18 +3,17 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg};
+use rustix::net::Shutdown;
 use xtent_nbd::Head;
 use xtent_nbd::client::Form;
 use xtent_store::Buffer;
 
 use crate::lock;
+use crate::wire::Wire;
 
 /// Pieces of memory in one system call: heads and payloads of several requests.
 const SLICES: usize = 64;
@@ -57,7 +56,7 @@ pub(crate) struct Connection {
     /// Index of the thread that receives.
     pub(crate) lane: usize,
     pub(crate) form: Form,
-    pub(crate) socket: OwnedFd,
+    pub(crate) wire: Wire,
     /// Bytes asked for or sent, of requests without an answer.
     pub(crate) under_way: AtomicU64,
     /// Since when there are such.
@@ -78,12 +77,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, lane: usize, form: Form, socket: OwnedFd) -> Arc<Self> {
+    pub(crate) fn new(id: u64, lane: usize, form: Form, wire: Wire) -> Arc<Self> {
         Arc::new(Self {
             id,
             lane,
             form,
-            socket,
+            wire,
             under_way: AtomicU64::new(0),
             busy_since: Mutex::default(),
             heard: Mutex::new(Instant::now()),
@@ -153,7 +152,7 @@ impl Connection {
     pub(crate) fn kill(&self) {
         self.dead.store(true, Ordering::Release);
         // It fails if the peer was faster.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.wire.socket, Shutdown::Both);
         lock(&self.queue).clear();
         *lock(&self.sending) = Sending::default();
         drop(lock(&self.copying));
@@ -189,16 +188,17 @@ impl Connection {
                     *sending = Sending::default();
                     return Ok(true);
                 }
-                if sending.requests.is_empty() {
+                if sending.requests.is_empty() && !self.wire.has_unsent() {
                     break;
                 }
-                match sending.send_some(&self.socket) {
-                    Ok(()) | Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => {
+                match sending.send_some(&self.wire) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.full.store(true, Ordering::Release);
                         return Ok(false);
                     }
-                    Err(error) => return Err(error.into()),
+                    Err(error) => return Err(error),
                 }
             }
             drop(sending);
@@ -210,7 +210,7 @@ impl Connection {
 }
 
 impl Sending {
-    fn send_some(&mut self, socket: &OwnedFd) -> rustix::io::Result<()> {
+    fn send_some(&mut self, wire: &Wire) -> io::Result<()> {
         let mut skip = self.sent;
         let mut slices = Vec::with_capacity(SLICES);
         for request in &self.requests {
@@ -226,9 +226,7 @@ impl Sending {
                 }
             }
         }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let mut ancillary = SendAncillaryBuffer::default();
-        self.sent += sendmsg(socket, &slices, &mut ancillary, flags)?;
+        self.sent += wire.send(&slices)?;
         while let Some(first) = self.requests.front() {
             let payload = first.payload.as_ref().map_or(0, |p| p.bytes().len());
             let len = first.head.as_bytes().len() + payload;
@@ -249,7 +247,11 @@ mod tests {
     #[test]
     fn only_requests_without_a_word_are_silence() {
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        let connection = Connection::new(1, 0, Form::Simple, socket.into());
+        let wire = Wire {
+            socket: socket.into(),
+            tls: None,
+        };
+        let connection = Connection::new(1, 0, Form::Simple, wire);
         assert_eq!(connection.silent_since(), None);
         connection.begin(64);
         let first = connection.silent_since().unwrap();

@@ -69,14 +69,14 @@ pub(crate) fn other(shared: &Arc<Shared>, lane: usize) {
         tried = epoch;
         let deadline = Instant::now() + longest_try(shared.reconnect);
         let connected = connect(&shared.addresses, &shared.export, wake, deadline);
-        let (socket, found) = match connected {
+        let (wire, found) = match connected {
             Ok(connected) => connected,
             Err(error) => {
                 tracing::debug!("no connection number {}: {error}", lane + 1);
                 continue;
             }
         };
-        let connection = Connection::new(next_id(), lane, found.form, socket);
+        let connection = Connection::new(next_id(), lane, found.form, wire);
         if !is_same_server(shared, lane) {
             continue;
         }
@@ -150,7 +150,7 @@ fn serve(shared: &Shared, connection: &Arc<Connection>) {
         if connection.is_full() {
             events |= PollFlags::OUT;
         }
-        let happened = match wake.wait(Some((connection.socket.as_fd(), events)), end) {
+        let happened = match wake.wait(Some((connection.wire.socket.as_fd(), events)), end) {
             Ok(happened) => happened,
             Err(error) => break error.into(),
         };
@@ -198,7 +198,7 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
             let mut state = lock(&shared.state);
             (state.has_answered, state.demand) = (false, false);
         }
-        let (socket, found) = match connect(&shared.addresses, &shared.export, wake, until) {
+        let (wire, found) = match connect(&shared.addresses, &shared.export, wake, until) {
             Ok(connected) => connected,
             Err(error) => {
                 let mut todo = Todo::default();
@@ -212,7 +212,7 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
                 continue;
             }
         };
-        let connection = Connection::new(next_id(), 0, found.form, socket);
+        let connection = Connection::new(next_id(), 0, found.form, wire);
         let mut todo = Todo::default();
         let renewed = {
             let mut state = lock(&shared.state);

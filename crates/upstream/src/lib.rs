@@ -2,7 +2,8 @@
 //!
 //! Each connection has one thread that receives; whoever submits an operation sends it.
 //! Hundreds are under way at a time, and data is received straight into the
-//! operation's memory. TLS is not supported yet.
+//! operation's memory; with TLS it is copied there once. Where TLS is wanted, nothing is said without
+//! it and no server is served that is not verified, on connections that are made later neither.
 //!
 //! # Lost connections
 //!
@@ -46,7 +47,7 @@
 //! # Memory
 //!
 //! What the operations' owners gave it, [`Options::journal`] (and one write more), 16 KiB for each
-//! connection, and some hundred bytes for each request. The calls on borrowed memory
+//! connection and with TLS half a MiB more, and some hundred bytes for each request. The calls on borrowed memory
 //! copy what they are given.
 
 mod connect;
@@ -62,6 +63,7 @@ mod store;
 mod terms;
 mod uri;
 mod wake;
+mod wire;
 
 pub use identity::{Check, Identity};
 pub use uri::{Uri, UriError};
@@ -131,8 +133,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Connects to the server. Hosts are looked up here and never again: a connection
-    /// that is made later takes a socket and nothing else of the system.
+    /// Connects to the server. Hosts are looked up and certificates read here and never again: a
+    /// connection that is made later takes a socket and nothing else of the system.
     ///
     /// # Errors
     /// Have the URI as their place, and a source that says what the server did:
@@ -144,7 +146,7 @@ impl Upstream {
         let addresses = Addresses::of(uri).map_err(system)?;
         let wake = Wake::new().map_err(system)?;
         let deadline = Instant::now() + lane::longest_try(options.reconnect);
-        let (socket, found) =
+        let (wire, found) =
             connect(&addresses, uri.export(), &wake, deadline).map_err(|error| {
                 let (kind, source) = error.into_parts();
                 Error {
@@ -169,7 +171,7 @@ impl Upstream {
             read_only,
             options.journal,
         ));
-        let connection = Connection::new(lane::next_id(), 0, found.form, socket);
+        let connection = Connection::new(lane::next_id(), 0, found.form, wire);
         let mut state = State::new(Arc::clone(&terms), lanes);
         state.connected(Arc::clone(&connection), &mut Todo::default());
         let shared = Arc::new(Shared {
@@ -347,6 +349,7 @@ fn say_goodbye(connection: &Connection) {
     });
     // A server that takes no more sees the end of the connection all the same.
     let _ = connection.send();
+    connection.wire.close();
 }
 
 /// Locks; what a thread that panicked has left is consistent, since nothing in

@@ -1,13 +1,13 @@
 //! What comes in on one connection: replies are parsed from a small buffer, data goes straight
 //! where it belongs.
 
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use xtent_nbd::client::{REPLY_CAPACITY, parse_reply};
-use xtent_store::Buffer;
+use xtent_store::{Buffer, chain};
 
 use crate::connection::Connection;
 use crate::lock;
@@ -44,12 +44,16 @@ impl Receiver {
         shared: &Shared,
         connection: &Arc<Connection>,
     ) -> Result<(), Trouble> {
-        for _ in 0..CALLS {
+        let mut calls = 0;
+        loop {
             self.use_up(shared, connection)?;
-            match self.fill(connection) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(trouble) => return Err(trouble),
+            // What TLS holds already is taken: no wait for the socket would tell of it.
+            if calls == CALLS && !connection.wire.has_more() {
+                break;
+            }
+            calls = CALLS.min(calls + 1);
+            if !self.fill(connection)? {
+                break;
             }
         }
         self.use_up(shared, connection)
@@ -88,21 +92,25 @@ impl Receiver {
     fn fill(&mut self, connection: &Connection) -> Result<bool, Trouble> {
         self.bytes.copy_within(self.filled.clone(), 0);
         self.filled = 0..self.filled.len();
+        if connection.wire.tls.is_some() {
+            return self.fill_by_tls(connection);
+        }
         let ahead = &mut self.bytes[self.filled.end..];
         let room = ahead.len();
+        let socket = &connection.wire.socket;
         let mut direct = 0;
         let received = match &mut self.incoming {
-            None => rustix::io::read(&connection.socket, ahead),
+            None => rustix::io::read(socket, ahead),
             Some(incoming) => {
                 direct = incoming.left;
                 into_buffer(incoming, connection, |place| {
                     let mut slices = [IoSliceMut::new(place), IoSliceMut::new(ahead)];
-                    rustix::io::readv(&connection.socket, &mut slices)
+                    rustix::io::readv(socket, &mut slices)
                 })?
             }
         };
         let n = match received {
-            Ok(0) => return Err(Trouble::Gone("the server closed the connection".to_owned())),
+            Ok(0) => return Err(closed()),
             Ok(n) => n,
             Err(Errno::INTR) => return Ok(true),
             Err(Errno::AGAIN) => return Ok(false),
@@ -116,6 +124,31 @@ impl Receiver {
         // What came was less than could have.
         Ok(n == direct + room)
     }
+
+    /// As [`Receiver::fill`], with a system call only where nothing is left from before.
+    fn fill_by_tls(&mut self, connection: &Connection) -> Result<bool, Trouble> {
+        let wire = &connection.wire;
+        let received = match &mut self.incoming {
+            None => wire.receive(&mut self.bytes[self.filled.end..]),
+            Some(incoming) => into_buffer(incoming, connection, |place| wire.receive(place))?,
+        };
+        let n = match received {
+            Ok(0) => return Err(closed()),
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(Trouble::Gone(chain(&error).to_string())),
+        };
+        match &mut self.incoming {
+            None => self.filled.end += n,
+            Some(incoming) => incoming.advance(n),
+        }
+        Ok(true)
+    }
+}
+
+fn closed() -> Trouble {
+    Trouble::Gone("the server closed the connection".to_owned())
 }
 
 impl Incoming {

@@ -34,13 +34,25 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+/// What the URI of a server with TLS says beside its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// The folder of certificates; the system's authorities, and none of one's own, without.
+    pub(crate) certificates: Option<PathBuf>,
+    /// The name that the server's certificate is for, if it is not the host.
+    pub(crate) hostname: Option<String>,
+}
+
 /// An export of an NBD server: `nbd://HOST[:PORT]/EXPORT` or
-/// `nbd+unix:///EXPORT?socket=PATH`. Its [`Display`](fmt::Display) is a URI
-/// that means the same.
+/// `nbd+unix:///EXPORT?socket=PATH`; with TLS the schemes are `nbds` and `nbds+unix`, and
+/// `tls-certificates=DIR` and `tls-hostname=NAME` can be among the parameters. Its
+/// [`Display`](fmt::Display) is a URI that means the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
     pub(crate) place: Place,
     pub(crate) export: String,
+    /// TLS, which is had then or nothing is.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Why a text is no URI that can be used, for a person.
@@ -88,7 +100,19 @@ impl Uri {
             Place::Unix(path) => Place::Unix(std::path::absolute(path)?),
             tcp => tcp,
         };
-        Ok(Self { place, ..self })
+        let mut tls = self.tls;
+        if let Some(folder) = tls.as_mut().and_then(|tls| tls.certificates.as_mut()) {
+            *folder = std::path::absolute(&folder)?;
+        }
+        Ok(Self { place, tls, ..self })
+    }
+
+    /// What all URIs of the same export have in common, however it is connected to.
+    pub fn without_tls(&self) -> Self {
+        Self {
+            tls: None,
+            ..self.clone()
+        }
     }
 
     /// The Unix socket, if it is one.
@@ -125,21 +149,68 @@ impl FromStr for Uri {
         if export.len() > MAX_STRING {
             return wrong("the name of the export is longer than 4096 bytes");
         }
-        let place = match scheme.to_ascii_lowercase().as_str() {
-            "nbd" => tcp(authority, query)?,
-            "nbd+unix" => unix(authority, query)?,
-            "nbds" | "nbds+unix" | "nbds+vsock" => return wrong("TLS is not supported yet"),
-            "nbd+vsock" => return wrong("nbd+vsock is not supported"),
+        let scheme = scheme.to_ascii_lowercase();
+        let mut parameters = Parameters::read(query.unwrap_or(""))?;
+        let tls = match scheme.as_str() {
+            "nbds" | "nbds+unix" => Some(Tls {
+                certificates: parameters.take("tls-certificates").map(Into::into),
+                hostname: parameters.take("tls-hostname"),
+            }),
+            _ => None,
+        };
+        let place = match scheme.as_str() {
+            "nbd" | "nbds" => tcp(authority)?,
+            "nbd+unix" | "nbds+unix" => unix(authority, parameters.take("socket"))?,
+            "nbd+vsock" | "nbds+vsock" => return wrong("vsock is not supported"),
             _ => return wrong("it is no URI of NBD"),
         };
-        Ok(Self { place, export })
+        parameters.end()?;
+        Ok(Self { place, export, tls })
     }
 }
 
-fn tcp(authority: &str, query: Option<&str>) -> Result<Place, UriError> {
-    if let Some(query) = query {
-        return unknown_parameter(query);
+/// The parameters of a URI that are not used yet.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn read(query: &str) -> Result<Self, UriError> {
+        let mut all = Vec::new();
+        for parameter in query.split('&').filter(|p| !p.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let name: String = name.chars().take(40).collect();
+            if all.iter().any(|(known, _)| *known == name) {
+                return wrong(format!("the URI has two parameters named \"{name}\""));
+            }
+            let value = decoded(value)?;
+            if value.is_empty() {
+                return wrong(format!("the URI's parameter \"{name}\" is empty"));
+            }
+            all.push((name, value));
+        }
+        Ok(Self(all))
     }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    /// Refuses what nobody has taken.
+    fn end(self) -> Result<(), UriError> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) if name == "tls-psk-file" || name == "tls-username" => {
+                wrong("pre-shared keys are not supported; TLS is had with certificates")
+            }
+            Some((name, _)) if name == "tls-verify-peer" => {
+                wrong("the server's certificate is always verified")
+            }
+            Some((name, _)) => wrong(format!("the URI's parameter \"{name}\" is not supported")),
+        }
+    }
+}
+
+fn tcp(authority: &str) -> Result<Place, UriError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let Some((host, port)) = rest.split_once(']') else {
@@ -177,36 +248,17 @@ fn tcp(authority: &str, query: Option<&str>) -> Result<Place, UriError> {
     Ok(Place::Tcp { host, port })
 }
 
-fn unix(authority: &str, query: Option<&str>) -> Result<Place, UriError> {
+fn unix(authority: &str, socket: Option<String>) -> Result<Place, UriError> {
     if !authority.is_empty() {
         return wrong("nbd+unix has three slashes: nbd+unix:///EXPORT?socket=PATH");
     }
-    let missing = "nbd+unix needs its socket: nbd+unix:///EXPORT?socket=PATH";
-    let mut socket = None;
-    for parameter in query.unwrap_or("").split('&').filter(|p| !p.is_empty()) {
-        match parameter.strip_prefix("socket=") {
-            Some(_) if socket.is_some() => return wrong("the URI names two sockets"),
-            Some(path) => socket = Some(decoded(path)?),
-            None => return unknown_parameter(parameter),
-        }
-    }
     match socket {
-        None => wrong(missing),
-        Some(path) if path.is_empty() => wrong(missing),
+        None => wrong("nbd+unix needs its socket: nbd+unix:///EXPORT?socket=PATH"),
         Some(path) if path.len() > MAX_SOCKET_PATH => {
             wrong("the path of the socket is longer than 107 bytes")
         }
         Some(path) => Ok(Place::Unix(path.into())),
     }
-}
-
-fn unknown_parameter<T>(query: &str) -> Result<T, UriError> {
-    let name: String = query
-        .chars()
-        .take_while(|c| !"=&".contains(*c))
-        .take(40)
-        .collect();
-    wrong(format!("the URI's parameter \"{name}\" is not supported"))
 }
 
 fn decoded(text: &str) -> Result<String, UriError> {
@@ -222,23 +274,39 @@ fn decoded(text: &str) -> Result<String, UriError> {
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = utf8_percent_encode(&self.export, ESCAPED);
+        let scheme = if self.tls.is_some() { "nbds" } else { "nbd" };
+        let mut parameters = Vec::new();
         match &self.place {
             Place::Tcp { host, port } => {
                 match host.contains(':') {
-                    true => write!(f, "nbd://[{host}]")?,
-                    false => write!(f, "nbd://{host}")?,
+                    true => write!(f, "{scheme}://[{host}]")?,
+                    false => write!(f, "{scheme}://{host}")?,
                 }
                 if *port != DEFAULT_PORT {
                     write!(f, ":{port}")?;
                 }
-                write!(f, "/{export}")
+                write!(f, "/{export}")?;
             }
             Place::Unix(path) => {
-                let path = path.to_string_lossy();
-                let socket = utf8_percent_encode(&path, ESCAPED);
-                write!(f, "nbd+unix:///{export}?socket={socket}")
+                write!(f, "{scheme}+unix:///{export}")?;
+                parameters.push(("socket", path.to_string_lossy()));
             }
         }
+        if let Some(tls) = &self.tls {
+            let folder = tls.certificates.as_ref();
+            parameters.extend(folder.map(|it| ("tls-certificates", it.to_string_lossy())));
+            let name = tls.hostname.as_ref();
+            parameters.extend(name.map(|it| ("tls-hostname", it.as_str().into())));
+        }
+        for (at, (name, value)) in parameters.iter().enumerate() {
+            let separator = if at == 0 { '?' } else { '&' };
+            write!(
+                f,
+                "{separator}{name}={}",
+                utf8_percent_encode(value, ESCAPED)
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -259,6 +327,7 @@ mod tests {
                 port,
             },
             export: export.into(),
+            tls: None,
         };
         assert_eq!(uri("nbd://host"), tcp("host", 10809, ""));
         assert_eq!(uri("nbd://host:/"), tcp("host", 10809, ""));
@@ -274,6 +343,21 @@ mod tests {
             "nbd+unix:///%C3%A4?socket=/run/a%3Fb.sock"
         );
         assert_eq!(uri("nbd://[::1]/x").to_string(), "nbd://[::1]/x");
+        let secured = |certificates: Option<&str>, hostname: Option<&str>, of: Uri| Uri {
+            tls: Some(Tls {
+                certificates: certificates.map(Into::into),
+                hostname: hostname.map(Into::into),
+            }),
+            ..of
+        };
+        assert_eq!(uri("nbds://h/x"), secured(None, None, tcp("h", 10809, "x")));
+        let all = "nbds+unix:///?tls-hostname=h.example&tls-certificates=/a%20b&socket=/s";
+        let plain = uri("nbd+unix:///?socket=/s");
+        assert_eq!(
+            uri(all),
+            secured(Some("/a b"), Some("h.example"), plain.clone())
+        );
+        assert_eq!(uri(all).without_tls(), plain);
     }
 
     #[test]
@@ -281,9 +365,11 @@ mod tests {
         for (text, word) in [
             ("/dev/sda", "no URI"),
             ("http://x/", "no URI of NBD"),
-            ("nbds://x/", "TLS is not supported yet"),
-            ("nbds+unix:///?socket=/s", "TLS is not supported yet"),
-            ("nbd+vsock://2/", "nbd+vsock"),
+            ("nbd+vsock://2/", "vsock"),
+            ("nbds://h?tls-verify-peer=false", "always verified"),
+            ("nbds://h?tls-psk-file=/k", "pre-shared"),
+            ("nbds://h?tls-certificates=", "is empty"),
+            ("nbds://h?socket=/s", "\"socket\""),
             ("nbd://user:secret@host/", "user name"),
             ("nbd:///x", "no host"),
             ("nbd://h?tls-certificates=/x", "\"tls-certificates\""),
@@ -299,10 +385,10 @@ mod tests {
             ("nbd://h/%ff", "UTF-8"),
             ("nbd://h/x#y", "fragment"),
             ("nbd+unix:///x", "needs its socket"),
-            ("nbd+unix:///x?socket=", "needs its socket"),
+            ("nbd+unix:///x?socket=", "is empty"),
             ("nbd+unix://h/x?socket=/s", "three slashes"),
-            ("nbd+unix:///x?socket=/s&socket=/t", "two sockets"),
-            ("nbd+unix:///x?socket=/s&tls-username=x", "\"tls-username\""),
+            ("nbd+unix:///x?socket=/s&socket=/t", "two parameters"),
+            ("nbd+unix:///x?socket=/s&tls-hostname=x", "\"tls-hostname\""),
         ] {
             let error = text.parse::<Uri>().unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error:?} lacks {word:?}");
@@ -331,8 +417,11 @@ mod tests {
                 places.push(Place::Unix(path.into()));
             }
             for place in places {
-                let uri = Uri { place, export: export.clone() };
-                prop_assert_eq!(uri.to_string().parse::<Uri>(), Ok(uri));
+                let tls = Tls { certificates: Some(format!("/{export}").into()), hostname: Some(host()) };
+                for tls in [None, Some(Tls::default()), Some(tls)] {
+                    let uri = Uri { place: place.clone(), export: export.clone(), tls };
+                    prop_assert_eq!(uri.to_string().parse::<Uri>(), Ok(uri));
+                }
             }
         }
 

@@ -1,5 +1,7 @@
 //! Options that several commands share, written once.
 
+mod tls;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use crate::failure::{Failure, Result};
 use crate::fds::{InheritedFd, parse_inherited};
 use crate::secrets::{CREDENTIALS, NEW_CREDENTIALS, Source};
 use crate::size::parse_size;
+
+pub(crate) use tls::TlsArgs;
 
 /// A stored key derivation that would take longer is refused with its
 /// estimate, unless the user insists.

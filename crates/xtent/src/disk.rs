@@ -109,7 +109,7 @@ impl Disk {
         match self {
             Self::File(file) => Ok(Device::new(Arc::clone(file))),
             Self::Export(export) => {
-                let name = format!("{}.metadata", lock_name(&export.name));
+                let name = format!("{}.metadata", lock_name(export.upstream.uri()));
                 let of = &export.name;
                 Ok(Device::with_lock_file(self.store(), &locks()?, &name, of))
             }
@@ -176,7 +176,7 @@ impl Export {
 /// Locks an export for its one user, or the readers that share it; never waits.
 fn lock(uri: &Uri, access: Access) -> Result<File> {
     let name = uri.to_string();
-    let path = locks()?.join(format!("{}.lock", lock_name(Path::new(&name))));
+    let path = locks()?.join(format!("{}.lock", lock_name(uri)));
     let failed = |e| Failure::system(format!("cannot lock {}", path.display()), e);
     let file = OpenOptions::new()
         .read(true)
@@ -200,11 +200,12 @@ fn lock(uri: &Uri, access: Access) -> Result<File> {
     }
 }
 
-/// A name for the lock files of an export that no other has: FNV-1a of the URI.
-fn lock_name(uri: &Path) -> String {
-    let bytes = uri.as_os_str().as_encoded_bytes();
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+/// A name for the lock files of an export that no other has: FNV-1a of the URI, the same
+/// with TLS and without.
+fn lock_name(uri: &Uri) -> String {
+    let uri = uri.without_tls().to_string();
+    let hash = uri.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
 }
@@ -228,8 +229,8 @@ pub(crate) fn uri(name: &Path) -> Result<Option<Uri>> {
     };
     let uri: Uri = text.parse().map_err(|e| {
         Failure::parameters(format!("{text}: {e}")).advise(
-            "Known are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH. \
-             A file of such a name is `./nbd:...`.",
+            "Known are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH, with TLS \
+             nbds:// and nbds+unix://. A file of such a name is `./nbd:...`.",
         )
     })?;
     // A daemon is in another folder when it connects again.
@@ -269,7 +270,10 @@ mod tests {
         assert!(matches!(uri(Path::new("disk.img")), Ok(None)));
         assert!(matches!(uri(Path::new("./nbd://host/x")), Ok(None)));
         assert!(matches!(uri(Path::new("nbd://host/x")), Ok(Some(_))));
-        for text in ["nbds://host/x", "nbd+unix:///x", "nbd://user@host/"] {
+        let lock = |text| lock_name(&uri(Path::new(text)).unwrap().unwrap());
+        assert_eq!(lock("nbd://host/x"), lock("nbds://host/x?tls-hostname=h"));
+        assert_ne!(lock("nbd://host/x"), lock("nbd://host/y"));
+        for text in ["nbds+vsock://2/x", "nbd+unix:///x", "nbd://user@host/"] {
             let failure = uri(Path::new(text)).unwrap_err();
             assert!(failure.message.starts_with(text), "{failure}");
         }

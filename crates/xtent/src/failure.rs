@@ -192,6 +192,26 @@ fn exit_of_volume(kind: volume::ErrorKind) -> Exit {
     }
 }
 
+impl From<xtent_tls::Error> for Failure {
+    fn from(mut error: xtent_tls::Error) -> Self {
+        use xtent_tls::ErrorKind as K;
+        let cause = error.source.as_ref().and_then(|it| it.downcast_ref());
+        let exit = match (error.kind, cause) {
+            (K::File, Some(cause)) => exit_of_io(cause),
+            (K::Untrusted | K::Refused, _) => Exit::Permission,
+            (K::Protocol, _) => Exit::Device,
+            _ => Exit::Parameters,
+        };
+        let advice = error.advice.map(str::to_owned);
+        Self {
+            exit,
+            advice,
+            source: error.source.take(),
+            ..Self::new(exit, error.message)
+        }
+    }
+}
+
 impl From<luks::Error> for Failure {
     fn from(error: luks::Error) -> Self {
         use luks::ErrorKind as K;

@@ -85,7 +85,8 @@ pub(crate) fn bind(spec: &Spec, allow_remote: bool) -> Result<Bound> {
     }
 }
 
-const INSIST: &str = "If every machine that can reach it is trusted, give --allow-remote.";
+const INSIST: &str =
+    "Give --tls-certificates DIR; or, if every machine on the way is trusted, --allow-remote.";
 
 /// The sockets that systemd passes.
 pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {

@@ -205,6 +205,8 @@ fn check(export: &Export) -> Result<(), Error> {
 pub(super) struct Served {
     pub(super) name: String,
     description: String,
+    /// Names in certificates, of the clients that may open it; everybody if empty.
+    allowed: Vec<String>,
     /// None once it has been removed.
     volume: Mutex<Option<Arc<Volume>>>,
     /// When it was told to end.
@@ -226,6 +228,7 @@ impl Served {
         Self {
             name: export.name,
             description: export.description,
+            allowed: export.allowed,
             volume: Mutex::new(Some(export.volume)),
             ended: OnceLock::new(),
             links: Mutex::default(),
@@ -298,6 +301,7 @@ impl Served {
             size: volume.size(),
             read_only: volume.is_read_only(),
             minimum_block: u32::try_from(volume.sector_size().bytes()).unwrap_or(4096),
+            allowed: self.allowed.clone(),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -16,7 +16,9 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use super::peer::Client;
 use super::proto::Head;
 use super::shutdown::wake;
+use super::tls::errno;
 use xtent_store::Buffer;
+use xtent_tls::Channel;
 
 /// Replies that go into one system call; two slices each, below `IOV_MAX`.
 pub(super) const MAX_GATHER: usize = 500;
@@ -84,6 +86,8 @@ pub(super) struct Gone;
 #[derive(Default)]
 pub(super) struct Outbox {
     queue: VecDeque<Message>,
+    /// Records of TLS are left over that the socket has not taken.
+    unsent: bool,
     /// Somebody is inside a system call with the socket.
     sending: bool,
     /// The connection's thread, and nobody else, waits for that to end.
@@ -113,7 +117,7 @@ impl Outbox {
     }
 
     pub(super) fn has_output(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || self.unsent
     }
 
     pub(super) fn set_notify(&mut self, notify: bool) {
@@ -128,6 +132,7 @@ impl Outbox {
 
     fn break_off(&mut self) {
         self.broken = true;
+        self.unsent = false;
         self.queue.clear();
     }
 }
@@ -141,6 +146,8 @@ pub(super) struct Link {
     /// The client has chosen an export.
     pub(super) has_session: AtomicBool,
     pub(super) socket: OwnedFd,
+    /// TLS on it, once that has begun.
+    pub(super) tls: OnceLock<Channel>,
     /// Ends a wait of the connection's thread.
     pub(super) event: OwnedFd,
     outbox: Mutex<Outbox>,
@@ -155,6 +162,7 @@ impl Link {
             client: Client::new(id, &socket),
             has_session: AtomicBool::new(false),
             socket,
+            tls: OnceLock::new(),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             outbox: Mutex::default(),
             turn: Condvar::new(),
@@ -211,7 +219,8 @@ impl Link {
     fn send_queue<'a>(&'a self, mut outbox: MutexGuard<'a, Outbox>) -> MutexGuard<'a, Outbox> {
         outbox.sending = true;
         outbox.blocked = false;
-        while !outbox.queue.is_empty() && !outbox.blocked {
+        outbox.unsent = self.has_unsent(&outbox);
+        while outbox.has_output() && !outbox.blocked {
             let count = outbox.queue.len().min(MAX_GATHER);
             let mut messages: VecDeque<_> = outbox.queue.drain(..count).collect();
             drop(outbox);
@@ -227,6 +236,7 @@ impl Link {
                 }
                 Err(_) => outbox.break_off(),
             }
+            outbox.unsent = self.has_unsent(&outbox);
         }
         outbox.sending = false;
         // A call that wakes nobody is still a system call.
@@ -246,8 +256,15 @@ impl Link {
         outbox
     }
 
+    fn has_unsent(&self, outbox: &Outbox) -> bool {
+        !outbox.broken && self.tls.get().is_some_and(Channel::has_unsent)
+    }
+
     /// Leaves in `messages` what could not be sent.
     fn send_messages(&self, messages: &mut VecDeque<Message>) -> rustix::io::Result<()> {
+        if messages.is_empty() {
+            return self.try_send(&[]).map(drop);
+        }
         while !messages.is_empty() {
             let mut slices = Vec::with_capacity(2 * messages.len());
             for message in messages.iter() {
@@ -267,8 +284,22 @@ impl Link {
         Ok(())
     }
 
-    /// Hands slices to the socket; `EAGAIN` if it takes none now.
+    /// Hands slices to the socket, by way of TLS if that has begun; `EAGAIN` if it takes none now.
     pub(super) fn try_send(&self, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
+        match self.tls.get() {
+            None => self.try_send_bytes(slices),
+            Some(channel) => channel
+                .send(slices, |records| self.try_send_records(records))
+                .map_err(|error| errno(&error)),
+        }
+    }
+
+    /// As they are.
+    pub(super) fn try_send_records(&self, records: &[u8]) -> std::io::Result<usize> {
+        Ok(self.try_send_bytes(&[IoSlice::new(records)])?)
+    }
+
+    fn try_send_bytes(&self, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         rustix::io::retry_on_intr(|| {
             sendmsg(
@@ -286,7 +317,7 @@ impl Link {
         while outbox.sending {
             outbox = self.await_turn(outbox);
         }
-        if !outbox.queue.is_empty() {
+        if outbox.has_output() {
             drop(self.send_queue(outbox));
         }
     }
@@ -302,7 +333,7 @@ impl Link {
             }
             if outbox.sending {
                 outbox = self.await_turn(outbox);
-            } else if outbox.queue.is_empty() {
+            } else if !outbox.has_output() {
                 outbox.sending = true;
                 outbox.blocked = false;
                 return Ok(Some(outbox));

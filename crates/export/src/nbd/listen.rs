@@ -31,8 +31,9 @@ pub enum Listener {
 
 impl Listener {
     /// The URI of an export here, to be pasted into a client
-    /// (`nbd+unix:///NAME?socket=PATH` or `nbd://ADDRESS:PORT/NAME`).
-    pub fn uri(&self, export: &str) -> io::Result<String> {
+    /// (`nbd+unix:///NAME?socket=PATH` or `nbd://ADDRESS:PORT/NAME`; `nbds` with TLS).
+    pub fn uri(&self, export: &str, tls: bool) -> io::Result<String> {
+        let scheme = if tls { "nbds" } else { "nbd" };
         let name = percent_encode(export.as_bytes());
         match self {
             Self::Unix(listener) => {
@@ -42,9 +43,9 @@ impl Listener {
                     .ok_or(io::ErrorKind::AddrNotAvailable)?;
                 let path = std::path::absolute(path)?;
                 let path = percent_encode(path.as_os_str().as_bytes());
-                Ok(format!("nbd+unix:///{name}?socket={path}"))
+                Ok(format!("{scheme}+unix:///{name}?socket={path}"))
             }
-            Self::Tcp(listener) => Ok(format!("nbd://{}/{name}", listener.local_addr()?)),
+            Self::Tcp(listener) => Ok(format!("{scheme}://{}/{name}", listener.local_addr()?)),
         }
     }
 
@@ -209,7 +210,7 @@ fn remove_stale(path: &Path) -> Result<(), Error> {
 /// Listens on TCP at `address`, such as `127.0.0.1:10809`, `localhost:0`
 /// or `[::1]:10809`; port 0 lets the system choose ([`Listener::tcp_address`]).
 ///
-/// The stream is not encrypted, so anything but loopback is refused with
+/// Without TLS the stream is not encrypted, so anything but loopback is refused with
 /// [`ErrorKind::Permission`] unless `allow_remote`.
 pub fn bind_tcp(address: &str, allow_remote: bool) -> Result<Listener, Error> {
     let context = || format!("cannot listen on {address}");
@@ -226,7 +227,7 @@ pub fn bind_tcp(address: &str, allow_remote: bool) -> Result<Listener, Error> {
             kind: ErrorKind::Permission,
             message: format!(
                 "{remote} can be reached from other machines, and NBD without TLS sends the decrypted data in the clear; \
-                 listen on 127.0.0.1 or a Unix socket, or insist"
+                 listen on 127.0.0.1 or a Unix socket, require TLS, or insist"
             ),
             source: None,
         });
@@ -248,7 +249,7 @@ mod tests {
         let (listener, file) = bind_unix(&path).unwrap();
         let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let uri = listener.uri("a b/c").unwrap();
+        let uri = listener.uri("a b/c", false).unwrap();
         assert!(uri.starts_with("nbd+unix:///a%20b/c?socket=/"), "{uri}");
         assert!(uri.ends_with("/my%20socket"), "{uri}");
 
@@ -291,8 +292,12 @@ mod tests {
         let listener = bind_tcp("127.0.0.1:0", false).unwrap();
         let port = listener.tcp_address().unwrap().port();
         assert_eq!(
-            listener.uri("").unwrap(),
+            listener.uri("", false).unwrap(),
             format!("nbd://127.0.0.1:{port}/")
+        );
+        assert_eq!(
+            listener.uri("x", true).unwrap(),
+            format!("nbds://127.0.0.1:{port}/x")
         );
         let refused = bind_tcp("0.0.0.0:0", false).err().unwrap();
         assert_eq!(refused.kind, ErrorKind::Permission);

@@ -30,12 +30,14 @@ mod server;
 mod shutdown;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use activation::activated_listeners;
 pub use exports::{Exports, Listing};
 pub use listen::{Listener, SocketFile, bind_tcp, bind_unix};
 pub use server::serve;
 pub use shutdown::Shutdown;
+pub use tls::Tls;
 /// The protocol itself.
 pub use xtent_nbd as proto;
 
@@ -50,10 +52,13 @@ pub struct Export {
     pub description: String,
     /// The volume.
     pub volume: Arc<Volume>,
+    /// Clients that may open it, by a name in a certificate that was verified
+    /// ([`xtent_tls::Peer::names`]); everybody if empty.
+    pub allowed: Vec<String>,
 }
 
 /// Limits of the server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Connections at a time; more are closed at once. Fewer are accepted
     /// where half of `memory` does not suffice for that many.
@@ -65,6 +70,8 @@ pub struct Options {
     pub memory: usize,
     /// Stop when the last client that had chosen an export has gone.
     pub exit_with_last: bool,
+    /// TLS; none without.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
@@ -75,13 +82,14 @@ impl Default for Options {
             workers: 8,
             memory: 128 << 20,
             exit_with_last: false,
+            tls: None,
         }
     }
 }
 
 impl Options {
-    /// Bytes that every connection owns.
-    pub const fn memory_per_connection() -> usize {
-        connection::FOOTPRINT
+    /// Bytes that every connection owns, with TLS or without.
+    pub const fn memory_per_connection(tls: bool) -> usize {
+        connection::footprint(tls)
     }
 }

@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, recv};
 use super::exports::Served;
 use super::link::{Gone, Link};
 use super::shutdown::Ending;
+use super::tls::closed_by;
 
 /// How long clients are waited for.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,8 @@ impl Timeouts {
 pub(super) enum Closed {
     /// The client closed its side at this point.
     EndOfStream(&'static str),
+    /// The stream broke off at this point, which TLS shows.
+    CutOff(&'static str),
     /// The client said goodbye.
     Disconnect,
     /// The handshake ended without an export, for this reason.
@@ -54,6 +57,8 @@ pub(super) enum Closed {
     Stopping,
     /// No memory for a connection.
     NoMemory,
+    /// TLS failed, for this reason.
+    Tls(String),
     /// The socket failed.
     Socket(Errno),
     /// A worker found the socket broken.
@@ -64,6 +69,11 @@ impl std::fmt::Display for Closed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::EndOfStream(place) => write!(f, "client closed the connection {place}"),
+            Self::CutOff(place) => write!(
+                f,
+                "the connection was cut off {place}, without the end that TLS has"
+            ),
+            Self::Tls(reason) => f.write_str(reason),
             Self::Disconnect => f.write_str("client disconnected"),
             Self::Handshake(reason) => f.write_str(reason),
             Self::Protocol(error) => error.fmt(f),
@@ -207,13 +217,36 @@ impl Port {
         space: &mut [u8],
         place: &'static str,
     ) -> Result<Option<usize>, Closed> {
-        let socket = &self.link.socket;
-        match rustix::io::retry_on_intr(|| recv(socket, &mut *space, RecvFlags::DONTWAIT)) {
-            Ok((0, _)) => Err(Closed::EndOfStream(place)),
-            Ok((received, _)) => Ok(Some(received)),
+        let Some(channel) = self.link.tls.get() else {
+            return self.try_receive_bytes(space, place);
+        };
+        // It gives nothing only where nothing is left in it: waiting for the socket is safe then.
+        match channel.receive(space, |room| Ok(self.receive_now(room)?)) {
+            Ok(0) => Err(Closed::EndOfStream(place)),
+            Ok(received) => Ok(Some(received)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(closed_by(&error, place)),
+        }
+    }
+
+    /// As [`Port::try_receive`], the bytes as they come.
+    pub(super) fn try_receive_bytes(
+        &self,
+        space: &mut [u8],
+        place: &'static str,
+    ) -> Result<Option<usize>, Closed> {
+        match self.receive_now(space) {
+            Ok(0) => Err(Closed::EndOfStream(place)),
+            Ok(received) => Ok(Some(received)),
             Err(Errno::AGAIN) => Ok(None),
             Err(error) => Err(Closed::Socket(error)),
         }
+    }
+
+    fn receive_now(&self, space: &mut [u8]) -> rustix::io::Result<usize> {
+        let socket = &self.link.socket;
+        rustix::io::retry_on_intr(|| recv(socket, &mut *space, RecvFlags::DONTWAIT))
+            .map(|(received, _)| received)
     }
 
     /// Receives into `space`, waiting for the client if need be.
@@ -243,9 +276,10 @@ impl Port {
         Ok(())
     }
 
-    /// Bytes that wait in the socket.
+    /// Bytes that wait in the socket and in TLS, which may come to fewer.
     pub(super) fn pending_input(&self) -> u64 {
-        rustix::io::ioctl_fionread(&self.link.socket).unwrap_or(0)
+        let buffered = self.link.tls.get().map_or(0, xtent_tls::Channel::buffered);
+        rustix::io::ioctl_fionread(&self.link.socket).unwrap_or(0) + buffered as u64
     }
 
     /// Takes the turn to send, after everything queued. `at_turn` runs when
@@ -295,11 +329,21 @@ impl Port {
                 self.link.break_off();
             }
         }
-        let socket = Arc::clone(&self.link);
-        if rustix::net::shutdown(&socket.socket, rustix::net::Shutdown::Write).is_ok() {
+        if let Some(channel) = self.link.tls.get() {
+            channel.close(|records| self.link.try_send_records(records));
+        }
+        if rustix::net::shutdown(&self.link.socket, rustix::net::Shutdown::Write).is_ok() {
             self.deadline = None;
             self.set_deadline(self.timeouts.linger);
-            while !self.expired() && self.receive(&mut [0; 4096], "").is_ok() {}
+            while !self.expired() && self.drop_input().is_ok() {}
+        }
+    }
+
+    /// Drops what comes, whatever it is.
+    fn drop_input(&mut self) -> Result<(), Closed> {
+        match self.try_receive_bytes(&mut [0; 4096], "")? {
+            Some(_) => Ok(()),
+            None => self.wait(For::Input),
         }
     }
 }

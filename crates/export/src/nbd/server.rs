@@ -47,7 +47,7 @@ pub(super) fn serve_with(
     shutdown: &Shutdown,
     timeouts: Timeouts,
 ) -> Result<(), Error> {
-    let per_connection = connection::FOOTPRINT;
+    let per_connection = connection::footprint(options.tls.is_some());
     if options.memory < per_connection {
         return Err(Error {
             kind: ErrorKind::Argument,
@@ -67,6 +67,7 @@ pub(super) fn serve_with(
     let shared = Shared {
         exports: exports.clone(),
         workers: options.workers.max(1),
+        tls: options.tls,
         shutdown: shutdown.clone(),
         timeouts,
     };

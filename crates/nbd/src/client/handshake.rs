@@ -1,6 +1,6 @@
 //! The client's handshake: extended headers, else structured replies, then the
 //! export by `NBD_OPT_GO`, or by `NBD_OPT_EXPORT_NAME` where the server does not
-//! know that. Fixed newstyle, without TLS.
+//! know that. Fixed newstyle; TLS before anything else, where it is wanted.
 
 use std::fmt;
 
@@ -88,6 +88,8 @@ pub enum HandshakeErrorKind {
     Policy,
     /// The server wants TLS first.
     TlsRequired,
+    /// TLS is wanted, and the server does not want it.
+    NoTls,
     /// The server refused for another reason.
     Refused,
 }
@@ -121,7 +123,7 @@ impl HandshakeError {
             ),
             REP_ERR_TLS_REQD => (
                 HandshakeErrorKind::TlsRequired,
-                "the server wants TLS, which is not supported yet".to_owned(),
+                "the server wants TLS (nbds:// or nbds+unix:// in its URI)".to_owned(),
             ),
             REP_ERR_SHUTDOWN => (
                 HandshakeErrorKind::Refused,
@@ -143,6 +145,17 @@ impl HandshakeError {
     }
 }
 
+/// Where the handshake stands after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Go on: an unchanged count of consumed bytes means that more input is needed.
+    Continue,
+    /// Bytes from here on are TLS; go on with [`Handshake::secured`].
+    StartTls,
+    /// It is over.
+    Done(Negotiated),
+}
+
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -162,6 +175,7 @@ enum State {
 /// The client's side of one handshake.
 pub struct Handshake {
     export: Vec<u8>,
+    wants_tls: bool,
     state: State,
     no_zeroes: bool,
     form: Form,
@@ -175,10 +189,12 @@ pub struct Handshake {
 
 impl Handshake {
     /// Begins; the server speaks first. A name longer than [`MAX_STRING`] is unknown
-    /// to any server.
-    pub fn new(export: &str) -> Self {
+    /// to any server. With `tls` the server is told nothing, the name included, before TLS has begun,
+    /// and one that does without is refused.
+    pub fn new(export: &str, tls: bool) -> Self {
         Self {
             export: export.into(),
+            wants_tls: tls,
             state: State::Greeting,
             no_zeroes: false,
             form: Form::Simple,
@@ -199,9 +215,13 @@ impl Handshake {
         std::mem::take(&mut self.output)
     }
 
-    /// Takes at most one message from `input`; returns the bytes used, and the session
-    /// once there is one. With 0 used, more input is needed.
-    pub fn step(&mut self, input: &[u8]) -> Result<(usize, Option<Negotiated>), HandshakeError> {
+    /// TLS has begun, with the server that was meant.
+    pub fn secured(&mut self) {
+        self.ask(OPT_EXTENDED_HEADERS, &[]);
+    }
+
+    /// Takes at most one message from `input`; returns the bytes used and what comes next.
+    pub fn step(&mut self, input: &[u8]) -> Result<(usize, Step), HandshakeError> {
         match self.state {
             State::Greeting => self.greeting(input),
             State::Option(option) => self.reply(input, option),
@@ -209,13 +229,13 @@ impl Handshake {
         }
     }
 
-    fn greeting(&mut self, input: &[u8]) -> Result<(usize, Option<Negotiated>), HandshakeError> {
+    fn greeting(&mut self, input: &[u8]) -> Result<(usize, Step), HandshakeError> {
         // What is no NBD server shows before a whole greeting is there.
         if input.len() >= 8 && be64(input, 0) != INIT_PASSWD {
             return Err(HandshakeError::protocol("it is no NBD server"));
         }
         if input.len() < GREETING {
-            return Ok((0, None));
+            return Ok((0, Step::Continue));
         }
         let flags = be16(input, 16);
         if be64(input, 8) != OPTION_MAGIC || flags & FLAG_FIXED_NEWSTYLE == 0 {
@@ -235,8 +255,11 @@ impl Handshake {
             client |= FLAG_C_NO_ZEROES;
         }
         self.output.extend(client.to_be_bytes());
-        self.ask(OPT_EXTENDED_HEADERS, &[]);
-        Ok((GREETING, None))
+        match self.wants_tls {
+            true => self.ask(OPT_STARTTLS, &[]),
+            false => self.ask(OPT_EXTENDED_HEADERS, &[]),
+        }
+        Ok((GREETING, Step::Continue))
     }
 
     fn ask(&mut self, option: u32, data: &[u8]) {
@@ -257,18 +280,14 @@ impl Handshake {
         self.ask(OPT_GO, &data);
     }
 
-    fn reply(
-        &mut self,
-        input: &[u8],
-        option: u32,
-    ) -> Result<(usize, Option<Negotiated>), HandshakeError> {
+    fn reply(&mut self, input: &[u8], option: u32) -> Result<(usize, Step), HandshakeError> {
         if input.len() >= 8 && be64(input, 0) != OPTION_REPLY_MAGIC {
             return Err(HandshakeError::protocol(
                 "the server answered an option with something else",
             ));
         }
         if input.len() < REPLY_HEADER {
-            return Ok((0, None));
+            return Ok((0, Step::Continue));
         }
         if be32(input, 8) != option {
             return Err(HandshakeError::protocol(
@@ -283,7 +302,7 @@ impl Handshake {
         }
         let end = REPLY_HEADER + len as usize;
         let Some(data) = input.get(REPLY_HEADER..end) else {
-            return Ok((0, None));
+            return Ok((0, Step::Continue));
         };
         self.replies += 1;
         if self.replies > MAX_REPLIES {
@@ -294,14 +313,20 @@ impl Handshake {
         Ok((end, self.answered(option, kind, data)?))
     }
 
-    fn answered(
-        &mut self,
-        option: u32,
-        kind: u32,
-        data: &[u8],
-    ) -> Result<Option<Negotiated>, HandshakeError> {
+    fn answered(&mut self, option: u32, kind: u32, data: &[u8]) -> Result<Step, HandshakeError> {
         let failed = kind & (1 << 31) != 0;
         match (option, kind) {
+            (OPT_STARTTLS, REP_ACK) => return Ok(Step::StartTls),
+            // No bit more is said in the clear: who refuses may be anybody in between.
+            (OPT_STARTTLS, _) if failed => {
+                let mut error = HandshakeError::refused(kind, data);
+                error.kind = HandshakeErrorKind::NoTls;
+                error.message = format!(
+                    "the server refuses TLS, or somebody in between keeps it away: {}",
+                    error.message
+                );
+                return Err(error);
+            }
             // Without TLS or at all, nothing more is to be had.
             (_, REP_ERR_TLS_REQD | REP_ERR_SHUTDOWN | REP_ERR_POLICY) => {
                 return Err(HandshakeError::refused(kind, data));
@@ -319,7 +344,7 @@ impl Handshake {
             (OPT_GO, REP_INFO) => self.info(data)?,
             (OPT_GO, REP_ACK) => {
                 return match self.told {
-                    Some(told) => Ok(Some(self.negotiated(told))),
+                    Some(told) => Ok(Step::Done(self.negotiated(told))),
                     None => Err(HandshakeError::protocol(
                         "the server did not say how large the export is",
                     )),
@@ -337,7 +362,7 @@ impl Handshake {
                 )));
             }
         }
-        Ok(None)
+        Ok(Step::Continue)
     }
 
     fn info(&mut self, data: &[u8]) -> Result<(), HandshakeError> {
@@ -359,16 +384,16 @@ impl Handshake {
         Ok(())
     }
 
-    fn export_name(&self, input: &[u8]) -> (usize, Option<Negotiated>) {
+    fn export_name(&self, input: &[u8]) -> (usize, Step) {
         let end = match self.no_zeroes {
             true => EXPORT_REPLY,
             false => EXPORT_REPLY + EXPORT_ZEROES,
         };
         if input.len() < end {
-            return (0, None);
+            return (0, Step::Continue);
         }
         let told = (be64(input, 0), be16(input, 8));
-        (end, Some(self.negotiated(told)))
+        (end, Step::Done(self.negotiated(told)))
     }
 
     fn negotiated(&self, (size, flags): (u64, u16)) -> Negotiated {

@@ -9,7 +9,7 @@ mod reply;
 mod tests;
 
 pub use answer::{Answer, Failure, Fill};
-pub use handshake::{BlockSizes, Handshake, HandshakeError, HandshakeErrorKind, Negotiated};
+pub use handshake::{BlockSizes, Handshake, HandshakeError, HandshakeErrorKind, Negotiated, Step};
 pub use reply::{Content, REPLY_CAPACITY, Reply, Violation, parse_reply, request_head};
 
 /// The layout of messages after the handshake.

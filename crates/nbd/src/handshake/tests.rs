@@ -10,6 +10,7 @@ fn exports() -> Vec<ExportInfo> {
         size: 1 << 20,
         read_only: false,
         minimum_block: 4096,
+        allowed: Vec::new(),
     };
     vec![
         export.clone(),
@@ -58,7 +59,7 @@ fn replies(mut bytes: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
 }
 
 fn begun(exports: &[ExportInfo]) -> Handshake {
-    let mut handshake = Handshake::new(exports);
+    let mut handshake = Handshake::new(exports, Tls::Off);
     let greeting = handshake.take_output();
     assert_eq!(greeting, b"NBDMAGICIHAVEOPT\0\x03");
     let flags = FLAG_C_FIXED_NEWSTYLE | FLAG_C_NO_ZEROES;
@@ -163,7 +164,7 @@ fn unknown_exports_and_options_leave_the_handshake_alive() {
 #[test]
 fn export_name_enters_transmission_or_closes() {
     let exports = exports();
-    let mut handshake = Handshake::new(&exports);
+    let mut handshake = Handshake::new(&exports, Tls::Off);
     handshake.take_output();
     handshake.step(&FLAG_C_FIXED_NEWSTYLE.to_be_bytes());
     let (_, progress) = handshake.step(&option(OPT_EXPORT_NAME, b""));
@@ -208,7 +209,7 @@ fn metadata_contexts_count_for_their_export() {
 #[test]
 fn hostile_input_closes() {
     let exports = exports();
-    let mut handshake = Handshake::new(&exports);
+    let mut handshake = Handshake::new(&exports, Tls::Off);
     assert!(matches!(
         handshake.step(&[0, 0, 0, 4]).1,
         Progress::Close(_)
@@ -256,6 +257,117 @@ fn a_server_that_stops_says_so() {
     assert_eq!(kinds(&replies), [REP_ACK]);
 }
 
+/// The handshake of a client of TLS up to where that begins.
+fn begun_with(exports: &[ExportInfo], tls: Tls) -> Handshake {
+    Handshake {
+        tls,
+        ..begun(exports)
+    }
+}
+
+#[test]
+fn nothing_is_answered_before_tls_where_it_is_required() {
+    let exports = exports();
+    for option in
+        (0..=12).filter(|&option| ![OPT_EXPORT_NAME, OPT_ABORT, OPT_STARTTLS].contains(&option))
+    {
+        let mut handshake = begun_with(&exports, Tls::Required);
+        let (progress, replies) = ask(&mut handshake, option, &info_data("ro", &[]));
+        assert_eq!(
+            (progress, kinds(&replies)),
+            (Progress::Continue, vec![REP_ERR_TLS_REQD]),
+            "{option}"
+        );
+    }
+    let mut handshake = begun_with(&exports, Tls::Required);
+    let (_, progress) = handshake.step(&option(OPT_EXPORT_NAME, b"ro"));
+    assert!(matches!(progress, Progress::Close(_)), "{progress:?}");
+    assert!(handshake.take_output().is_empty());
+    let mut handshake = begun_with(&exports, Tls::Required);
+    let (progress, replies) = ask(&mut handshake, OPT_ABORT, &[]);
+    assert!(matches!(progress, Progress::Close(_)));
+    assert_eq!(kinds(&replies), [REP_ACK]);
+}
+
+#[test]
+fn tls_begins_once_and_forgets_what_was_before() {
+    let exports = exports();
+    let mut handshake = begun_with(&exports, Tls::Allowed);
+    ask(&mut handshake, OPT_STRUCTURED_REPLY, &[]);
+    ask(
+        &mut handshake,
+        OPT_SET_META_CONTEXT,
+        &context_data("ro", &["base:allocation"]),
+    );
+    assert!(handshake.session(1).structured_replies && handshake.session(1).allocation_context);
+    let (progress, replies) = ask(&mut handshake, OPT_STARTTLS, &[1]);
+    assert_eq!(
+        (progress, kinds(&replies)),
+        (Progress::Continue, vec![REP_ERR_INVALID])
+    );
+    let (progress, replies) = ask(&mut handshake, OPT_STARTTLS, &[]);
+    assert_eq!(
+        (progress, kinds(&replies)),
+        (Progress::StartTls, vec![REP_ACK])
+    );
+    handshake.secured(Vec::new());
+    let session = handshake.session(1);
+    assert!(!session.structured_replies && !session.allocation_context);
+    let (progress, replies) = ask(&mut handshake, OPT_STARTTLS, &[]);
+    assert_eq!(
+        (progress, kinds(&replies)),
+        (Progress::Continue, vec![REP_ERR_INVALID])
+    );
+    let (progress, _) = ask(&mut handshake, OPT_GO, &info_data("ro", &[]));
+    assert!(matches!(progress, Progress::Transmission(_)));
+}
+
+#[test]
+fn an_export_that_one_may_not_open_does_not_exist() {
+    let mut exports = exports();
+    exports[1].allowed = vec!["alice".into(), "spiffe://x/bob".into()];
+    for (names, may) in [
+        (None, false),
+        (Some(vec![]), false),
+        (Some(vec!["alic"]), false),
+        (Some(vec!["Alice"]), false),
+        (Some(vec!["mallory", "alice"]), true),
+        (Some(vec!["spiffe://x/bob"]), true),
+    ] {
+        let begun = || {
+            let mut handshake = begun_with(&exports, Tls::Allowed);
+            if let Some(names) = &names {
+                ask(&mut handshake, OPT_STARTTLS, &[]);
+                handshake.secured(names.iter().map(|&name| name.to_owned()).collect());
+            }
+            handshake
+        };
+        let mut handshake = begun();
+        let (_, replies) = ask(&mut handshake, OPT_LIST, &[]);
+        assert_eq!(replies.len(), if may { 3 } else { 2 }, "{names:?}");
+        ask(&mut handshake, OPT_STRUCTURED_REPLY, &[]);
+        for (option, data) in [
+            (OPT_INFO, info_data("ro", &[])),
+            (OPT_LIST_META_CONTEXT, context_data("ro", &[])),
+            (OPT_SET_META_CONTEXT, context_data("ro", &[])),
+            (OPT_GO, info_data("ro", &[])),
+        ] {
+            let (progress, replies) = ask(&mut handshake, option, &data);
+            let refused = kinds(&replies) == [REP_ERR_UNKNOWN];
+            assert_eq!(refused, !may, "{names:?} {option} {progress:?}");
+        }
+        let (_, progress) = begun().step(&option(OPT_EXPORT_NAME, b"ro"));
+        assert_eq!(
+            matches!(progress, Progress::Transmission(_)),
+            may,
+            "{names:?}"
+        );
+        // The other is anybody's.
+        let (progress, _) = ask(&mut begun(), OPT_GO, &info_data("", &[]));
+        assert!(matches!(progress, Progress::Transmission(_)));
+    }
+}
+
 fn some_option() -> impl Strategy<Value = Vec<u8>> {
     let data = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..64),
@@ -268,7 +380,7 @@ fn some_option() -> impl Strategy<Value = Vec<u8>> {
 /// Runs a handshake over `bytes`, handing over at most `at_a_time` new
 /// bytes before each step.
 fn run(exports: &[ExportInfo], bytes: &[u8], at_a_time: usize) -> (usize, Progress, Vec<u8>) {
-    let mut handshake = Handshake::new(exports);
+    let mut handshake = Handshake::new(exports, Tls::Off);
     let (mut start, mut end) = (0, 0);
     let mut output = Vec::new();
     loop {

@@ -337,8 +337,9 @@ pub(crate) fn handshake(mut client: &UnixStream, minimum_block: u32) -> Option<(
         size: SIZE as u64,
         read_only: false,
         minimum_block,
+        allowed: Vec::new(),
     }];
-    let mut handshake = Handshake::new(&exports);
+    let mut handshake = Handshake::new(&exports, xtent_nbd::Tls::Off);
     let mut input = Vec::new();
     loop {
         let (used, progress) = handshake.step(&input);
@@ -346,7 +347,7 @@ pub(crate) fn handshake(mut client: &UnixStream, minimum_block: u32) -> Option<(
         input.drain(..used);
         match progress {
             Progress::Transmission(_) => return Some(()),
-            Progress::Close(_) => return None,
+            Progress::Close(_) | Progress::StartTls => return None,
             Progress::Continue if used == 0 => {
                 let mut byte = [0];
                 client.read_exact(&mut byte).ok()?;

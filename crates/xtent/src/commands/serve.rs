@@ -15,7 +15,7 @@ use xtent_volume::{DiscardPolicy, Volume};
 use manual::MANUAL;
 use volume::{Opened, open};
 
-use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, TlsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::client::Client;
 use crate::failure::{Exit, Failure, Result};
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// What a client's discards (trim) do [default: never, or as the header says]
     #[arg(long, value_name = "POLICY")]
     discard: Option<Discard>,
-    /// Listen on addresses that other machines can reach, without encryption
+    /// Listen on addresses that other machines can reach, without TLS
     #[arg(long)]
     allow_remote: bool,
     /// Clients connected at a time; more are refused
@@ -110,13 +110,23 @@ pub(crate) struct Args {
     unlock: UnlockArgs,
     #[command(flatten)]
     plain: PlainArgs,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+impl Args {
+    /// Whether other machines may reach the server.
+    fn allows_remote(&self) -> bool {
+        self.allow_remote || self.tls.is_required()
+    }
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     args.unlock.key.source().check()?;
     let user = args.user.as_deref().map(look_up).transpose()?;
-    let mut bound = listen::activated(args.allow_remote)?;
+    let tls = args.tls.open()?;
+    let mut bound = listen::activated(args.allows_remote())?;
     if user.is_some() && bound.is_empty() && args.nbd.is_empty() {
         return Err(Failure::parameters(
             "--user needs --nbd: the default socket lies where only root gets at it",
@@ -133,9 +143,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         device,
     } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
+    args.tls.warn_of_anybody(&bound, &output);
     let uris = bound
         .iter()
-        .map(|b| b.listener.uri(&args.export))
+        .map(|b| b.listener.uri(&args.export, args.tls.is_on()))
         .collect::<std::io::Result<Vec<_>>>()
         .map_err(|e| Failure::system("cannot find a socket's address", e))?;
     let notifier = Notifier::from_env();
@@ -187,8 +198,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         name: args.export.clone(),
         description: String::new(),
         volume,
+        allowed: args.tls.allowed(),
     })?;
-    let result = nbd::serve(listeners, &exports, options(args), &shutdown);
+    let result = nbd::serve(listeners, &exports, options(args, tls), &shutdown);
     registration.end();
     drop((made, pid_file));
     result?;
@@ -206,7 +218,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
 }
 
-fn options(args: &Args) -> nbd::Options {
+fn options(args: &Args, tls: Option<nbd::Tls>) -> nbd::Options {
     let default = nbd::Options::default();
     let connections = usize::from(args.connections);
     nbd::Options {
@@ -214,8 +226,9 @@ fn options(args: &Args) -> nbd::Options {
         // Half of it is for what every connection owns.
         memory: default
             .memory
-            .max(2 * connections * nbd::Options::memory_per_connection()),
+            .max(2 * connections * nbd::Options::memory_per_connection(tls.is_some())),
         exit_with_last: args.exit_with_last,
+        tls,
         ..default
     }
 }
@@ -238,11 +251,11 @@ fn look_up(name: &str) -> Result<User> {
 /// else, and lets the user that the server becomes own the sockets it makes.
 fn bind_all(args: &Args, bound: &mut Vec<Bound>, user: Option<&User>) -> Result<()> {
     for spec in &args.nbd {
-        bound.push(listen::bind(spec, args.allow_remote)?);
+        bound.push(listen::bind(spec, args.allows_remote())?);
     }
     if bound.is_empty() {
         let spec = listen::default_socket(&args.device.device, args.run.is_some())?;
-        let listening = listen::bind(&spec, args.allow_remote);
+        let listening = listen::bind(&spec, args.allows_remote());
         // Of a device with the same name in another folder, perhaps.
         bound.push(listening.map_err(|failure| match failure.exit {
             Exit::Busy => failure.advise("Or give this server its own place: --nbd unix:PATH."),
@@ -321,6 +334,7 @@ fn announce(
             "sector_size": volume.sector_size().bytes(),
             "read_only": volume.is_read_only(),
             "discard": name(volume.discard_policy()),
+            "tls": args.tls.name(),
             "sandbox": in_force,
             "pid": std::process::id(),
         }),

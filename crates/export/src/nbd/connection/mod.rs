@@ -24,6 +24,7 @@ use crate::nbd::proto::{
     self, Command, Handshake, Head, Progress, Refusal, Request, Session, Verdict,
 };
 use crate::nbd::shutdown::{Ending, Shutdown};
+use crate::nbd::tls::Tls;
 
 /// Requests of one connection in flight; more wait where they were received, or
 /// in the socket.
@@ -45,12 +46,18 @@ const SMALLEST_PIECE: usize = 64 << 10;
 const LARGEST_PIECE: usize = 256 << 10;
 
 /// Bytes that every connection has for itself.
-pub(super) const FOOTPRINT: usize =
-    Input::footprint(INPUT_PAYLOAD) + AlignedBuffer::footprint(LARGEST_PIECE);
+pub(super) const fn footprint(tls: bool) -> usize {
+    let records = match tls {
+        true => xtent_tls::FOOTPRINT,
+        false => 0,
+    };
+    Input::footprint(INPUT_PAYLOAD) + AlignedBuffer::footprint(LARGEST_PIECE) + records
+}
 
 /// What all connections share.
 pub(super) struct Shared {
     pub(super) exports: Exports,
+    pub(super) tls: Option<Tls>,
     /// Threads of each export for requests that wait.
     pub(super) workers: usize,
     pub(super) shutdown: Shutdown,
@@ -141,7 +148,15 @@ fn handshake(
     port: &mut Port,
     input: &mut Input,
 ) -> Result<(Session, Visit), Closed> {
-    let mut handshake = Handshake::new(&[]);
+    let tls = shared.tls.as_ref();
+    let mut handshake = Handshake::new(
+        &[],
+        match tls.map(|tls| tls.required) {
+            None => proto::Tls::Off,
+            Some(false) => proto::Tls::Allowed,
+            Some(true) => proto::Tls::Required,
+        },
+    );
     loop {
         if port.check_stop() {
             handshake.shut_down();
@@ -169,6 +184,17 @@ fn handshake(
             (Progress::Transmission(session), Some(visit)) => {
                 port.choose(visit.served());
                 return Ok((session, visit));
+            }
+            // Whoever is in between could have put it there, to be taken for the client's own words.
+            (Progress::StartTls, _) if !input.bytes().is_empty() => {
+                return Err(Closed::Handshake(
+                    "data in the clear behind the wish for TLS",
+                ));
+            }
+            (Progress::StartTls, _) => {
+                if let Some(tls) = tls {
+                    handshake.secured(port.start_tls(&tls.server)?);
+                }
             }
             (Progress::Close(reason), _) => return Err(Closed::Handshake(reason)),
             (Progress::Continue, _) if used > 0 => {}

@@ -191,6 +191,7 @@ pub(super) fn export(name: &str, volume: &Arc<Volume>) -> Export {
         name: name.into(),
         description: String::new(),
         volume: Arc::clone(volume),
+        allowed: Vec::new(),
     }
 }
 
@@ -216,7 +217,7 @@ impl Rig {
         Options {
             connections,
             workers: 2,
-            memory: 2 * connections * Options::memory_per_connection(),
+            memory: 2 * connections * Options::memory_per_connection(false),
             ..Options::default()
         }
     }

@@ -26,7 +26,7 @@ fn a_burst_of_zeros_does_not_hold_up_others() {
         ..Options::default()
     };
     for fua in [false, true] {
-        let rig = Rig::with(options, QUICK);
+        let rig = Rig::with(options.clone(), QUICK);
         let (mut greedy, mut client) = (rig.connect("", true), rig.connect("", true));
         rig.store.stop_writes(true);
         let burst: Vec<u8> = (0..600)
@@ -72,6 +72,7 @@ impl Bench {
         let shared = Shared {
             exports,
             workers: 1,
+            tls: None,
             shutdown: Shutdown::new().unwrap(),
             timeouts: PATIENT,
         };

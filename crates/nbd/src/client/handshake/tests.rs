@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ExportInfo, Progress, Session};
+use crate::{ExportInfo, Progress, Session, Tls};
 
 fn exports() -> Vec<ExportInfo> {
     vec![ExportInfo {
@@ -12,6 +12,7 @@ fn exports() -> Vec<ExportInfo> {
         size: 1 << 20,
         read_only: true,
         minimum_block: 4096,
+        allowed: Vec::new(),
     }]
 }
 
@@ -19,10 +20,11 @@ fn exports() -> Vec<ExportInfo> {
 fn negotiate(
     name: &str,
     at_a_time: usize,
+    tls: (bool, Tls),
 ) -> (Result<Negotiated, HandshakeError>, Option<Session>) {
     let exports = exports();
-    let mut server = crate::Handshake::new(&exports);
-    let mut client = Handshake::new(name);
+    let mut server = crate::Handshake::new(&exports, tls.1);
+    let mut client = Handshake::new(name, tls.0);
     let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
     let mut session = None;
     let mut shown = 0;
@@ -31,18 +33,27 @@ fn negotiate(
         shown = to_client.len().min(shown + at_a_time);
         match client.step(&to_client[..shown]) {
             Err(error) => return (Err(error), session),
-            Ok((_, Some(negotiated))) => return (Ok(negotiated), session),
-            Ok((used, None)) => {
+            Ok((_, Step::Done(negotiated))) => return (Ok(negotiated), session),
+            Ok((used, step)) => {
                 to_client.drain(..used);
                 shown -= used;
+                if step == Step::StartTls {
+                    assert!(to_client.is_empty());
+                    client.secured();
+                }
             }
         }
         to_server.extend(client.take_output());
         if session.is_none() {
             let (used, progress) = server.step(&to_server);
             to_server.drain(..used);
-            if let Progress::Transmission(begun) = progress {
-                session = Some(begun);
+            match progress {
+                Progress::Transmission(begun) => session = Some(begun),
+                Progress::StartTls => {
+                    assert!(to_server.is_empty());
+                    server.secured(Vec::new());
+                }
+                _ => {}
             }
         }
     }
@@ -51,15 +62,22 @@ fn negotiate(
 
 #[test]
 fn the_server_of_this_crate_is_understood() {
-    for at_a_time in [1, 7, 10_000] {
-        let (negotiated, session) = negotiate("disk", at_a_time);
+    let plain = (false, Tls::Off);
+    for (at_a_time, tls) in [
+        (1, plain),
+        (7, (false, Tls::Allowed)),
+        (10_000, plain),
+        (1, (true, Tls::Required)),
+        (10_000, (true, Tls::Allowed)),
+    ] {
+        let (negotiated, session) = negotiate("disk", at_a_time, tls);
         let negotiated = negotiated.unwrap();
         assert_eq!(negotiated.size, 1 << 20);
         assert_eq!(negotiated.form, Form::Structured);
         assert!(negotiated.has(FLAG_READ_ONLY) && !negotiated.has(FLAG_SEND_TRIM));
         assert_eq!(negotiated.blocks.minimum, 4096);
         assert!(session.unwrap().structured_replies);
-        let error = negotiate("disc", at_a_time).0.unwrap_err();
+        let error = negotiate("disc", at_a_time, tls).0.unwrap_err();
         assert_eq!(error.kind, HandshakeErrorKind::UnknownExport);
         assert!(error.message.contains("no such export"), "{error}");
     }
@@ -85,13 +103,16 @@ fn greeting(flags: u16) -> Vec<u8> {
 /// What a client makes of these messages.
 fn follow(messages: &[Vec<u8>]) -> Result<Option<Negotiated>, HandshakeError> {
     let input = messages.concat();
-    let mut client = Handshake::new("x");
+    let mut client = Handshake::new("x", false);
     let mut start = 0;
     loop {
-        let (used, negotiated) = client.step(&input[start..])?;
+        let (used, step) = client.step(&input[start..])?;
         start += used;
-        if negotiated.is_some() || used == 0 {
-            return Ok(negotiated);
+        match step {
+            Step::Done(negotiated) => return Ok(Some(negotiated)),
+            Step::StartTls => panic!("nobody wants TLS"),
+            Step::Continue if used == 0 => return Ok(None),
+            Step::Continue => {}
         }
     }
 }
@@ -215,14 +236,46 @@ fn hostile_handshakes_end_with_words() {
 proptest! {
     #[test]
     fn any_handshake_ends_or_waits(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let mut client = Handshake::new("x");
-        let input = [greeting(3), bytes].concat();
-        let mut start = 0;
-        while let Ok((used, None)) = client.step(&input[start..]) {
-            start += used;
-            if used == 0 {
-                break;
+        for tls in [false, true] {
+            let mut client = Handshake::new("x", tls);
+            let input = [greeting(3), bytes.clone()].concat();
+            let mut start = 0;
+            while let Ok((used, Step::Continue)) = client.step(&input[start..]) {
+                start += used;
+                if used == 0 {
+                    break;
+                }
             }
         }
     }
+}
+
+/// Whoever is in between can answer as it likes: no other word is said in the clear.
+#[test]
+fn without_tls_nothing_is_said_where_it_is_wanted() {
+    for kind in [
+        REP_ERR_UNSUP,
+        REP_ERR_POLICY,
+        REP_ERR_INVALID,
+        REP_ERR_TLS_REQD,
+        REP_ERR_SHUTDOWN,
+    ] {
+        let mut client = Handshake::new("secret name", true);
+        let (used, step) = client.step(&greeting(3)).unwrap();
+        assert_eq!((used, step), (GREETING, Step::Continue));
+        let said = client.take_output();
+        assert_eq!(be32(&said, 12), OPT_STARTTLS);
+        assert_eq!(said.len(), 4 + 16);
+        let error = client.step(&rep(OPT_STARTTLS, kind, b"no")).unwrap_err();
+        assert_eq!(error.kind, HandshakeErrorKind::NoTls);
+        assert!(error.message.contains("refuses TLS"), "{error}");
+        assert!(client.take_output().is_empty());
+    }
+    let required = follow(&[
+        greeting(3),
+        rep(OPT_EXTENDED_HEADERS, REP_ERR_TLS_REQD, b""),
+    ]);
+    let error = required.unwrap_err();
+    assert_eq!(error.kind, HandshakeErrorKind::TlsRequired);
+    assert!(error.message.contains("nbds"), "{error}");
 }

@@ -1,0 +1,106 @@
+//! TLS for the clients of a server.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use xtent_export::nbd;
+
+use crate::failure::Result;
+use crate::listen::Bound;
+use crate::output::Output;
+
+/// What becomes of clients without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// They are refused
+    Require,
+    /// They are served like others
+    Allow,
+    /// There is no TLS
+    Off,
+}
+
+/// Whether clients have TLS, and which of them are served.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "TLS")]
+pub(crate) struct TlsArgs {
+    /// Serve with TLS, by server-cert.pem and server-key.pem in this folder
+    ///
+    /// With --tls-verify-peer also ca-cert.pem, and ca-crl.pem if it is there. They are
+    /// read once: a new certificate takes a restart.
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// What becomes of clients without TLS [default: require, with --tls-certificates]
+    #[arg(long, value_name = "POLICY", requires = "tls_certificates")]
+    tls: Option<Policy>,
+    /// Serve only clients with a certificate that was signed by an authority in ca-cert.pem
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
+    /// Offer the export only to clients whose certificate has this name (repeatable)
+    ///
+    /// One of the certificate's DNS names and URIs (subject alternative names), or, where it has
+    /// neither, its subject's common name; letter by letter. To others the export does not exist.
+    #[arg(long, value_name = "NAME", requires = "tls_verify_peer", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    tls_client: Vec<String>,
+}
+
+impl TlsArgs {
+    fn policy(&self) -> Policy {
+        match self.tls_certificates {
+            None => Policy::Off,
+            Some(_) => self.tls.unwrap_or(Policy::Require),
+        }
+    }
+
+    /// Whether there is TLS at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.policy() != Policy::Off
+    }
+
+    /// Whether nothing is sent in the clear.
+    pub(crate) fn is_required(&self) -> bool {
+        self.policy() == Policy::Require
+    }
+
+    /// For programs.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.policy() {
+            Policy::Require => "require",
+            Policy::Allow => "allow",
+            Policy::Off => "off",
+        }
+    }
+
+    /// The names of the clients that may open the export; everybody if empty.
+    pub(crate) fn allowed(&self) -> Vec<String> {
+        match self.is_on() {
+            true => self.tls_client.clone(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Reads certificates and key.
+    pub(crate) fn open(&self) -> Result<Option<nbd::Tls>> {
+        match &self.tls_certificates {
+            Some(folder) if self.is_on() => Ok(Some(nbd::Tls {
+                server: xtent_tls::Server::open(folder, self.tls_verify_peer)?,
+                required: self.is_required(),
+            })),
+            _ => Ok(None),
+        }
+    }
+
+    /// Says so where TLS keeps nobody out.
+    pub(crate) fn warn_of_anybody(&self, bound: &[Bound], output: &Output) {
+        let is_remote = |bound: &Bound| {
+            let address = bound.listener.tcp_address();
+            address.is_some_and(|it| !it.ip().to_canonical().is_loopback())
+        };
+        if self.is_required() && !self.tls_verify_peer && bound.iter().any(is_remote) {
+            output.warn(
+                "every machine that can reach the server is served: TLS without --tls-verify-peer asks \
+                 clients for nothing",
+            );
+        }
+    }
+}
