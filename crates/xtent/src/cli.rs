@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 
 /// Fast disk encryption in user space
@@ -115,7 +115,13 @@ impl Command {
             Command::Completions(args) => commands::completions::run(args),
             Command::Help(args) => commands::help::run(args),
             #[cfg(feature = "device-mapper")]
-            Command::Crypttab(args) => commands::crypttab::run(args, global),
+            Command::Crypttab(args) => match commands::crypttab::run(args, global)? {
+                Some(words) => Cli::try_parse_from(words)
+                    .map_err(|e| Failure::parameters(e.render().to_string().trim().to_owned()))?
+                    .command
+                    .run(global),
+                None => Ok(()),
+            },
             Command::Man(args) => commands::man::run(args),
         }
     }

@@ -6,10 +6,10 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 use xtent_crypttab::{Entry, Programs, Unit, parse, unit_of};
 
-use crate::cli::{Cli, Global};
+use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Output, complain};
 
@@ -52,15 +52,18 @@ enum Action {
 
 const CRYPTTAB: &str = "/etc/crypttab";
 
-pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+/// Does it, or gives the command line of this program that does.
+pub(crate) fn run(args: &Args, global: &Global) -> Result<Option<Vec<String>>> {
     match &args.action {
-        Action::Generate { normal, early, .. } => generate(early.as_ref().unwrap_or(normal)),
-        Action::List { file } => list(file, &global.output()),
+        Action::Generate { normal, early, .. } => {
+            generate(early.as_ref().unwrap_or(normal)).map(|()| None)
+        }
+        Action::List { file } => list(file, &global.output()).map(|()| None),
         Action::Open {
             name,
             file,
             ask_with,
-        } => open(name, file, ask_with.as_deref(), global),
+        } => opening(name, file, ask_with.as_deref(), &global.output()).map(Some),
     }
 }
 
@@ -204,15 +207,21 @@ fn list(file: &Path, output: &Output) -> Result<()> {
 }
 
 /// Runs `xtent open` as the line says.
-fn open(name: &str, file: &Path, ask_with: Option<&Path>, global: &Global) -> Result<()> {
+/// The command line that opens a volume of the table.
+fn opening(
+    name: &str,
+    file: &Path,
+    ask_with: Option<&Path>,
+    output: &Output,
+) -> Result<Vec<String>> {
     let mut refused = None;
     for entry in parse(&read(file)?) {
         match entry {
             Ok(entry) if entry.name == name => {
                 for remark in &entry.remarks {
-                    global.output().warn(format!("{name}: {remark}"));
+                    output.warn(format!("{name}: {remark}"));
                 }
-                return carry_out(&entry, ask_with, global);
+                return command_line(&entry, ask_with);
             }
             Err(why) if why.starts_with(&format!("{name}:")) => refused = refused.or(Some(why)),
             _ => {}
@@ -225,7 +234,7 @@ fn open(name: &str, file: &Path, ask_with: Option<&Path>, global: &Global) -> Re
     ))
 }
 
-fn carry_out(entry: &Entry, ask_with: Option<&Path>, global: &Global) -> Result<()> {
+fn command_line(entry: &Entry, ask_with: Option<&Path>) -> Result<Vec<String>> {
     let program = match ask_with.map(|program| (program, program.to_str())) {
         Some((program, None)) => {
             return Err(Failure::parameters(format!(
@@ -238,14 +247,15 @@ fn carry_out(entry: &Entry, ask_with: Option<&Path>, global: &Global) -> Result<
     };
     let mut words = vec!["xtent".to_owned()];
     words.extend(entry.arguments(program));
-    let cli = Cli::try_parse_from(words)
-        .map_err(|e| Failure::parameters(e.render().to_string().trim().to_owned()))?;
-    cli.command.run(global)
+    Ok(words)
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn the_kernel_command_line_can_switch_it_off() {
