@@ -54,7 +54,8 @@ case $libc in
         export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
         ;;
 esac
-cargo build --profile "$profile" --package xtent --target "$triple"
+# Ceph's library is opened at run time, which nothing static can do.
+cargo build --profile "$profile" --package xtent --no-default-features --features device-mapper --target "$triple"
 binary=${CARGO_TARGET_DIR:-target}/$triple/${profile/%dev/debug}/xtent
 
 kind=$(file --brief "$binary")

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     OutOfRange,
     /// A write to a read-only store.
     ReadOnly,
+    /// Somebody else has been given it, and what this process does reaches it no more.
+    Fenced,
     /// No space left, or over quota.
     NoSpace,
     /// The store cannot do this (discard on a file system without holes).
@@ -50,6 +52,7 @@ const KINDS: &[(Errno, ErrorKind)] = &[
     (Errno::AGAIN, ErrorKind::Busy),
     (Errno::INVAL, ErrorKind::OutOfRange),
     (Errno::ROFS, ErrorKind::ReadOnly),
+    (Errno::SHUTDOWN, ErrorKind::Fenced),
     (Errno::NOSPC, ErrorKind::NoSpace),
     (Errno::DQUOT, ErrorKind::NoSpace),
     (Errno::FBIG, ErrorKind::NoSpace),
@@ -82,13 +85,14 @@ impl ErrorKind {
     }
 
     fn meaning(self, place: &Place) -> &'static str {
-        if matches!(place, Place::Uri(_)) {
-            match self {
-                Self::NotFound => return "no such server or export",
-                Self::OutOfRange => return "the range lies outside the export",
-                Self::ReadOnly => return "the export is read-only",
-                _ => {}
-            }
+        match (place, self) {
+            (Place::Uri(_), Self::NotFound) => return "no such server or export",
+            (Place::Uri(_), Self::OutOfRange) => return "the range lies outside the export",
+            (Place::Uri(_), Self::ReadOnly) => return "the export is read-only",
+            (Place::Image(_), Self::NotFound) => return "no such cluster, pool or image",
+            (Place::Image(_), Self::OutOfRange) => return "the range lies outside the image",
+            (Place::Image(_), Self::Busy) => return "in use by another client of the cluster",
+            _ => {}
         }
         match self {
             Self::NotFound => "no such file or device",
@@ -97,6 +101,7 @@ impl ErrorKind {
             Self::Busy => "in use by another process",
             Self::OutOfRange => "the range lies outside the file or device",
             Self::ReadOnly => "opened read-only",
+            Self::Fenced => "somebody else has taken it over",
             Self::NoSpace => "no space left",
             Self::Unsupported => "not supported here",
             Self::Io => "input/output error",
@@ -107,6 +112,34 @@ impl ErrorKind {
         match place {
             Place::Path(path) => self.advice_for_path(act, path),
             Place::Uri(_) => self.advice_for_uri(act),
+            Place::Image(_) => self.advice_for_image(act),
+        }
+    }
+
+    /// What to do about an image in a Ceph cluster.
+    fn advice_for_image(self, act: Act) -> &'static str {
+        match (self, act) {
+            (Self::NotFound, _) => "`rbd ls POOL` lists the images of a pool.",
+            (Self::Permission, Act::Open) => {
+                "Check the keyring, the user (:id=NAME) and what the cluster lets it do \
+                 (`ceph auth get client.NAME`); read-only access may suffice."
+            }
+            (Self::Busy, _) => {
+                "Stop the other client, or read only (--read-only). One that has died is let go \
+                 30 seconds later."
+            }
+            (Self::Fenced, _) => FENCED,
+            (Self::OutOfRange, _) => "The image is shorter than needed: has it been made smaller?",
+            (Self::Permission | Self::ReadOnly, _) => "Open it read-only (--read-only).",
+            (Self::NoSpace, _) => {
+                "Free space in the cluster, or raise the quota of its pool: `ceph df` shows both."
+            }
+            (Self::Unsupported, _) => "`rbd info` shows the image's features.",
+            (Self::Io, Act::Flush | Act::DurableWrite) => {
+                "Writes since the last successful flush may be lost; look at `ceph status`, then \
+                 close and open again."
+            }
+            (Self::Exists | Self::Io, _) => "Look at `ceph status`.",
         }
     }
 
@@ -126,6 +159,7 @@ impl ErrorKind {
             (Self::Permission | Self::ReadOnly, _) => {
                 "Have the server export it for writing, or use --read-only where the command has it."
             }
+            (Self::Fenced, _) => FENCED,
             (Self::NoSpace, _) => "Free space where the server has the export's data.",
             (Self::Unsupported, _) => "Use a server that supports it.",
             (Self::Io, Act::Flush | Act::DurableWrite) => {
@@ -164,6 +198,7 @@ impl ErrorKind {
                 "Open it read-only, or make the file system or device writable."
             }
             (Self::ReadOnly, _) => "Open it for reading and writing.",
+            (Self::Fenced, _) => FENCED,
             (Self::NoSpace, _) => {
                 "Free space (or raise the quota or file size limit) on the file system that holds it."
             }
@@ -179,6 +214,10 @@ impl ErrorKind {
         }
     }
 }
+
+/// What to do once somebody else has it.
+const FENCED: &str = "What was not flushed is lost. End this process, find out who has taken the \
+                      volume over, and start again only if that was a mistake.";
 
 fn is_loop_control(path: &Path) -> bool {
     path == Path::new("/dev/loop-control")
@@ -260,13 +299,14 @@ impl std::error::Error for Error {
 mod tests {
     use super::*;
 
-    const ALL: [ErrorKind; 9] = [
+    const ALL: [ErrorKind; 10] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::Permission,
         ErrorKind::Busy,
         ErrorKind::OutOfRange,
         ErrorKind::ReadOnly,
+        ErrorKind::Fenced,
         ErrorKind::NoSpace,
         ErrorKind::Unsupported,
         ErrorKind::Io,
@@ -311,13 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn advice_on_a_server_is_about_the_server() {
-        for kind in ALL {
-            for act in [Act::Open, Act::Lock, Act::Read, Act::Write, Act::Flush] {
-                let uri = Place::Uri("nbd://host:10809/disk".into());
-                let error = Error::new(kind, act, uri, None);
+    fn advice_on_what_is_far_away_is_about_that() {
+        let places = [
+            Place::Uri("nbd://host:10809/disk".into()),
+            Place::Image("rbd:pool/disk".into()),
+        ];
+        let acts = [Act::Open, Act::Lock, Act::Read, Act::Write, Act::Flush];
+        for (place, kind) in places.iter().flat_map(|place| ALL.map(|kind| (place, kind))) {
+            for act in acts {
+                let error = Error::new(kind, act, place.clone(), None);
                 let text = format!("{error}. {}", error.advice());
-                assert!(text.contains("of nbd://host:10809/disk failed"), "{text}");
+                assert!(text.contains(&format!("of {place} failed")), "{text}");
                 for word in ["path", "disk's", "file", "device"] {
                     assert!(!text.contains(word), "{text:?} has {word:?}");
                 }

@@ -10,22 +10,24 @@ pub enum Place {
     Path(PathBuf),
     /// An export of a server, by its URI.
     Uri(Box<str>),
+    /// An image of a Ceph cluster, by its name.
+    Image(Box<str>),
 }
 
 impl Place {
-    /// The path, unless it is a server's.
+    /// The path, unless it is not of this machine.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),
-            Self::Uri(_) => None,
+            Self::Uri(_) | Self::Image(_) => None,
         }
     }
 
-    /// What it is called: the path, or the URI in the form of one.
+    /// What it is called: the path, or the other's name in the form of one.
     pub fn name(&self) -> &Path {
         match self {
             Self::Path(path) => path,
-            Self::Uri(uri) => Path::new(&**uri),
+            Self::Uri(name) | Self::Image(name) => Path::new(&**name),
         }
     }
 }
@@ -46,7 +48,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => path.display().fmt(f),
-            Self::Uri(uri) => uri.fmt(f),
+            Self::Uri(name) | Self::Image(name) => name.fmt(f),
         }
     }
 }

@@ -48,7 +48,11 @@ impl Error {
             ErrorKind::ReadOnly => Errno::ROFS,
             ErrorKind::NoMemory => Errno::NOMEM,
             ErrorKind::Store(
-                kind @ (Store::NoSpace | Store::ReadOnly | Store::Permission | Store::Unsupported),
+                kind @ (Store::NoSpace
+                | Store::ReadOnly
+                | Store::Permission
+                | Store::Unsupported
+                | Store::Fenced),
             ) => kind.errno(),
             ErrorKind::Store(_) => Errno::IO,
         }

@@ -1,4 +1,8 @@
-//! What DEVICE names, opened: a file or block device, or an export of an NBD server.
+//! What DEVICE names, opened: a file or block device, an export of an NBD server, or an image in a
+//! Ceph cluster.
+
+#[cfg_attr(not(feature = "rbd"), path = "disk/no_rbd.rs")]
+pub(crate) mod rbd;
 
 use std::fs::{File, OpenOptions};
 use std::ops::Deref;
@@ -23,6 +27,8 @@ pub(crate) enum Disk {
     File(Arc<FileStore>),
     /// An export of an NBD server.
     Export(Arc<Export>),
+    /// An image in a Ceph cluster.
+    Image(Arc<rbd::Image>),
 }
 
 /// An export of an NBD server.
@@ -41,6 +47,9 @@ impl Disk {
     /// `reconnect`.
     pub(crate) fn open(name: &Path, access: Access, reconnect: Duration) -> Result<Self> {
         refuse_dash(name)?;
+        if rbd::is_image(name) {
+            return Self::open_image(name, access);
+        }
         match uri(name)? {
             Some(uri) => Ok(Self::Export(Arc::new(Export::open(
                 &uri, access, reconnect,
@@ -51,9 +60,13 @@ impl Disk {
 
     /// As [`Disk::open`], and makes it this process's alone (shared among readers if it is opened
     /// for reading) for as long as a clone of it exists. Of an export, among the processes of
-    /// this user on this machine: what keeps others away is the server's affair.
+    /// this user on this machine: what keeps others away is the server's affair. An image that is
+    /// opened for writing is always that, in all of its cluster.
     pub(crate) fn open_alone(name: &Path, access: Access, reconnect: Duration) -> Result<Self> {
         refuse_dash(name)?;
+        if rbd::is_image(name) {
+            return Self::open_image(name, access);
+        }
         match uri(name)? {
             Some(uri) => {
                 // First: a server that takes one client lets the next wait.
@@ -70,11 +83,16 @@ impl Disk {
         }
     }
 
+    fn open_image(name: &Path, access: Access) -> Result<Self> {
+        Ok(Self::Image(Arc::new(rbd::Image::open(name, access)?)))
+    }
+
     /// Its name: a path, or a URI.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(file) => file.path(),
             Self::Export(export) => &export.name,
+            Self::Image(image) => image.name(),
         }
     }
 
@@ -82,16 +100,21 @@ impl Disk {
     pub(crate) fn file(&self) -> Option<&Arc<FileStore>> {
         match self {
             Self::File(file) => Some(file),
-            Self::Export(_) => None,
+            Self::Export(_) | Self::Image(_) => None,
         }
     }
 
     /// The client of the server, if it is on one.
     pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
         match self {
-            Self::File(_) => None,
+            Self::File(_) | Self::Image(_) => None,
             Self::Export(export) => Some(&export.upstream),
         }
+    }
+
+    /// Whether it is in a Ceph cluster.
+    pub(crate) fn is_image(&self) -> bool {
+        matches!(self, Self::Image(_))
     }
 
     /// Whether it is a block device of this machine.
@@ -113,6 +136,11 @@ impl Disk {
                 let of = &export.name;
                 Ok(Device::with_lock_file(self.store(), &locks()?, &name, of))
             }
+            // Writers have the image's lock. This keeps them and the readers of this machine apart.
+            Self::Image(image) => {
+                let name = format!("{}.metadata", lock_name(image.bare_name()));
+                Ok(Device::with_lock_file(self.store(), &locks()?, &name))
+            }
         }
     }
 
@@ -131,6 +159,7 @@ impl Disk {
         match self {
             Self::File(file) => Arc::clone(file) as Arc<dyn Store>,
             Self::Export(export) => Arc::clone(&export.upstream) as Arc<dyn Store>,
+            Self::Image(image) => image.store(),
         }
     }
 }
@@ -148,6 +177,7 @@ impl Deref for Disk {
         match self {
             Self::File(file) => &**file,
             Self::Export(export) => &*export.upstream,
+            Self::Image(image) => image.as_store(),
         }
     }
 }
@@ -217,12 +247,13 @@ fn locks() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Whether a name is meant as a URI, be it a right one or not.
+/// Whether a name is meant as that of something which is no file, be it a right one or not: a URI,
+/// or an image's name.
 pub(crate) fn is_uri(name: &Path) -> bool {
-    name.to_str().is_some_and(Uri::looks_like)
+    rbd::is_image(name) || name.to_str().is_some_and(Uri::looks_like)
 }
 
-/// The URI that a name is, unless it is a path.
+/// The URI of an NBD server that a name is, if it is one.
 pub(crate) fn uri(name: &Path) -> Result<Option<Uri>> {
     let Some(text) = name.to_str().filter(|text| Uri::looks_like(text)) else {
         return Ok(None);
@@ -242,6 +273,9 @@ pub(crate) fn uri(name: &Path) -> Result<Option<Uri>> {
 /// Where a name leads to, whatever folder this process is in later. Not resolved further: a dead
 /// mount point, which a killed daemon has left behind, cannot be looked into.
 pub(crate) fn place(name: &Path) -> Result<Place> {
+    if let Some(place) = rbd::place(name)? {
+        return Ok(place);
+    }
     if let Some(uri) = uri(name)? {
         return Ok(Place::Uri(uri.to_string().into()));
     }

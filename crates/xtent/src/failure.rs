@@ -176,7 +176,7 @@ fn exit_of_store(kind: store::ErrorKind) -> Exit {
     use store::ErrorKind as K;
     match kind {
         K::Permission | K::ReadOnly => Exit::Permission,
-        K::Busy | K::Exists => Exit::Busy,
+        K::Busy | K::Exists | K::Fenced => Exit::Busy,
         _ => Exit::Device,
     }
 }

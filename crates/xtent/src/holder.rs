@@ -15,13 +15,13 @@ const NAMED: usize = 3;
 /// What uses the file or export, or the partition that begins at byte `start` of it, and what
 /// to do about it, where that can be found out: users see their own processes only.
 pub(crate) fn of(place: &Place, start: Option<u64>) -> Option<(String, String)> {
-    // Who is connected to a server is known of our own processes only.
+    // Who is connected to a server or cluster is known of our own processes only.
     let (pids, device) = match place {
         Place::Path(path) => {
             let path = path.canonicalize().ok()?;
             (processes_with(&path), text_of(&path))
         }
-        Place::Uri(uri) => (Vec::new(), uri.to_string()),
+        Place::Uri(name) | Place::Image(name) => (Vec::new(), name.to_string()),
     };
     let is_named = |entry: &Entry| entry.device == device;
     // Root sees every process, and what other users say of theirs; others see only what

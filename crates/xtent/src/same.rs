@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xtent_store::loopdev::attached_to;
 
-use crate::disk::uri;
+use crate::disk::{rbd, uri};
 use crate::failure::{Exit, Failure, Result};
 
 /// Devices stacked on each other, at most; ends a loop that cannot be.
@@ -37,10 +37,14 @@ impl Identity {
 
 /// Whether writing to one of them changes the other, as far as the system
 /// tells. Two partitions of one disk do not; what cannot be looked at is
-/// nothing that could be opened either. Two URIs are one export if they say the same.
+/// nothing that could be opened either. Two URIs are one export if they say the same, two
+/// names of images one image if they differ only in how to get there.
 pub(crate) fn share_storage(a: &Path, b: &Path) -> bool {
     if let (Ok(Some(a)), Ok(Some(b))) = (uri(a), uri(b)) {
         return a == b;
+    }
+    if rbd::are_same(a, b) {
+        return true;
     }
     match (a.metadata(), b.metadata()) {
         (Ok(a), Ok(b)) => is_shared(&a, &b),

@@ -362,7 +362,7 @@ pub fn may_mount() -> bool {
 fn absolute(device: &Place) -> Result<PathBuf, Error> {
     let device = match device {
         Place::Path(path) => path,
-        Place::Uri(_) => return Ok(device.name().to_owned()),
+        Place::Uri(_) | Place::Image(_) => return Ok(device.name().to_owned()),
     };
     device.canonicalize().map_err(|e| {
         fail(

@@ -28,7 +28,7 @@ pub(super) fn message(error: NbdError) -> &'static str {
         NbdError::NoSpc => "no space left in the storage behind the export",
         NbdError::Overflow => "request too large",
         NbdError::NotSup => "the storage behind the export cannot do this",
-        NbdError::Shutdown => "the server is shutting down",
+        NbdError::Shutdown => "the server is shutting down, or the storage was taken over by another",
     }
 }
 
@@ -45,6 +45,7 @@ mod tests {
             (Errno::DQUOT, NbdError::NoSpc),
             (Errno::FBIG, NbdError::NoSpc),
             (Errno::NOTSUP, NbdError::NotSup),
+            (Errno::SHUTDOWN, NbdError::Shutdown),
         ] {
             assert_eq!(from_errno(errno), expected);
         }

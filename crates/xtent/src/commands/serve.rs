@@ -140,6 +140,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         uuid,
         start: first_byte,
         upstreams,
+        has_image,
         device,
     } = open(args, global, &output)?;
     bind_all(args, &mut bound, user.as_ref())?;
@@ -182,6 +183,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             signals_child: client.is_some(),
             user,
             upstreams,
+            has_image,
         })?
     };
     let ended_by = on_signals(&shutdown, growth, Arc::clone(&registration), entry, output)?;

@@ -63,12 +63,20 @@ impl Closed {
 
     /// What is on servers of data and header.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.disks().filter_map(Disk::upstream).cloned().collect()
+    }
+
+    /// Whether data or header is in a Ceph cluster.
+    pub(crate) fn has_image(&self) -> bool {
+        self.disks().any(Disk::is_image)
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &Disk> {
         let (data, header) = match self {
             Self::Luks(container) => (&container.data, Some(&container.header_disk)),
             Self::Plain(headerless) => (&headerless.data, None),
         };
-        let all = [Some(data), header].into_iter().flatten();
-        all.filter_map(Disk::upstream).cloned().collect()
+        [Some(data), header].into_iter().flatten()
     }
 
     /// The header, if there is one.

@@ -31,6 +31,8 @@ pub(crate) struct Needs {
     pub(crate) user: Option<User>,
     /// Clients of servers, which connect again when a connection is lost.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Whether a client of a Ceph cluster is among the threads, which connects again by itself.
+    pub(crate) has_image: bool,
 }
 
 /// Enters the sandbox; says what is in force. What the kernel does not have is
@@ -63,7 +65,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
             "serving without landlock"
         ),
     }
-    match syscalls::filter(!needs.upstreams.is_empty()) {
+    match syscalls::filter(!needs.upstreams.is_empty(), needs.has_image) {
         Ok(()) => in_force.push("seccomp"),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,
@@ -72,6 +74,16 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     }
     tracing::info!(in_force = in_force.join(", "), "sandboxed");
     Ok(in_force)
+}
+
+/// Gives up what the threads of a Ceph client do not need, before they begin: they are the
+/// library's, and cannot be asked to do it themselves. The right to read any file stays, since the
+/// keyring may be another user's; the filter of system calls, which all threads get, has no way to
+/// use it.
+pub(crate) fn confine_client() -> Result<()> {
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|e| Failure::system("cannot give up new privileges", e))?;
+    privileges::keep_reading()
 }
 
 /// Has the threads of a client of a server give up what this one does.

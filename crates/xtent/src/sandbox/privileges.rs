@@ -34,6 +34,17 @@ pub(super) fn drop_all(user: Option<&User>) -> Result<()> {
 
 /// Gives up every capability of this thread.
 pub(super) fn drop_capabilities() -> Result<()> {
+    keep(CapabilitySet::empty())
+}
+
+/// The same, but for the right to read any file, if this thread has it.
+pub(super) fn keep_reading() -> Result<()> {
+    let has = rustix::thread::capabilities(None)
+        .map_err(|e| Failure::system("cannot look at capabilities", e))?;
+    keep(has.permitted & CapabilitySet::DAC_READ_SEARCH)
+}
+
+fn keep(kept: CapabilitySet) -> Result<()> {
     // First the bounding set, which needs a capability to shrink.
     for number in 0..CapabilitySet::all().bits().count_ones().max(64) {
         let Some(bit) = 1_u64.checked_shl(number) else {
@@ -49,8 +60,8 @@ pub(super) fn drop_capabilities() -> Result<()> {
     rustix::thread::set_capabilities(
         None,
         CapabilitySets {
-            effective: CapabilitySet::empty(),
-            permitted: CapabilitySet::empty(),
+            effective: kept,
+            permitted: kept,
             inheritable: CapabilitySet::empty(),
         },
     )

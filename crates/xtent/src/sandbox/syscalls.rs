@@ -141,14 +141,14 @@ const FCNTLS: &[i32] = &[
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
 /// Filters every thread of the process from now on. With `connects`, connections to servers can be
-/// made.
-pub(super) fn filter(connects: bool) -> Result<(), Missing> {
+/// made; `has_image` allows what librados and its libraries do besides.
+pub(super) fn filter(connects: bool, has_image: bool) -> Result<(), Missing> {
     seccompiler::apply_filter_all_threads(&no_clone3()?)?;
-    seccompiler::apply_filter_all_threads(&allow_list(connects)?)?;
+    seccompiler::apply_filter_all_threads(&allow_list(connects, has_image)?)?;
     Ok(())
 }
 
-fn allow_list(connects: bool) -> Result<BpfProgram, Missing> {
+fn allow_list(connects: bool, has_image: bool) -> Result<BpfProgram, Missing> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
         .iter()
         .chain(ALLOWED_HERE)
@@ -177,7 +177,7 @@ fn allow_list(connects: bool) -> Result<BpfProgram, Missing> {
             .map(|&command| equal(1, u64::try_from(command)?))
             .collect::<Result<_, _>>()?,
     );
-    if connects {
+    if connects || has_image {
         let families = FAMILIES.iter();
         let sockets = families.map(|&family| equal(0, u64::try_from(family)?));
         rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
@@ -231,9 +231,9 @@ mod tests {
 
     #[test]
     fn both_filters_compile() {
-        let list = allow_list(false).unwrap();
+        let list = allow_list(false, false).unwrap();
         assert!(list.len() > ALLOWED.len());
-        assert!(allow_list(true).unwrap().len() > list.len());
+        assert!(allow_list(true, false).unwrap().len() > list.len());
         assert!(!no_clone3().unwrap().is_empty());
     }
 }

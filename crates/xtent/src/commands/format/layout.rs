@@ -177,7 +177,7 @@ pub(super) fn data_size(
             .advise("K, M, G and T are powers of 1024, as in `--size 10G`."));
         }
         (Target::New(_), size) => size.unwrap_or(0),
-        (Target::Existing(store), Some(_)) if store.upstream().is_some() => {
+        (Target::Existing(store), Some(_)) if store.file().is_none() => {
             return Err(Failure::parameters(format!(
                 "--size is for new image files: how large {} is, its server decides",
                 store.path().display()

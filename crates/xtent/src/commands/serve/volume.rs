@@ -25,6 +25,8 @@ pub(super) struct Opened {
     pub(super) start: u64,
     /// What it is made of, as far as that is on servers.
     pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Whether any of it is in a Ceph cluster.
+    pub(super) has_image: bool,
     /// The device by its name.
     pub(super) device: PathBuf,
 }
@@ -51,7 +53,7 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
     }
     let uuid = Some(container.uuid().to_owned()).filter(|uuid| !uuid.is_empty());
     let (data, header) = (container.data(), container.header().cloned());
-    let upstreams = container.upstreams();
+    let (upstreams, has_image) = (container.upstreams(), container.has_image());
     let volume = container.volume(&args.unlock, &config, output)?;
     let volume = volume.with_cipher_threads(args.threads.cipher_threads);
     let volume = Arc::new(if args.encrypt {
@@ -66,6 +68,7 @@ pub(super) fn open(args: &Args, global: &Global, output: &Output) -> Result<Open
         volume,
         cipher: config.cipher.to_string(),
         upstreams,
+        has_image,
         device: data.path().to_owned(),
     })
 }

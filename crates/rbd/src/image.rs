@@ -1,0 +1,250 @@
+//! An open image, from its name.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use xtent_store::{Access, Act, Error, ErrorKind, Place};
+
+use crate::ffi::{Handle, Way};
+use crate::lock::{self, Fence};
+use crate::settings::{self, OBJECTS};
+use crate::{Name, ffi};
+
+/// How long opening an image waits for what the cluster does not answer, unless
+/// `client_mount_timeout`, `rados_mon_op_timeout` and `rados_osd_op_timeout` say otherwise: for
+/// each question so long.
+pub const LONGEST_OPEN: Duration = Duration::from_secs(30);
+
+/// An image of a Ceph cluster, or a snapshot of one. Dropped, it waits for what is under way and
+/// gives the lock back.
+pub struct Image {
+    /// Present until dropped.
+    way: Option<Way>,
+    name: Name,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) read_only: bool,
+    /// Bytes that the cluster writes in one go.
+    pub(crate) atomic: u32,
+}
+
+/// What operations under way need to know of their image.
+pub(crate) struct Shared {
+    pub(crate) place: Place,
+    pub(crate) fence: Fence,
+    /// Bytes, when it was last looked.
+    pub(crate) size: AtomicU64,
+}
+
+/// Why an image cannot be opened.
+pub(crate) struct Trouble {
+    kind: ErrorKind,
+    act: Act,
+    source: io::Error,
+}
+
+impl Trouble {
+    /// An error of the library's, with what it means.
+    pub(crate) fn new(what: impl Into<String>, error: io::Error) -> Self {
+        Self {
+            kind: ErrorKind::of(&error),
+            act: Act::Open,
+            source: io::Error::new(error.kind(), format!("{}: {error}", what.into())),
+        }
+    }
+
+    /// What was found here.
+    pub(crate) fn said(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            act: Act::Open,
+            source: io::Error::other(what.into()),
+        }
+    }
+
+    /// The same, of the lock.
+    pub(crate) fn of_lock(self) -> Self {
+        Self {
+            act: Act::Lock,
+            ..self
+        }
+    }
+
+    fn at(self, place: &Place) -> Error {
+        Error {
+            source: Some(self.source),
+            ..Error::new(self.kind, self.act, place.clone(), None)
+        }
+    }
+}
+
+impl Image {
+    /// Connects to the cluster and opens the image; for writing, it takes its lock. The library's
+    /// threads, which stay until it is closed, begin with what this thread may do.
+    ///
+    /// # Errors
+    /// Have the image as their place, and a source that says what is missing:
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Permission`], [`ErrorKind::Busy`] with the address
+    /// of the client that has the lock, [`ErrorKind::ReadOnly`] if a snapshot is to be written to,
+    /// [`ErrorKind::Unsupported`] for an image without a lock and where there is no library.
+    pub fn open(name: &Name, access: Access) -> Result<Self, Error> {
+        Self::prepare(name, access, lock::take)
+    }
+
+    /// As [`Image::open`] for writing, but takes the lock away from whoever has it. The cluster does
+    /// not listen to their client any more, so nothing that it writes arrives once this
+    /// has returned.
+    ///
+    /// # Errors
+    /// As [`Image::open`], without [`ErrorKind::Busy`] unless somebody else was faster.
+    pub fn take_over(name: &Name) -> Result<Self, Error> {
+        Self::prepare(name, Access::ReadWrite, lock::take_away)
+    }
+
+    fn prepare(
+        name: &Name,
+        access: Access,
+        lock: impl FnOnce(&Handle) -> Result<(), Trouble>,
+    ) -> Result<Self, Error> {
+        let place = Place::Image(name.to_string().into());
+        let read_only = access == Access::ReadOnly;
+        if name.is_snapshot() && !read_only {
+            let text = "a snapshot never changes";
+            return Err(Trouble::said(ErrorKind::ReadOnly, text).at(&place));
+        }
+        open(name, read_only)
+            .and_then(|handle| {
+                if !read_only {
+                    lock(&handle).map_err(Trouble::of_lock)?;
+                }
+                Self::new(handle, name, place.clone(), read_only)
+            })
+            .map_err(|trouble| trouble.at(&place))
+    }
+
+    fn new(handle: Handle, name: &Name, place: Place, read_only: bool) -> Result<Self, Trouble> {
+        let failed = |error| Trouble::new("cannot look at the image", error);
+        let size = handle.size().map_err(failed)?;
+        if i64::try_from(size).is_err() {
+            let text = "the cluster says that the image has 8 EiB or more";
+            return Err(Trouble::said(ErrorKind::Io, text));
+        }
+        let stripe = handle.stripe_unit().map_err(failed)?;
+        // Longer writes than this lie in one object too, if they are aligned.
+        let atomic = u32::try_from(stripe.min(4096)).unwrap_or(512);
+        Ok(Self {
+            way: Some(Way::new(handle)),
+            name: name.clone(),
+            shared: Arc::new(Shared {
+                place,
+                fence: Fence::default(),
+                size: AtomicU64::new(size),
+            }),
+            read_only,
+            atomic: atomic.max(512),
+        })
+    }
+
+    /// Where it is.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(crate) fn way(&self) -> Option<&Way> {
+        self.way.as_ref()
+    }
+
+    /// Asks for the size; what was known stays if there is no answer.
+    pub(crate) fn look_at_size(&self) -> u64 {
+        let size = &self.shared.size;
+        match self.way().map(|way| way.handle().size()) {
+            Some(Ok(now)) if i64::try_from(now).is_ok() => size.store(now, Ordering::Relaxed),
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the size of {} cannot be found out", self.shared.place);
+            }
+            _ => {}
+        }
+        size.load(Ordering::Relaxed)
+    }
+}
+
+/// Connects, and opens the image.
+fn open(name: &Name, read_only: bool) -> Result<Handle, Trouble> {
+    let cluster = settings::client(name)?;
+    cluster
+        .connect()
+        .map_err(|error| unreachable(error, &cluster))?;
+    let asked = cluster.get(OBJECTS).ok();
+    settings::bound(&cluster, OBJECTS, "0");
+    let missing = |what: String| {
+        move |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => Trouble::said(ErrorKind::NotFound, what),
+            _ => Trouble::new("the cluster does not let it be opened", error),
+        }
+    };
+    let (pool, space) = (&name.pool, name.namespace.as_deref());
+    let pool = ffi::Pool::new(cluster, pool, space)
+        .map_err(missing(format!("there is no pool {pool}")))?;
+    let snapshot = name.snapshot.as_deref();
+    let what = match snapshot {
+        None => format!("there is no image {}", name.spec()),
+        Some(snapshot) => format!(
+            "there is no image {} with a snapshot {snapshot}",
+            name.spec()
+        ),
+    };
+    let handle = Handle::open(pool, &name.image, snapshot, read_only).map_err(missing(what))?;
+    if !read_only {
+        lock::check_feature(&handle, name)?;
+    }
+    if let Some(asked) = asked {
+        // It was that before.
+        let _ = handle.cluster().set(OBJECTS, &asked);
+    }
+    Ok(handle)
+}
+
+/// Why there is no connection.
+fn unreachable(error: io::Error, cluster: &ffi::Cluster) -> Trouble {
+    let monitors = cluster.get("mon_host").unwrap_or_default();
+    let monitors = match monitors.as_str() {
+        "" => "without mon_host in a ceph.conf",
+        known => known,
+    };
+    let keyring = || cluster.get("keyring").unwrap_or_default();
+    match error.kind() {
+        io::ErrorKind::TimedOut => Trouble::new(
+            format!("no monitor of the cluster answers ({monitors})"),
+            error,
+        ),
+        io::ErrorKind::PermissionDenied => Trouble::new(
+            format!("the cluster does not take this user's key ({})", keyring()),
+            error,
+        ),
+        io::ErrorKind::NotFound => Trouble::new(
+            format!(
+                "cannot find the cluster ({monitors}) or the user's key ({})",
+                keyring()
+            ),
+            error,
+        ),
+        _ => Trouble::new(format!("cannot connect to the cluster ({monitors})"), error),
+    }
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        if let Some(way) = self.way.take() {
+            way.end();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Images in a Ceph cluster.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xtent_rbd::Name;
+use xtent_store::{Access, Place, Store};
+
+use crate::failure::{Failure, Result};
+use crate::{sandbox, signals};
+
+/// An open image, or a snapshot of one.
+#[derive(Debug)]
+pub(crate) struct Image {
+    image: Arc<xtent_rbd::Image>,
+    /// The one form that all names have that say the same.
+    name: PathBuf,
+    /// That without the options.
+    bare: PathBuf,
+}
+
+impl Image {
+    /// Opens an image; for writing, for this client of the cluster alone.
+    pub(crate) fn open(name: &Path, access: Access) -> Result<Self> {
+        let name = parse(name)?;
+        let opened = name.clone();
+        // The library's threads begin as this one, which can do no more than they have to, and is
+        // not one that acts on signals.
+        let opening = signals::held_back(|| {
+            let thread = std::thread::Builder::new().name("rbd open".into());
+            thread.spawn(move || {
+                sandbox::confine_client()?;
+                Ok::<_, Failure>(xtent_rbd::Image::open(&opened, access)?)
+            })
+        })?;
+        let opening = opening.map_err(|e| Failure::system("cannot start a thread", e))?;
+        // A panic there has been reported.
+        let image = opening
+            .join()
+            .unwrap_or_else(|_| Err(Failure::parameters("the image could not be opened")))?;
+        Ok(Self {
+            image: Arc::new(image),
+            bare: name.bare().to_string().into(),
+            name: name.to_string().into(),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// The same for every way to the image.
+    pub(crate) fn bare_name(&self) -> &Path {
+        &self.bare
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.image) as Arc<dyn Store>
+    }
+
+    pub(crate) fn as_store(&self) -> &(dyn Store + 'static) {
+        &*self.image
+    }
+}
+
+/// Whether a name is meant as an image's, be it a right one or not.
+pub(crate) fn is_image(name: &Path) -> bool {
+    name.to_str().is_some_and(Name::looks_like)
+}
+
+/// The image's place, unless the name is of something else.
+pub(crate) fn place(name: &Path) -> Result<Option<Place>> {
+    match is_image(name) {
+        true => Ok(Some(Place::Image(parse(name)?.to_string().into()))),
+        false => Ok(None),
+    }
+}
+
+/// Whether both are images, and the same one.
+pub(crate) fn are_same(a: &Path, b: &Path) -> bool {
+    is_image(a)
+        && is_image(b)
+        && matches!((parse(a), parse(b)), (Ok(a), Ok(b)) if a.is_same_image(&b))
+}
+
+fn parse(name: &Path) -> Result<Name> {
+    let text = name.to_string_lossy();
+    let name: Name = text.parse().map_err(|e| {
+        let text = match text.split_once(":key=") {
+            Some((shown, _)) => shown,
+            None => &text,
+        };
+        Failure::parameters(format!("{text}: {e}")).advise(
+            "Known is rbd:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT][:id=USER][:conf=FILE]. A file of such \
+             a name is `./rbd:...`.",
+        )
+    })?;
+    // A daemon is in another folder later.
+    name.absolute()
+        .map_err(|e| Failure::system(format!("cannot find {text}"), e))
+}
