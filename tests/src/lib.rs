@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test harness fails by panicking")]
 
 pub mod bed;
+pub mod ceph;
 pub mod far;
 pub mod faulty;
 pub mod fido2;

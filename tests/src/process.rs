@@ -23,6 +23,7 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 const PACKAGES: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("clevis", "clevis-luks"),
+    ("ceph", "ceph-common"),
     ("cryptsetup", "cryptsetup-bin"),
     ("env", "coreutils"),
     ("e2fsck", "e2fsprogs"),
@@ -50,6 +51,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("systemd-cryptenroll", "systemd"),
     ("tpm2_flushcontext", "tpm2-tools"),
     ("tpm2_pcrextend", "tpm2-tools"),
+    ("rbd", "ceph-common"),
     ("resize2fs", "e2fsprogs"),
     ("udevadm", "udev"),
     ("umount", "mount"),

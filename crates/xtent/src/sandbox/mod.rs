@@ -77,13 +77,13 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
 }
 
 /// Gives up what the threads of a Ceph client do not need, before they begin: they are the
-/// library's, and cannot be asked to do it themselves. The right to read any file stays, since the
-/// keyring may be another user's; the filter of system calls, which all threads get, has no way to
-/// use it.
+/// library's, and cannot be asked to do it themselves. They keep the rights to read any file, since
+/// the keyring may be another user's, and to become another user; the filter of system calls, which
+/// all threads get, has no call to use them with.
 pub(crate) fn confine_client() -> Result<()> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|e| Failure::system("cannot give up new privileges", e))?;
-    privileges::keep_reading()
+    privileges::keep_what_comes_before()
 }
 
 /// Has the threads of a client of a server give up what this one does.

@@ -37,11 +37,13 @@ pub(super) fn drop_capabilities() -> Result<()> {
     keep(CapabilitySet::empty())
 }
 
-/// The same, but for the right to read any file, if this thread has it.
-pub(super) fn keep_reading() -> Result<()> {
+/// The same for threads that begin before this process has read its last file and become its last
+/// user: a change of user is one of all threads, and ends the process if not all can.
+pub(super) fn keep_what_comes_before() -> Result<()> {
     let has = rustix::thread::capabilities(None)
         .map_err(|e| Failure::system("cannot look at capabilities", e))?;
-    keep(has.permitted & CapabilitySet::DAC_READ_SEARCH)
+    let needed = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    keep(has.permitted & needed)
 }
 
 fn keep(kept: CapabilitySet) -> Result<()> {

@@ -1,0 +1,581 @@
+//! Volumes in a Ceph cluster: what librbd, QEMU and Xtent read of each other, and who may write.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+
+use xtent_rbd::{Image, Name};
+use xtent_store::{Access, ErrorKind, Store};
+use xtent_tests::ceph::{Bed, cluster};
+use xtent_tests::luks::{Container, KEY, Maker, OTHER_KEY, Shape, add_key};
+use xtent_tests::nbd::{nbdsh, read_all, write_all};
+use xtent_tests::scratch::assert_same;
+use xtent_tests::xtent::{Server, xtent};
+use xtent_tests::{Cmd, Scratch, pattern};
+
+/// What Ceph's own encryption does with an image: `sys.argv[2:]` are the image, the format
+/// (LUKS1, LUKS2), the key file and a file.
+const LIBRBD: &str = "
+_, _, name, kind, key, file = sys.argv
+key = open(key, 'rb').read().decode()
+kind = getattr(rbd, 'RBD_ENCRYPTION_FORMAT_' + kind)
+image = rbd.Image(io, name)
+";
+
+/// Through librbd's encryption: `action` on `image`.
+fn librbd(bed: &Bed, action: &str, image: &str, version: u32, key: &Path, file: &Path) {
+    let kind = format!("LUKS{version}");
+    let arguments = [Path::new(image), Path::new(&kind), key, file];
+    bed.python(&format!("{LIBRBD}{action}\nimage.close()"), &arguments);
+}
+
+const LOAD_AND_WRITE: &str = "
+image.encryption_load(kind, key)
+data = open(file, 'rb').read()
+assert len(data) == image.size(), (len(data), image.size())
+image.write(data, 0)
+image.flush()";
+
+const LOAD_AND_READ: &str = "
+image.encryption_load(kind, key)
+open(file, 'wb').write(image.read(0, image.size()))";
+
+fn read_by_librbd(bed: &Bed, image: &str, version: u32, key: &Path) -> Vec<u8> {
+    let scratch = Scratch::new();
+    let file = scratch.join("read");
+    librbd(bed, LOAD_AND_READ, image, version, key, &file);
+    std::fs::read(file).unwrap()
+}
+
+fn write_by_librbd(bed: &Bed, image: &str, version: u32, key: &Path, data: &[u8]) {
+    let scratch = Scratch::new();
+    let file = scratch.file("data", data);
+    librbd(bed, LOAD_AND_WRITE, image, version, key, &file);
+}
+
+/// Plaintext as QEMU has it: by its own LUKS over an image, or by librbd's.
+fn read_by_qemu(bed: &Bed, image: &str, key: &Path, by_librbd: Option<&str>) -> Vec<u8> {
+    let scratch = Scratch::new();
+    let target = scratch.join("by-qemu");
+    let file = format!("pool=rbd,{{}}image={image},{{}}conf={}", bed.conf().display());
+    let options = match by_librbd {
+        Some(format) => format!(
+            "driver=rbd,{},encrypt.format={format},encrypt.key-secret=key",
+            file.replace("{}", "")
+        ),
+        None => format!(
+            "driver=luks,key-secret=key,file.driver=rbd,file.{}",
+            file.replace("{}", "file.")
+        ),
+    };
+    Cmd::peer("qemu-img")
+        .args(["convert", "-O", "raw", "--object"])
+        .arg(format!("secret,id=key,file={}", key.display()))
+        .args(["--image-opts", &options])
+        .arg(&target)
+        .ok();
+    std::fs::read(target).unwrap()
+}
+
+/// An exported copy is what any other image is.
+fn assert_exported(bed: &Bed, image: &str, key: &Path, data: &[u8]) {
+    let scratch = Scratch::new();
+    let copy = scratch.join("copy");
+    bed.rbd(&["export", "--no-progress", image]).arg(&copy).ok();
+    Cmd::peer("cryptsetup").arg("luksDump").arg(&copy).ok();
+    let copy = Container {
+        image: copy,
+        key: key.to_owned(),
+    };
+    assert_same(&copy.decrypt(), data, "in an exported copy");
+}
+
+#[test]
+fn librbd_and_qemu_read_and_write_what_xtent_made() {
+    let Some(bed) = cluster("librbd_and_qemu_read_and_write_what_xtent_made") else {
+        return;
+    };
+    let _share = bed.share();
+    for shape in [Shape::LUKS1, Shape::LUKS2, Shape::LUKS2_4096] {
+        let scratch = Scratch::new();
+        let key = scratch.file("key", KEY);
+        let name = format!("ours-{}-{}", shape.version, shape.sector);
+        let size = 8 << 20;
+        let container = bed.container(&name, shape.data_offset() + size, &key);
+        shape.format(Maker::Xtent, &container.image, &key);
+        let data = pattern(usize::try_from(size).unwrap(), 81);
+        let server = Server::start(&container);
+        write_all(&server.uri, &data);
+        assert_same(&read_all(&server.uri), &data, "through the server");
+        // Partial sectors at both ends, FUA, and a flush.
+        nbdsh(
+            &server.uri,
+            "h.pwrite(b'x' * 5000, 12345, nbd.CMD_FLAG_FUA)\nassert h.pread(5000, 12345) == b'x' * 5000\nh.flush()",
+        );
+        write_all(&server.uri, &data);
+        server.stop();
+        let read = read_by_librbd(bed, &name, shape.version, &key);
+        assert_same(&read, &data, "by librbd");
+        if shape.version == 1 {
+            assert_same(&read_by_qemu(bed, &name, &key, None), &data, "by QEMU");
+        } else {
+            let read = read_by_qemu(bed, &name, &key, Some("luks2"));
+            assert_same(&read, &data, "by QEMU and librbd");
+        }
+        let other = pattern(data.len(), 82);
+        write_by_librbd(bed, &name, shape.version, &key, &other);
+        assert_same(&container.decrypt(), &other, "what librbd wrote");
+        assert_exported(bed, &name, &key, &other);
+    }
+}
+
+#[test]
+fn xtent_reads_and_writes_what_librbd_made() {
+    let Some(bed) = cluster("xtent_reads_and_writes_what_librbd_made") else {
+        return;
+    };
+    let _share = bed.share();
+    for (version, size) in [(1, 16 << 20), (2, 24 << 20)] {
+        let scratch = Scratch::new();
+        let key = scratch.file("key", KEY);
+        let name = format!("theirs-{version}");
+        let container = bed.container(&name, size, &key);
+        let format = "image.encryption_format(kind, key)\nimage.encryption_load(kind, key)\n\
+                      open(file, 'w').write(str(image.size()))";
+        let length = scratch.join("length");
+        librbd(bed, format, &name, version, &key, &length);
+        let length = std::fs::read_to_string(length).unwrap().parse().unwrap();
+        let data = pattern(length, 83);
+        write_by_librbd(bed, &name, version, &key, &data);
+        assert_same(&container.decrypt(), &data, "what librbd wrote");
+        let other = pattern(length, 84);
+        let server = Server::start(&container);
+        write_all(&server.uri, &other);
+        server.stop();
+        let read = read_by_librbd(bed, &name, version, &key);
+        assert_same(&read, &other, "what Xtent wrote");
+        clones_and_snapshots(bed, &name, &container, &other);
+    }
+}
+
+/// A snapshot is only read; a clone of an encrypted image opens with its parent's key.
+fn clones_and_snapshots(bed: &Bed, name: &str, container: &Container, data: &[u8]) {
+    let snapshot = format!("{name}@before");
+    bed.rbd(&["snap", "create", "--no-progress", &snapshot]).ok();
+    bed.rbd(&["snap", "protect", &snapshot]).ok();
+    bed.rbd(&["clone", &snapshot, &format!("{name}-clone")]).ok();
+    let at = |image: &str| Container {
+        image: bed.name(image),
+        key: container.key.clone(),
+    };
+    let clone = at(&format!("{name}-clone"));
+    let server = Server::start(&clone);
+    nbdsh(&server.uri, "h.pwrite(b'y' * 70000, 1000)\nh.flush()");
+    server.stop();
+    let mut changed = data.to_vec();
+    changed[1000..71000].fill(b'y');
+    assert_same(&clone.decrypt(), &changed, "in the clone");
+    container.encrypt(&vec![0; data.len()]);
+    let before = at(&snapshot);
+    let server = Server::start_with(&before, &["--read-only"]);
+    assert_same(&read_all(&server.uri), data, "in the snapshot");
+    // Any number of readers.
+    assert_same(&before.decrypt(), data, "in the snapshot");
+    server.stop();
+    let scratch = Scratch::new();
+    Server::command(&before, &scratch.join("sock"), &[])
+        .fails(2)
+        .says(&["never changes", "--read-only"]);
+    add_key(2, &before.image, &before.key, &before.key)
+        .fails(2)
+        .says(&["never changes"]);
+}
+
+#[test]
+fn wide_block_ciphers_are_served_and_keys_managed() {
+    let Some(bed) = cluster("wide_block_ciphers_are_served_and_keys_managed") else {
+        return;
+    };
+    let _share = bed.share();
+    let ciphers = [
+        ("hctr2", Shape::wide("aes-hctr2-plain64", 256)),
+        ("fast", Shape::wide("capi:fast(aes)-plain64", 256)),
+    ];
+    for (name, shape) in ciphers {
+        let scratch = Scratch::new();
+        let key = scratch.file("key", KEY);
+        let container = bed.container(name, shape.data_offset() + (8 << 20), &key);
+        shape.format(Maker::Xtent, &container.image, &key);
+        let data = pattern(8 << 20, 85);
+        let server = Server::start(&container);
+        write_all(&server.uri, &data);
+        nbdsh(
+            &server.uri,
+            "h.pwrite(b'z' * 4000, 4095)\nassert h.pread(4000, 4095) == b'z' * 4000",
+        );
+        write_all(&server.uri, &data);
+        assert_same(&read_all(&server.uri), &data, "through the server");
+        server.stop();
+        let new = scratch.file("new", OTHER_KEY);
+        add_key(2, &container.image, &key, &new).ok();
+        let saved = scratch.join("saved");
+        let image = &container.image;
+        xtent().args(["header", "backup"]).args([image, &saved]).ok();
+        xtent().args(["header", "erase", "-q"]).arg(image).ok();
+        xtent()
+            .args(["header", "restore", "-q"])
+            .args([image, &saved])
+            .ok();
+        let container = Container {
+            image: image.clone(),
+            key: new,
+        };
+        assert_same(&container.decrypt(), &data, "by another key");
+        // How large an image is, the cluster decides.
+        xtent()
+            .args(["format", "-q", "--size", "1M", "--key-file"])
+            .args([&key, image])
+            .fails(1)
+            .says(&["--size"]);
+    }
+}
+
+#[test]
+fn an_image_has_one_writer_and_grows_while_it_is_served() {
+    let Some(bed) = cluster("an_image_has_one_writer_and_grows_while_it_is_served") else {
+        return;
+    };
+    let _share = bed.share();
+    let scratch = Scratch::new();
+    let key = scratch.file("key", KEY);
+    let shape = Shape::LUKS2_4096;
+    let container = bed.container("one", shape.data_offset() + (4 << 20), &key);
+    shape.format(Maker::Xtent, &container.image, &key);
+    let server = Server::start(&container);
+    assert_confined(server.id());
+    for command in [
+        Server::command(&container, &scratch.join("sock"), &[]),
+        xtent().args(["header", "erase", "-q"]).arg(&container.image),
+        add_key(2, &container.image, &key, &key),
+    ] {
+        command.fails(5).says(&["is in use by `xtent serve`"]);
+    }
+    // What only reads is let in.
+    xtent().args(["header", "dump"]).arg(&container.image).ok();
+    // Not removed under it.
+    assert!(!bed.rbd(&["rm", "--no-progress", "one"]).run().status.success());
+    let larger = shape.data_offset() + (12 << 20);
+    bed.rbd(&["resize", "--no-progress", "one", "--size", &format!("{larger}B")])
+        .ok();
+    let id = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap());
+    rustix::process::kill_process(id.unwrap(), rustix::process::Signal::HUP).unwrap();
+    let size = format!("wanted = {}\n", 12 << 20);
+    nbdsh(
+        &server.uri,
+        &format!(
+            "{size}import time\nuri = h.get_uri()\nwhile True:\n c = nbd.NBD()\n c.connect_uri(uri)\n \
+             if c.get_size() == wanted: break\n c.shutdown()\n time.sleep(0.01)\n\
+             c.pwrite(b'g' * 8192, wanted - 8192)\nassert c.pread(8192, wanted - 8192) == b'g' * 8192\nc.flush()"
+        ),
+    );
+    server.stop();
+    let data = container.decrypt();
+    assert_eq!(data.len(), 12 << 20);
+    assert_same(&data[data.len() - 8192..], &[b'g'; 8192], "at the new end");
+    // Without its lock, an image would have any number of writers.
+    for feature in ["fast-diff", "object-map", "exclusive-lock"] {
+        bed.rbd(&["feature", "disable", "one", feature]).run();
+    }
+    Server::command(&container, &scratch.join("sock"), &[])
+        .fails(4)
+        .says(&["rbd feature enable rbd/one exclusive-lock"]);
+    xtent().args(["header", "dump"]).arg(&container.image).ok();
+}
+
+/// No thread of a server, librados' own included, has more than it needs.
+fn assert_confined(id: u32) {
+    let mut of_ceph = 0;
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).unwrap() {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let is_of_ceph = status.contains("Name:\tmsgr-worker") || !status.contains("CapEff:\t0000000000000000");
+        of_ceph += usize::from(is_of_ceph);
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(line), "{line:?} is not in {status}");
+        }
+        // To read files, and to become another user, for neither of which there is a call.
+        let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
+        let capabilities = u64::from_str_radix(capabilities.unwrap(), 16).unwrap();
+        assert_eq!(capabilities & !0xc4, 0, "{status}");
+    }
+    assert!(of_ceph > 2, "there is no thread of librados");
+}
+
+/// Writes until it is told that it has lost the volume, and then tries everything once more.
+const WRITES_UNTIL_FENCED: &str = "
+print('writes', flush=True)
+at, error = 0, None
+while error is None:
+    try:
+        h.pwrite(bytes([at % 251]) * 65536, at % 128 * 65536)
+    except nbd.Error as e:
+        error = e.errno
+    if at == 20:
+        print('far', flush=True)
+    at += 1
+assert error == 'ESHUTDOWN', error
+for call in (lambda: h.pread(4096, 0), lambda: h.pwrite(b'l' * 4096, 0), h.flush,
+             lambda: h.pwrite(b'l' * 4096, 4096, nbd.CMD_FLAG_FUA)):
+    try:
+        call()
+    except nbd.Error as e:
+        assert e.errno == 'ESHUTDOWN', e
+    else:
+        assert False
+";
+
+#[test]
+fn a_server_whose_image_is_taken_over_writes_nothing_any_more() {
+    let Some(bed) = cluster("a_server_whose_image_is_taken_over_writes_nothing_any_more") else {
+        return;
+    };
+    let _share = bed.share();
+    let scratch = Scratch::new();
+    let key = scratch.file("key", KEY);
+    let shape = Shape::LUKS2_4096;
+    let size = shape.data_offset() + (8 << 20);
+    let container = bed.container("taken", size, &key);
+    shape.format(Maker::Xtent, &container.image, &key);
+    let server = Server::start(&container);
+    let mut client = Cmd::peer("nbdsh")
+        .args(["-u", &server.uri, "-c", WRITES_UNTIL_FENCED])
+        .spawn();
+    client.wait_for_line(|line| line == "far");
+    let name: Name = container.image.to_str().unwrap().parse().unwrap();
+    let busy = Image::open(&name, Access::ReadWrite).unwrap_err();
+    assert_eq!(busy.kind, ErrorKind::Busy, "{busy}");
+    let image = Image::take_over(&name).unwrap();
+    let contents = |image: &Image| {
+        let mut bytes = vec![0; usize::try_from(size).unwrap()];
+        image.read_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let then = contents(&image);
+    let done = client.finish();
+    assert_eq!(done.code(), Some(0), "{}", done.text());
+    assert_same(&contents(&image), &then, "what the first server wrote later");
+    image.write_at_durably(&[7; 4096], size - 4096).unwrap();
+    // It takes nothing back when the image is free again.
+    drop(image);
+    nbdsh(
+        &server.uri,
+        "try:\n h.pwrite(b'l' * 4096, 0)\nexcept nbd.Error as e:\n assert e.errno == 'ESHUTDOWN', e\n\
+         else:\n assert False",
+    );
+    let done = server.terminate(rustix::process::Signal::TERM);
+    assert_eq!(done.code(), Some(5), "{}", done.text());
+    done.says(&["lock", "who has taken the volume over"]);
+    let image = Image::open(&name, Access::ReadWrite).unwrap();
+    // Of a client that is not on this machine there is an address.
+    let owner = bed.rbd(&["lock", "ls", "--format", "json", "taken"]).ok();
+    let owner = owner.json()[0]["address"].as_str().unwrap().to_owned();
+    add_key(2, &container.image, &key, &key)
+        .fails(5)
+        .says(&["open for writing", &owner, "let go 30 seconds later"]);
+    let mut last = then;
+    let end = last.len() - 4096;
+    last[end..].fill(7);
+    assert_same(&contents(&image), &last, "nobody else has written");
+}
+
+/// Writes and reads pieces, several at a time, and knows what is where: a number for each round.
+/// Ends after the round in which the file `sys.argv[1]` is there.
+const VERIFYING_LOAD: &str = "
+import os
+pieces, piece, deep = 64, 65536, 16
+content = [bytes(piece)] * pieces
+h.pwrite(bytes(pieces * piece), 0)
+number = 0
+while not os.path.exists(sys.argv[1]):
+    number += 1
+    for first in range(0, pieces, deep):
+        under_way = []
+        for at in range(first, first + deep):
+            if (at + number) % 3 == 0:
+                buffer = nbd.Buffer(piece)
+                under_way.append((h.aio_pread(buffer, at * piece), at, buffer))
+            else:
+                content[at] = number.to_bytes(4, 'big') * (piece // 4)
+                buffer = nbd.Buffer.from_bytearray(bytearray(content[at]))
+                under_way.append((h.aio_pwrite(buffer, at * piece), at, None))
+        for cookie, at, buffer in under_way:
+            while not h.aio_command_completed(cookie):
+                h.poll(-1)
+            assert buffer is None or bytes(buffer.to_bytearray()) == content[at], (number, at)
+    if number % 4 == 0:
+        h.flush()
+    print('round', number, flush=True)
+h.flush()
+for at in range(pieces):
+    assert h.pread(piece, at * piece) == content[at], at
+open(sys.argv[2], 'wb').write(b''.join(content))
+";
+
+struct Load {
+    client: xtent_tests::Background,
+    stop: PathBuf,
+    content: PathBuf,
+    rounds: u64,
+}
+
+impl Load {
+    fn start(server: &Server, scratch: &Scratch) -> Self {
+        let (stop, content) = (scratch.join("stop"), scratch.join("content"));
+        let arguments = format!("import sys\nsys.argv = ['', {stop:?}, {content:?}]\n");
+        let client = Cmd::peer("nbdsh")
+            .args(["-u", &server.uri, "-c"])
+            .arg(arguments + VERIFYING_LOAD)
+            .spawn();
+        Self {
+            client,
+            stop,
+            content,
+            rounds: 0,
+        }
+    }
+
+    /// Waits for some rounds more.
+    fn goes_on(&mut self) {
+        for _ in 0..3 {
+            let wanted = format!("round {}", self.rounds + 1);
+            self.client.wait_for_line(|line| line == wanted);
+            self.rounds += 1;
+        }
+    }
+
+    /// Ends it; gives what it has written.
+    fn end(self) -> Vec<u8> {
+        std::fs::write(&self.stop, "").unwrap();
+        let done = self.client.finish();
+        assert_eq!(done.code(), Some(0), "{}", done.text());
+        std::fs::read(self.content).unwrap()
+    }
+}
+
+#[test]
+fn requests_wait_for_what_comes_back_and_no_byte_is_wrong() {
+    let Some(bed) = cluster("requests_wait_for_what_comes_back_and_no_byte_is_wrong") else {
+        return;
+    };
+    let _alone = bed.alone();
+    let scratch = Scratch::new();
+    let key = scratch.file("key", KEY);
+    let shape = Shape::LUKS2_4096;
+    let container = bed.container("faults", shape.data_offset() + (8 << 20), &key);
+    shape.format(Maker::Xtent, &container.image, &key);
+    let server = Server::start(&container);
+    assert_confined(server.id());
+    let mut load = Load::start(&server, &scratch);
+    load.goes_on();
+    // The disks die in the middle, with what they had acknowledged on them.
+    bed.kill("osd.0", "KILL");
+    bed.revive("osd.0");
+    load.goes_on();
+    bed.kill("mon.a", "KILL");
+    load.goes_on();
+    bed.revive("mon.a");
+    load.goes_on();
+    bed.rbd(&["snap", "create", "--no-progress", "faults@under-load"]).ok();
+    load.goes_on();
+    // A full cluster lets writes wait until there is room.
+    let ratios = |ratios: [(&str, &str); 3]| {
+        for (what, ratio) in ratios {
+            bed.ceph(&["osd", &format!("set-{what}-ratio"), ratio]).ok();
+        }
+    };
+    ratios([("nearfull", "0.00001"), ("backfillfull", "0.00002"), ("full", "0.00003")]);
+    let health = || bed.ceph(&["health"]).ok().out();
+    while !health().contains("1 pool(s) full") {}
+    ratios([("full", "0.95"), ("backfillfull", "0.9"), ("nearfull", "0.85")]);
+    load.goes_on();
+    let written = load.end();
+    server.stop();
+    let data = container.decrypt();
+    assert_same(&data[..written.len()], &written, "all that was written");
+    let snapshot = Container {
+        image: bed.name("faults@under-load"),
+        key,
+    };
+    assert_eq!(snapshot.decrypt().len(), data.len());
+}
+
+#[test]
+fn what_is_no_image_is_told() {
+    let Some(bed) = cluster("what_is_no_image_is_told") else {
+        return;
+    };
+    let _share = bed.share();
+    let scratch = Scratch::new();
+    let dump = |name: &str| xtent().args(["header", "dump", name]);
+    let conf = format!(":conf={}", bed.conf().display());
+    for (name, words) in [
+        ("rbd:image", &["pool is missing", "rbd:POOL/"][..]),
+        ("rbd:rbd/a@b@c", &["too many"]),
+        ("rbd:rbd/a:id", &["has no value"]),
+    ] {
+        dump(name).fails(1).says(words);
+    }
+    let secret = dump("rbd:rbd/a:key=AQsecret").fails(1);
+    secret.says(&[":keyring=FILE"]);
+    assert!(!secret.stderr.contains("AQsecret"), "{}", secret.text());
+    for (name, words) in [
+        ("rbd:rbd/none", &["no image rbd/none"][..]),
+        ("rbd:none/none", &["no pool none"]),
+        ("rbd:rbd/space/none", &["no image rbd/space/none"]),
+        ("rbd:rbd/none:nonsense=1", &["no option nonsense"]),
+        ("rbd:rbd/none:keyring=/none", &["/none"]),
+        ("rbd:rbd/none:id=ghost", &["key", "permission denied"]),
+        // Nobody listens on that port.
+        (
+            r"rbd:rbd/none:mon_host=127.0.0.1\:1:client_mount_timeout=1",
+            &["no monitor", "127.0.0.1:1"],
+        ),
+    ] {
+        let done = dump(&format!("{name}{conf}")).run();
+        assert!(matches!(done.code(), Some(2 | 4)), "{}", done.text());
+        done.says(words);
+        done.assert_no_crash();
+    }
+    dump("rbd:rbd/none:conf=/none").fails(4).says(&["cannot read /none"]);
+    // Another user's key.
+    let keyring = scratch.join("keyring");
+    let keys = bed.ceph(&["auth", "get-or-create", "client.other", "mon", "profile rbd"]);
+    let keys = keys.ok().out();
+    let admin = std::fs::read_to_string(bed.conf().with_file_name("keyring")).unwrap();
+    let admin = admin.lines().rev().find(|line| line.contains("key = ")).unwrap();
+    let wrong = keys.lines().map(|line| match line.contains("key = ") {
+        true => format!("{admin}\n"),
+        false => format!("{line}\n"),
+    });
+    std::fs::write(&keyring, wrong.collect::<String>()).unwrap();
+    dump(&format!("rbd:rbd/none:id=other:keyring={}{conf}", keyring.display()))
+        .fails(2)
+        .says(&["does not take this user's key"]);
+    // One that may look at nothing in the pool.
+    std::fs::write(&keyring, keys).unwrap();
+    bed.image("closed", 1 << 20);
+    dump(&format!("rbd:rbd/closed:id=other:keyring={}{conf}", keyring.display()))
+        .fails(2)
+        .says(&["ceph auth get"]);
+    let small = bed.image("small", 1 << 20);
+    assert_eq!(xtent().arg("is-luks").arg(&small).run().code(), Some(1));
+    xtent()
+        .args(["format", "-q", "--key-file"])
+        .arg(scratch.file("key", KEY))
+        .arg(&small)
+        .fails(4)
+        .says(&["too small"]);
+    xtent()
+        .args(["key", "list", "--partition", "1"])
+        .arg(&small)
+        .fails(1)
+        .says(&["--partition"]);
+}
