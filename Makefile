@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-direct bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-direct bench-rbd bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,7 @@ test: ## every crate with every peer, the kernel module, one core of each design
 	@scripts/setup.sh test
 	@scripts/setup.sh kernel
 	@scripts/setup.sh rtl
+	@scripts/setup.sh ceph || echo "NOT RUN: tests of volumes in a Ceph cluster, whose packages are missing"
 	@scripts/test.sh
 
 test-later: ## servers against every peer again, on the driver for stores that complete later; needs a disk below TMPDIR
@@ -177,6 +178,11 @@ test-fido2: ## tokens of FIDO2 security keys, in software, in a guest with uhid:
 	$(CARGO) build --package xtent --package xtent-token-plugin
 	XTENT_BIN=$(abspath $(TARGET))/debug/xtent $(CARGO) test --config 'target."cfg(all())".runner="scripts/in-guest.sh"' \
 	    --package xtent-tests --test fido2 -- --ignored --test-threads=1
+
+test-ceph: ## volumes in a Ceph cluster of this machine's own: librbd, QEMU, fencing, faults; two minutes
+	@scripts/setup.sh ceph
+	$(CARGO) test --package xtent-rbd --package xtent-tests --test rbd
+	$(CARGO) test --package xtent-tests --test rbd -- --ignored
 
 install-lib: ## the ciphers' C library, header and pkg-config file below PREFIX
 	@scripts/setup.sh build

@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container|fido2
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -39,6 +39,8 @@ boot="$deb debootstrap:debootstrap qemu-system-x86_64:qemu-system-x86 swtpm:swtp
 container="debootstrap:debootstrap buildah:buildah cryptsetup:cryptsetup-bin nbdcopy:libnbd-bin"
 fido2="$demo nbdsh:python3-libnbd losetup:mount qemu-system-x86_64:qemu-system-x86 dpkg-deb:dpkg
     systemd-cryptenroll:systemd libfido2:libfido2-1 python3-fido2:python3-fido2"
+ceph="$test ceph-mon:ceph-mon ceph-osd:ceph-osd ceph:ceph-common rbd:ceph-common librbd1:librbd1
+    qemu-block-extra:qemu-block-extra python3-rbd:python3-rbd"
 
 case ${1:-} in
 build) wanted=$build ;;
@@ -57,8 +59,9 @@ deb-test) wanted=$deb_test ;;
 boot) wanted=$boot ;;
 fido2) wanted=$fido2 ;;
 container) wanted=$container ;;
+ceph) wanted=$ceph ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container|fido2" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
     exit 2
     ;;
 esac
@@ -74,7 +77,7 @@ packages=()
 for entry in $wanted; do
     tool=${entry%%:*}
     package=${entry#*:}
-    if [[ " busybox-static python3-libnbd perl python3-venv libpython3.11 libtss2-tcti-swtpm0 libfido2-1 python3-fido2 " == *" $package "* ]]; then
+    if [[ " busybox-static python3-libnbd perl python3-venv libpython3.11 libtss2-tcti-swtpm0 libfido2-1 python3-fido2 librbd1 qemu-block-extra python3-rbd " == *" $package "* ]]; then
         # A dynamic busybox, an nbdsh without its module, a perl or python3 with
         # only the base modules, or without its library, will not do; a library
         # that programs load by name has a folder by architecture.

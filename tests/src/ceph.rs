@@ -27,7 +27,10 @@ pub fn cluster(test: &str) -> Option<&'static Bed> {
     static BED: OnceLock<Option<Bed>> = OnceLock::new();
     for tool in ["ceph-mon", "ceph-osd", "ceph", "rbd"] {
         let folders = crate::process::PATH.split(':');
-        if !folders.into_iter().any(|folder| PathBuf::from(folder).join(tool).exists()) {
+        if !folders
+            .into_iter()
+            .any(|folder| PathBuf::from(folder).join(tool).exists())
+        {
             bed::not_run(test, &format!("{tool} is missing (scripts/setup.sh ceph)"));
             return None;
         }
@@ -72,7 +75,8 @@ impl Bed {
 
     /// A new image of `size` bytes, and its name.
     pub fn image(&self, image: &str, size: u64) -> PathBuf {
-        self.rbd(&["create", image, "--size", &format!("{size}B")]).ok();
+        self.rbd(&["create", image, "--size", &format!("{size}B")])
+            .ok();
         self.name(image)
     }
 

@@ -56,7 +56,10 @@ fn write_by_librbd(bed: &Bed, image: &str, version: u32, key: &Path, data: &[u8]
 fn read_by_qemu(bed: &Bed, image: &str, key: &Path, by_librbd: Option<&str>) -> Vec<u8> {
     let scratch = Scratch::new();
     let target = scratch.join("by-qemu");
-    let file = format!("pool=rbd,{{}}image={image},{{}}conf={}", bed.conf().display());
+    let file = format!(
+        "pool=rbd,{{}}image={image},{{}}conf={}",
+        bed.conf().display()
+    );
     let options = match by_librbd {
         Some(format) => format!(
             "driver=rbd,{},encrypt.format={format},encrypt.key-secret=key",
@@ -125,6 +128,7 @@ fn librbd_and_qemu_read_and_write_what_xtent_made() {
         write_by_librbd(bed, &name, shape.version, &key, &other);
         assert_same(&container.decrypt(), &other, "what librbd wrote");
         assert_exported(bed, &name, &key, &other);
+        clones_and_snapshots(bed, &name, shape.version, &container, &other);
     }
 }
 
@@ -139,30 +143,34 @@ fn xtent_reads_and_writes_what_librbd_made() {
         let key = scratch.file("key", KEY);
         let name = format!("theirs-{version}");
         let container = bed.container(&name, size, &key);
-        let format = "image.encryption_format(kind, key)\nimage.encryption_load(kind, key)\n\
-                      open(file, 'w').write(str(image.size()))";
-        let length = scratch.join("length");
-        librbd(bed, format, &name, version, &key, &length);
-        let length = std::fs::read_to_string(length).unwrap().parse().unwrap();
-        let data = pattern(length, 83);
-        write_by_librbd(bed, &name, version, &key, &data);
+        // It is loaded with that.
+        let format = "image.encryption_format(kind, key)
+import itertools
+data = bytes(itertools.islice(itertools.cycle(range(251)), image.size()))
+image.write(data, 0)
+image.flush()
+open(file, 'wb').write(data)";
+        let file = scratch.join("data");
+        librbd(bed, format, &name, version, &key, &file);
+        let data = std::fs::read(file).unwrap();
         assert_same(&container.decrypt(), &data, "what librbd wrote");
-        let other = pattern(length, 84);
+        let other = pattern(data.len(), 84);
         let server = Server::start(&container);
         write_all(&server.uri, &other);
         server.stop();
         let read = read_by_librbd(bed, &name, version, &key);
         assert_same(&read, &other, "what Xtent wrote");
-        clones_and_snapshots(bed, &name, &container, &other);
     }
 }
 
 /// A snapshot is only read; a clone of an encrypted image opens with its parent's key.
-fn clones_and_snapshots(bed: &Bed, name: &str, container: &Container, data: &[u8]) {
+fn clones_and_snapshots(bed: &Bed, name: &str, version: u32, container: &Container, data: &[u8]) {
     let snapshot = format!("{name}@before");
-    bed.rbd(&["snap", "create", "--no-progress", &snapshot]).ok();
+    bed.rbd(&["snap", "create", "--no-progress", &snapshot])
+        .ok();
     bed.rbd(&["snap", "protect", &snapshot]).ok();
-    bed.rbd(&["clone", &snapshot, &format!("{name}-clone")]).ok();
+    bed.rbd(&["clone", &snapshot, &format!("{name}-clone")])
+        .ok();
     let at = |image: &str| Container {
         image: bed.name(image),
         key: container.key.clone(),
@@ -173,7 +181,8 @@ fn clones_and_snapshots(bed: &Bed, name: &str, container: &Container, data: &[u8
     server.stop();
     let mut changed = data.to_vec();
     changed[1000..71000].fill(b'y');
-    assert_same(&clone.decrypt(), &changed, "in the clone");
+    let read = read_by_librbd(bed, &format!("{name}-clone"), version, &clone.key);
+    assert_same(&read, &changed, "in the clone, by librbd");
     container.encrypt(&vec![0; data.len()]);
     let before = at(&snapshot);
     let server = Server::start_with(&before, &["--read-only"]);
@@ -185,7 +194,7 @@ fn clones_and_snapshots(bed: &Bed, name: &str, container: &Container, data: &[u8
     Server::command(&before, &scratch.join("sock"), &[])
         .fails(2)
         .says(&["never changes", "--read-only"]);
-    add_key(2, &before.image, &before.key, &before.key)
+    add_key(version, &before.image, &before.key, &before.key)
         .fails(2)
         .says(&["never changes"]);
 }
@@ -219,7 +228,10 @@ fn wide_block_ciphers_are_served_and_keys_managed() {
         add_key(2, &container.image, &key, &new).ok();
         let saved = scratch.join("saved");
         let image = &container.image;
-        xtent().args(["header", "backup"]).args([image, &saved]).ok();
+        xtent()
+            .args(["header", "backup"])
+            .args([image, &saved])
+            .ok();
         xtent().args(["header", "erase", "-q"]).arg(image).ok();
         xtent()
             .args(["header", "restore", "-q"])
@@ -254,7 +266,9 @@ fn an_image_has_one_writer_and_grows_while_it_is_served() {
     assert_confined(server.id());
     for command in [
         Server::command(&container, &scratch.join("sock"), &[]),
-        xtent().args(["header", "erase", "-q"]).arg(&container.image),
+        xtent()
+            .args(["header", "erase", "-q"])
+            .arg(&container.image),
         add_key(2, &container.image, &key, &key),
     ] {
         command.fails(5).says(&["is in use by `xtent serve`"]);
@@ -262,10 +276,21 @@ fn an_image_has_one_writer_and_grows_while_it_is_served() {
     // What only reads is let in.
     xtent().args(["header", "dump"]).arg(&container.image).ok();
     // Not removed under it.
-    assert!(!bed.rbd(&["rm", "--no-progress", "one"]).run().status.success());
+    assert!(
+        !bed.rbd(&["rm", "--no-progress", "one"])
+            .run()
+            .status
+            .success()
+    );
     let larger = shape.data_offset() + (12 << 20);
-    bed.rbd(&["resize", "--no-progress", "one", "--size", &format!("{larger}B")])
-        .ok();
+    bed.rbd(&[
+        "resize",
+        "--no-progress",
+        "one",
+        "--size",
+        &format!("{larger}B"),
+    ])
+    .ok();
     let id = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap());
     rustix::process::kill_process(id.unwrap(), rustix::process::Signal::HUP).unwrap();
     let size = format!("wanted = {}\n", 12 << 20);
@@ -296,13 +321,16 @@ fn assert_confined(id: u32) {
     let mut of_ceph = 0;
     for task in std::fs::read_dir(format!("/proc/{id}/task")).unwrap() {
         let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-        let is_of_ceph = status.contains("Name:\tmsgr-worker") || !status.contains("CapEff:\t0000000000000000");
+        let is_of_ceph =
+            status.contains("Name:\tmsgr-worker") || !status.contains("CapEff:\t0000000000000000");
         of_ceph += usize::from(is_of_ceph);
         for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
             assert!(status.contains(line), "{line:?} is not in {status}");
         }
         // To read files, and to become another user, for neither of which there is a call.
-        let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
+        let capabilities = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapEff:\t"));
         let capabilities = u64::from_str_radix(capabilities.unwrap(), 16).unwrap();
         assert_eq!(capabilities & !0xc4, 0, "{status}");
     }
@@ -361,7 +389,11 @@ fn a_server_whose_image_is_taken_over_writes_nothing_any_more() {
     let then = contents(&image);
     let done = client.finish();
     assert_eq!(done.code(), Some(0), "{}", done.text());
-    assert_same(&contents(&image), &then, "what the first server wrote later");
+    assert_same(
+        &contents(&image),
+        &then,
+        "what the first server wrote later",
+    );
     image.write_at_durably(&[7; 4096], size - 4096).unwrap();
     // It takes nothing back when the image is free again.
     drop(image);
@@ -377,9 +409,11 @@ fn a_server_whose_image_is_taken_over_writes_nothing_any_more() {
     // Of a client that is not on this machine there is an address.
     let owner = bed.rbd(&["lock", "ls", "--format", "json", "taken"]).ok();
     let owner = owner.json()[0]["address"].as_str().unwrap().to_owned();
-    add_key(2, &container.image, &key, &key)
-        .fails(5)
-        .says(&["open for writing", &owner, "let go 30 seconds later"]);
+    add_key(2, &container.image, &key, &key).fails(5).says(&[
+        "open for writing",
+        &owner,
+        "let go 30 seconds later",
+    ]);
     let mut last = then;
     let end = last.len() - 4096;
     last[end..].fill(7);
@@ -483,7 +517,8 @@ fn requests_wait_for_what_comes_back_and_no_byte_is_wrong() {
     load.goes_on();
     bed.revive("mon.a");
     load.goes_on();
-    bed.rbd(&["snap", "create", "--no-progress", "faults@under-load"]).ok();
+    bed.rbd(&["snap", "create", "--no-progress", "faults@under-load"])
+        .ok();
     load.goes_on();
     // A full cluster lets writes wait until there is room.
     let ratios = |ratios: [(&str, &str); 3]| {
@@ -491,10 +526,18 @@ fn requests_wait_for_what_comes_back_and_no_byte_is_wrong() {
             bed.ceph(&["osd", &format!("set-{what}-ratio"), ratio]).ok();
         }
     };
-    ratios([("nearfull", "0.00001"), ("backfillfull", "0.00002"), ("full", "0.00003")]);
+    ratios([
+        ("nearfull", "0.00001"),
+        ("backfillfull", "0.00002"),
+        ("full", "0.00003"),
+    ]);
     let health = || bed.ceph(&["health"]).ok().out();
     while !health().contains("1 pool(s) full") {}
-    ratios([("full", "0.95"), ("backfillfull", "0.9"), ("nearfull", "0.85")]);
+    ratios([
+        ("full", "0.95"),
+        ("backfillfull", "0.9"),
+        ("nearfull", "0.85"),
+    ]);
     load.goes_on();
     let written = load.end();
     server.stop();
@@ -544,27 +587,45 @@ fn what_is_no_image_is_told() {
         done.says(words);
         done.assert_no_crash();
     }
-    dump("rbd:rbd/none:conf=/none").fails(4).says(&["cannot read /none"]);
+    dump("rbd:rbd/none:conf=/none")
+        .fails(4)
+        .says(&["cannot read /none"]);
     // Another user's key.
     let keyring = scratch.join("keyring");
-    let keys = bed.ceph(&["auth", "get-or-create", "client.other", "mon", "profile rbd"]);
+    let keys = bed.ceph(&[
+        "auth",
+        "get-or-create",
+        "client.other",
+        "mon",
+        "profile rbd",
+    ]);
     let keys = keys.ok().out();
     let admin = std::fs::read_to_string(bed.conf().with_file_name("keyring")).unwrap();
-    let admin = admin.lines().rev().find(|line| line.contains("key = ")).unwrap();
+    let admin = admin
+        .lines()
+        .rev()
+        .find(|line| line.contains("key = "))
+        .unwrap();
     let wrong = keys.lines().map(|line| match line.contains("key = ") {
         true => format!("{admin}\n"),
         false => format!("{line}\n"),
     });
     std::fs::write(&keyring, wrong.collect::<String>()).unwrap();
-    dump(&format!("rbd:rbd/none:id=other:keyring={}{conf}", keyring.display()))
-        .fails(2)
-        .says(&["does not take this user's key"]);
+    dump(&format!(
+        "rbd:rbd/none:id=other:keyring={}{conf}",
+        keyring.display()
+    ))
+    .fails(2)
+    .says(&["does not take this user's key"]);
     // One that may look at nothing in the pool.
     std::fs::write(&keyring, keys).unwrap();
     bed.image("closed", 1 << 20);
-    dump(&format!("rbd:rbd/closed:id=other:keyring={}{conf}", keyring.display()))
-        .fails(2)
-        .says(&["ceph auth get"]);
+    dump(&format!(
+        "rbd:rbd/closed:id=other:keyring={}{conf}",
+        keyring.display()
+    ))
+    .fails(2)
+    .says(&["ceph auth get"]);
     let small = bed.image("small", 1 << 20);
     assert_eq!(xtent().arg("is-luks").arg(&small).run().code(), Some(1));
     xtent()

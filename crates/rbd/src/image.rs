@@ -47,8 +47,12 @@ pub(crate) struct Trouble {
 impl Trouble {
     /// An error of the library's, with what it means.
     pub(crate) fn new(what: impl Into<String>, error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::of(&error),
+        };
         Self {
-            kind: ErrorKind::of(&error),
+            kind,
             act: Act::Open,
             source: io::Error::new(error.kind(), format!("{}: {error}", what.into())),
         }

@@ -119,7 +119,9 @@ impl ErrorKind {
     /// What to do about an image in a Ceph cluster.
     fn advice_for_image(self, act: Act) -> &'static str {
         match (self, act) {
-            (Self::NotFound, _) => "`rbd ls POOL` lists the images of a pool.",
+            (Self::NotFound, _) => {
+                "Check the cluster's ceph.conf and the name; `rbd ls POOL` lists the images of a pool."
+            }
             (Self::Permission, Act::Open) => {
                 "Check the keyring, the user (:id=NAME) and what the cluster lets it do \
                  (`ceph auth get client.NAME`); read-only access may suffice."
@@ -134,7 +136,9 @@ impl ErrorKind {
             (Self::NoSpace, _) => {
                 "Free space in the cluster, or raise the quota of its pool: `ceph df` shows both."
             }
-            (Self::Unsupported, _) => "`rbd info` shows the image's features.",
+            (Self::Unsupported, _) => {
+                "It has to be there first; `rbd info` shows what features an image has."
+            }
             (Self::Io, Act::Flush | Act::DurableWrite) => {
                 "Writes since the last successful flush may be lost; look at `ceph status`, then \
                  close and open again."
@@ -357,7 +361,10 @@ mod tests {
             Place::Image("rbd:pool/disk".into()),
         ];
         let acts = [Act::Open, Act::Lock, Act::Read, Act::Write, Act::Flush];
-        for (place, kind) in places.iter().flat_map(|place| ALL.map(|kind| (place, kind))) {
+        for (place, kind) in places
+            .iter()
+            .flat_map(|place| ALL.map(|kind| (place, kind)))
+        {
             for act in acts {
                 let error = Error::new(kind, act, place.clone(), None);
                 let text = format!("{error}. {}", error.advice());

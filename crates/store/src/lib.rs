@@ -88,6 +88,11 @@ pub trait Store: Send + Sync {
     fn completes_later(&self) -> bool {
         false
     }
+    /// Whether one long read costs less than several that make it up, side by side. For a disk it
+    /// does not, since the first part can be decrypted and sent meanwhile.
+    fn prefers_long_reads(&self) -> bool {
+        false
+    }
     /// Begins an operation. Without an own implementation it is carried out at once,
     /// by the calls above.
     ///

@@ -29,6 +29,11 @@ impl Volume {
         self.store.completes_later()
     }
 
+    /// As [`Store::prefers_long_reads`](xtent_store::Store::prefers_long_reads), of requests.
+    pub fn prefers_long_reads(&self) -> bool {
+        self.completes_later() && self.store.prefers_long_reads()
+    }
+
     /// The memory that an operation on `len` bytes from `offset` on needs, and where in it
     /// their place is. The range must lie inside.
     pub fn hull(&self, offset: u64, len: usize) -> Hull {

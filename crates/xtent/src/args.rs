@@ -29,7 +29,7 @@ pub(crate) const RECONNECT: u32 = 10;
 /// The device and where its metadata is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeviceArgs {
-    /// Block device, image file or NBD URI with the encrypted data
+    /// Block device, image file, NBD URI or rbd:POOL/IMAGE with the encrypted data
     pub(crate) device: PathBuf,
     /// The volume is partition N of the disk image (GPT or DOS table)
     ///

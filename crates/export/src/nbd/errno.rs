@@ -28,7 +28,9 @@ pub(super) fn message(error: NbdError) -> &'static str {
         NbdError::NoSpc => "no space left in the storage behind the export",
         NbdError::Overflow => "request too large",
         NbdError::NotSup => "the storage behind the export cannot do this",
-        NbdError::Shutdown => "the server is shutting down, or the storage was taken over by another",
+        NbdError::Shutdown => {
+            "the server is shutting down, or the storage was taken over by another"
+        }
     }
 }
 

@@ -67,7 +67,7 @@ enum Type {
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Block device, image file or NBD URI
+    /// Block device, image file, NBD URI or rbd:POOL/IMAGE
     device: PathBuf,
     /// Format to convert to
     #[arg(long = "type", value_name = "TYPE", required = true)]

@@ -54,7 +54,7 @@ NOTES:
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
-    /// New file, or block device or NBD URI to overwrite; `-` is standard output
+    /// New file, or block device, NBD URI or rbd:POOL/IMAGE to overwrite; `-` is standard output
     #[arg(value_parser = PathBufValueParser::new().try_map(Place::target), value_hint = ValueHint::FilePath)]
     target: Place,
     /// When zeros of the plaintext are left as holes in TARGET

@@ -57,7 +57,7 @@ NOTES:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Plain image file, block device or NBD URI to read; `-` is standard input
+    /// Plain image file, block device, NBD URI or rbd:POOL/IMAGE to read; `-` is standard input
     #[arg(value_parser = PathBufValueParser::new().try_map(Place::source), value_hint = ValueHint::FilePath)]
     source: Place,
     /// Copy the source as it is, even if it is a container (QCOW2, VMDK ...) or compressed

@@ -137,11 +137,11 @@ const FCNTLS: &[i32] = &[
     libc::F_OFD_SETLK,
 ];
 
-/// Families of the sockets by which servers are connected to again.
+/// Families of the sockets by which servers are connected to again; of clusters the latter two.
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
 /// Filters every thread of the process from now on. With `connects`, connections to servers can be
-/// made; `has_image` allows what librados and its libraries do besides.
+/// made; with `has_image`, those that librados makes to its cluster.
 pub(super) fn filter(connects: bool, has_image: bool) -> Result<(), Missing> {
     seccompiler::apply_filter_all_threads(&no_clone3()?)?;
     seccompiler::apply_filter_all_threads(&allow_list(connects, has_image)?)?;
@@ -178,7 +178,7 @@ fn allow_list(connects: bool, has_image: bool) -> Result<BpfProgram, Missing> {
             .collect::<Result<_, _>>()?,
     );
     if connects || has_image {
-        let families = FAMILIES.iter();
+        let families = FAMILIES.iter().skip(usize::from(!connects));
         let sockets = families.map(|&family| equal(0, u64::try_from(family)?));
         rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
         rules.insert(libc::SYS_connect, Vec::new());
@@ -233,7 +233,10 @@ mod tests {
     fn both_filters_compile() {
         let list = allow_list(false, false).unwrap();
         assert!(list.len() > ALLOWED.len());
-        assert!(allow_list(true, false).unwrap().len() > list.len());
+        let to_servers = allow_list(true, false).unwrap().len();
+        let to_clusters = allow_list(false, true).unwrap().len();
+        assert!(to_servers > to_clusters && to_clusters > list.len());
+        assert_eq!(allow_list(true, true).unwrap().len(), to_servers);
         assert!(!no_clone3().unwrap().is_empty());
     }
 }

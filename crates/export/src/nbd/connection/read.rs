@@ -47,7 +47,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// A large read: each piece is read, decrypted and passed on while it is in the cache.
+    /// A large read: each piece is read, decrypted and passed on while it is in the cache, unless
+    /// the store would rather read all of it.
     pub(super) fn read_in_pieces(
         &mut self,
         reply: Reply,
@@ -56,6 +57,11 @@ impl Connection<'_> {
         whole: bool,
     ) -> Result<(), Closed> {
         self.flush()?;
+        if self.volume.prefers_long_reads()
+            && let Some(buffer) = self.memory_for(offset, len)
+        {
+            return self.read_later(reply, offset, len, buffer, None);
+        }
         let mut sink = Sink::new(self, reply, offset, len, whole);
         let mut pieces = pieces(offset, len, self.piece);
         while let Some((at, range)) = pieces.next() {

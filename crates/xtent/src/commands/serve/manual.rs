@@ -32,6 +32,9 @@ EXAMPLES:
   Serve a volume in a QCOW2 image, by way of another server, which sees ciphertext only:
     qemu-nbd --persistent --format=qcow2 --socket=/tmp/far.sock disk.qcow2 &
     xtent serve 'nbd+unix:///?socket=/tmp/far.sock'
+  Serve a volume in a Ceph cluster, and one of its snapshots:
+    xtent serve rbd:pool/disk
+    xtent serve --read-only rbd:pool/disk@monday:id=backup
   For one command, which finds the URI in $uri and the socket in $unixsocket:
     xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 
@@ -71,6 +74,12 @@ NOTES:
   is lost, requests wait while it is made again (--reconnect), and what was written and not flushed
   is written again first. That one process only writes to an export is seen to among this
   user's on this machine; the server has to keep others away.
+
+  DEVICE may be rbd:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT][:id=USER][:conf=FILE], an image in a Ceph
+  cluster (Debian package librbd1). A server that writes has the image's exclusive lock: another writer, also
+  `xtent key`, is refused with the address of the one that has it. A server whose lock was taken away by force
+  fails every request with ESHUTDOWN from then on, and ends with exit code 5. Snapshots are served with
+  --read-only. Requests wait for a cluster that is away, however long.
 
   With --encrypt the same image and header give the same bytes each time, so that
   a backup can be incremental; who compares two backups sees which sectors changed,
