@@ -42,9 +42,9 @@ test-later: ## servers against every peer again, on the driver for stores that c
 test-all: PART := --rest
 test-all: test test-later kernel-test rtl-test soak test-constant-time ## make test, and all that takes longer but no special machine
 
-soak: ## a thousand kills of a server under load, a hundred of the storage behind it, attacks by clients; long
+soak: ## a thousand kills of a server under load, a hundred of the storage behind it, attacks by clients, what many volumes cost; long
 	@scripts/setup.sh test
-	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients -- --ignored soak --nocapture
+	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many -- --ignored soak --nocapture
 
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel

@@ -32,4 +32,4 @@ done
 for file in dracut/90xtent/*; do
     fill 755 "$file" "$prefix/lib/dracut/modules.d/90xtent/${file##*/}"
 done
-mkdir -p "$root/etc/xtent/serve"
+mkdir -p "$root/etc/xtent/serve" "$root/etc/xtent/gateway"

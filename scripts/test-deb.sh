@@ -103,7 +103,7 @@ quietly in_root sh -ec '
     for unit in early/*.service; do
         SYSTEMD_UNIT_PATH=/tmp/units/early:/tmp/units/normal:/lib/systemd/system systemd-analyze verify "$unit"
     done
-    systemd-analyze verify xtent-serve@disk.service xtent-serve@disk.socket'
+    systemd-analyze verify xtent-serve@disk.service xtent-serve@disk.socket xtent-gateway@all.service xtent-gateway@all.socket'
 [ ! -s "$log" ] || { cat "$log" && die "systemd-analyze has something to say"; }
 rm -rf "$root/etc/crypttab" "$root/tmp/units"
 

@@ -11,6 +11,7 @@ pub mod ceph;
 pub mod far;
 pub mod faulty;
 pub mod fido2;
+pub mod gateway;
 pub mod header;
 pub mod luks;
 pub mod mount;

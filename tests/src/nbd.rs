@@ -24,6 +24,12 @@ pub struct Raw {
     stream: UnixStream,
 }
 
+impl std::os::fd::AsFd for Raw {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
 impl From<UnixStream> for Raw {
     fn from(stream: UnixStream) -> Self {
         Self { stream }
@@ -75,7 +81,12 @@ impl Raw {
 
     /// Chooses the default export with `NBD_OPT_GO`; returns its size.
     pub fn go(&mut self) -> u64 {
-        self.send(&go());
+        self.go_to("")
+    }
+
+    /// The same with the export of this name.
+    pub fn go_to(&mut self, export: &str) -> u64 {
+        self.send(&go_to(export));
         let mut size = 0;
         loop {
             let head = self.receive(20);
@@ -108,10 +119,18 @@ impl Raw {
 
 /// `NBD_OPT_GO` for the default export, without information requests.
 pub fn go() -> Vec<u8> {
+    go_to("")
+}
+
+/// The same for the export of this name.
+pub fn go_to(export: &str) -> Vec<u8> {
+    let len = u32::try_from(export.len()).unwrap();
     let mut bytes = b"IHAVEOPT".to_vec();
     bytes.extend(7u32.to_be_bytes());
-    bytes.extend(6u32.to_be_bytes());
-    bytes.extend([0; 6]);
+    bytes.extend((len + 6).to_be_bytes());
+    bytes.extend(len.to_be_bytes());
+    bytes.extend(export.as_bytes());
+    bytes.extend([0; 2]);
     bytes
 }
 

@@ -112,10 +112,16 @@ pub(crate) struct KeyArgs {
     /// fails, so does this command.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["key_file", "key_fd", "credential"])]
     pub(crate) ask_with: Option<PathBuf>,
+    /// The program, with its arguments, that prints the passphrase.
+    #[arg(skip)]
+    pub(crate) command: Option<Vec<std::ffi::OsString>>,
 }
 
 impl KeyArgs {
     pub(crate) fn source(&self) -> Source {
+        if let Some(command) = &self.command {
+            return Source::Command(command.clone());
+        }
         if let Some(program) = &self.ask_with {
             return Source::Program(program.clone());
         }
@@ -338,7 +344,7 @@ pub(crate) fn parse_slot(text: &str) -> std::result::Result<u32, String> {
     number.ok_or_else(|| "it is no number from 0 to 31".to_owned())
 }
 
-fn parse_threads(text: &str) -> std::result::Result<CipherThreads, String> {
+pub(crate) fn parse_threads(text: &str) -> std::result::Result<CipherThreads, String> {
     if text == "auto" {
         return Ok(CipherThreads::Auto);
     }

@@ -63,7 +63,10 @@ impl Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Format(commands::format::Args),
-    Serve(commands::serve::Args),
+    Serve(Box<commands::serve::Args>),
+    Attach(Box<commands::attach::Args>),
+    Detach(commands::attach::Detach),
+    Resize(commands::attach::Resize),
     Mount(commands::mount::Args),
     Umount(commands::umount::Args),
     #[cfg(feature = "device-mapper")]
@@ -95,6 +98,9 @@ impl Command {
         match self {
             Command::Format(args) => commands::format::run(args, global),
             Command::Serve(args) => commands::serve::run(args, global),
+            Command::Attach(args) => commands::attach::run(args, global),
+            Command::Detach(args) => commands::attach::detach(args, global),
+            Command::Resize(args) => commands::attach::resize(args, global),
             Command::Mount(args) => commands::mount::run(args, global),
             Command::Umount(args) => commands::umount::run(args, global),
             #[cfg(feature = "device-mapper")]

@@ -38,7 +38,6 @@ pub(crate) struct Export {
     /// The URI, in the one form that all that mean the same have.
     name: PathBuf,
     /// Held by the one whose alone it is.
-    #[allow(dead_code, reason = "held until it is dropped")]
     lock: Option<File>,
 }
 
@@ -50,11 +49,19 @@ impl Disk {
         if rbd::is_image(name) {
             return Self::open_image(name, access);
         }
+        match is_uri(name) {
+            true => Self::connect(name, access, reconnect),
+            false => Ok(FileStore::open(name, access)?.into()),
+        }
+    }
+
+    /// Connects to the server of a URI, for a volume that somebody else has locked.
+    pub(crate) fn connect(name: &Path, access: Access, reconnect: Duration) -> Result<Self> {
         match uri(name)? {
             Some(uri) => Ok(Self::Export(Arc::new(Export::open(
                 &uri, access, reconnect,
             )?))),
-            None => Ok(FileStore::open(name, access)?.into()),
+            None => Err(Failure::parameters(format!("{} is no URI", name.display()))),
         }
     }
 
@@ -85,6 +92,24 @@ impl Disk {
 
     fn open_image(name: &Path, access: Access) -> Result<Self> {
         Ok(Self::Image(Arc::new(rbd::Image::open(name, access)?)))
+    }
+
+    /// Whether the two are clones.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => Arc::ptr_eq(one, other),
+            (Self::Export(one), Self::Export(other)) => Arc::ptr_eq(one, other),
+            (Self::Image(one), Self::Image(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// The file that is held so that an export is this process's alone.
+    pub(crate) fn lock_file(&self) -> Option<&File> {
+        match self {
+            Self::File(_) | Self::Image(_) => None,
+            Self::Export(export) => export.lock.as_ref(),
+        }
     }
 
     /// Its name: a path, or a URI.
@@ -132,14 +157,21 @@ impl Disk {
         match self {
             Self::File(file) => Ok(Device::new(Arc::clone(file))),
             Self::Export(export) => {
-                let name = format!("{}.metadata", lock_name(export.upstream.uri()));
+                let name = format!(
+                    "{}.metadata",
+                    lock_name(&name_for_locks(export.upstream.uri()))
+                );
                 let of = &export.name;
                 Ok(Device::with_lock_file(self.store(), &locks()?, &name, of))
             }
             // Writers have the image's lock. This keeps them and the readers of this machine apart.
             Self::Image(image) => {
-                let name = format!("{}.metadata", lock_name(image.bare_name()));
-                Ok(Device::with_lock_file(self.store(), &locks()?, &name))
+                let name = format!(
+                    "{}.metadata",
+                    lock_name(&image.bare_name().to_string_lossy())
+                );
+                let of = image.name();
+                Ok(Device::with_lock_file(self.store(), &locks()?, &name, of))
             }
         }
     }
@@ -206,7 +238,7 @@ impl Export {
 /// Locks an export for its one user, or the readers that share it; never waits.
 fn lock(uri: &Uri, access: Access) -> Result<File> {
     let name = uri.to_string();
-    let path = locks()?.join(format!("{}.lock", lock_name(uri)));
+    let path = locks()?.join(format!("{}.lock", lock_name(&name_for_locks(uri))));
     let failed = |e| Failure::system(format!("cannot lock {}", path.display()), e);
     let file = OpenOptions::new()
         .read(true)
@@ -230,11 +262,14 @@ fn lock(uri: &Uri, access: Access) -> Result<File> {
     }
 }
 
-/// A name for the lock files of an export that no other has: FNV-1a of the URI, the same
-/// with TLS and without.
-fn lock_name(uri: &Uri) -> String {
-    let uri = uri.without_tls().to_string();
-    let hash = uri.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+/// What an export is known by to those that lock it: the same with TLS and without.
+fn name_for_locks(uri: &Uri) -> String {
+    uri.without_tls().to_string()
+}
+
+/// A name for the lock files of an export or image that no other has: FNV-1a of its name.
+fn lock_name(name: &str) -> String {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
@@ -304,7 +339,7 @@ mod tests {
         assert!(matches!(uri(Path::new("disk.img")), Ok(None)));
         assert!(matches!(uri(Path::new("./nbd://host/x")), Ok(None)));
         assert!(matches!(uri(Path::new("nbd://host/x")), Ok(Some(_))));
-        let lock = |text| lock_name(&uri(Path::new(text)).unwrap().unwrap());
+        let lock = |text| lock_name(&name_for_locks(&uri(Path::new(text)).unwrap().unwrap()));
         assert_eq!(lock("nbd://host/x"), lock("nbds://host/x?tls-hostname=h"));
         assert_ne!(lock("nbd://host/x"), lock("nbd://host/y"));
         for text in ["nbds+vsock://2/x", "nbd+unix:///x", "nbd://user@host/"] {

@@ -124,7 +124,7 @@ const TABLE: Table = &[
          offers it as a file.",
     ),
     (
-        &["attach", "connect", "start", "export", "nbd", "server"],
+        &["connect", "start", "export", "nbd", "server"],
         "`xtent serve DEVICE` serves a volume over NBD; `xtent mount DEVICE DIR` mounts it.",
     ),
     (
@@ -136,7 +136,6 @@ const TABLE: Table = &[
             "bitlkClose",
             "fvault2Close",
             "lock",
-            "detach",
             "disconnect",
             "stop",
             "remove",
@@ -214,11 +213,11 @@ const TABLE: Table = &[
     ),
     (&["benchmark"], "`xtent bench` measures."),
     (
-        &["resize", "grow", "extend", "luksResize"],
+        &["grow", "extend", "luksResize"],
         "A volume is as large as what it is on: make the image (`truncate --size`) or device \
-         (`lvextend`) larger, then open it again; no command is needed. The process of a \
-         running `xtent serve` or `xtent mount` (`xtent status` names it) takes SIGHUP instead: \
-         `kill -HUP PID`. The file system inside is grown after that by its own \
+         (`lvextend`) larger, then open it again; no command is needed. A running `xtent \
+         serve` looks at it with `xtent resize NAME`, and `xtent mount` (`xtent status` names \
+         its process) with `kill -HUP PID`. The file system inside is grown after that by its own \
          tool (`resize2fs`, `xfs_growfs`).",
     ),
     (

@@ -126,7 +126,7 @@ impl Failure {
     }
 
     /// What to do: what was added, or else what a store among the causes says.
-    fn advice(&self) -> Option<&str> {
+    pub(crate) fn advice(&self) -> Option<&str> {
         let of_store = || store::advice(self.source.as_deref()?);
         self.advice.as_deref().or_else(of_store)
     }

@@ -12,9 +12,18 @@ use crate::disk::Disk;
 /// the volume nor its device open.
 pub(crate) struct Growth {
     data: Weak<dyn Store>,
-    /// None for a volume without a header, which keeps its size.
-    header: Option<Header>,
+    sizing: Sizing,
     volume: Weak<Volume>,
+}
+
+/// What says how large the volume is.
+enum Sizing {
+    /// It keeps its size: it has no header.
+    Fixed,
+    /// Its header.
+    Header(Header),
+    /// It goes from this byte of the device to its end, in whole sectors.
+    Rest { offset: u64, sector: u64 },
 }
 
 /// A volume that has grown.
@@ -29,7 +38,18 @@ impl Growth {
     pub(crate) fn new(data: &Disk, header: Option<Header>, volume: &Arc<Volume>) -> Self {
         Self {
             data: Arc::downgrade(&data.store()),
-            header,
+            sizing: header.map_or(Sizing::Fixed, Sizing::Header),
+            volume: Arc::downgrade(volume),
+        }
+    }
+
+    /// Of a volume whose header somebody else has read: it goes from byte `offset` on to the end
+    /// of the device, if there is such a byte.
+    pub(crate) fn to_the_end(data: &Disk, offset: Option<u64>, volume: &Arc<Volume>) -> Self {
+        let sector = volume.sector_size().bytes() as u64;
+        Self {
+            data: Arc::downgrade(&data.store()),
+            sizing: offset.map_or(Sizing::Fixed, |offset| Sizing::Rest { offset, sector }),
             volume: Arc::downgrade(volume),
         }
     }
@@ -40,15 +60,21 @@ impl Growth {
     pub(crate) fn look(&self) -> Option<Grown> {
         let (data, volume) = (self.data.upgrade()?, self.volume.upgrade()?);
         let before = volume.size();
-        let Some(header) = &self.header else {
-            tracing::info!(size = before, "a volume without a header keeps its size");
-            return None;
-        };
-        let now = match header.segment(data.size()) {
-            Ok(segment) => segment.length,
-            Err(error) => {
-                tracing::warn!(error = %xtent_store::chain(&error), "the device has become too short for the volume; its size stays");
+        let now = match &self.sizing {
+            Sizing::Fixed => {
+                tracing::info!(size = before, "the volume keeps its size");
                 return None;
+            }
+            Sizing::Header(header) => match header.segment(data.size()) {
+                Ok(segment) => segment.length,
+                Err(error) => {
+                    tracing::warn!(error = %xtent_store::chain(&error), "the device has become too short for the volume; its size stays");
+                    return None;
+                }
+            },
+            Sizing::Rest { offset, sector } => {
+                let rest = data.size().saturating_sub(*offset);
+                rest - rest % sector
             }
         };
         if now < before {

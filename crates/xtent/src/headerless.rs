@@ -13,7 +13,6 @@ use xtent_store::{Access, Store};
 use xtent_volume::{Config, DiscardPolicy};
 
 pub(crate) use closed::Closed;
-#[cfg(feature = "device-mapper")]
 pub(crate) use closed::VolumeKey;
 
 use crate::args::{DeviceArgs, UnlockArgs};
@@ -103,6 +102,11 @@ pub(crate) struct Headerless {
 }
 
 impl PlainArgs {
+    /// Whether the volume has no header.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.kind == VolumeType::Plain
+    }
+
     /// Refuses options that a header would contradict.
     fn refuse_with_luks(&self) -> Result<()> {
         let given = [

@@ -7,7 +7,7 @@ use xtent_store::Place;
 
 use crate::output::text_of;
 use crate::probe::shell_word;
-use crate::registry::{self, Entry, Kind};
+use crate::registry::{self, Entry, Kind, Listed};
 
 /// How many are named.
 const NAMED: usize = 3;
@@ -27,14 +27,18 @@ pub(crate) fn of(place: &Place, start: Option<u64>) -> Option<(String, String)> 
     // Root sees every process, and what other users say of theirs; others see only what
     // they have said themselves, and of their own servers not the descriptors.
     let knows_all = place.path().is_some() && rustix::process::geteuid().is_root();
-    let known = registry::list().into_iter().find(|listed| {
+    let is_it = |listed: &Listed| {
         let Entry { pid, partition, .. } = listed.entry;
         let has_it = pids.contains(&pid);
         // Another partition is not in the way.
         let is_in_the_way =
             start.is_none() || partition.is_none() || start == Some(listed.entry.start);
         listed.is_alive && is_in_the_way && (has_it || !knows_all && is_named(&listed.entry))
-    });
+    };
+    let mut known: Vec<Listed> = registry::list().into_iter().filter(is_it).collect();
+    // A server has others, too.
+    known.sort_by_key(|listed| !is_named(&listed.entry));
+    let known = known.into_iter().next();
     if let Some(listed) = known {
         return Some(of_ours(&listed.entry));
     }
@@ -66,7 +70,13 @@ fn of_ours(entry: &Entry) -> (String, String) {
         ),
         (_, _, Some(uri)) => (
             format!("`xtent serve` at {uri} (process {pid})"),
-            format!("`kill {pid}` ends that, after a flush"),
+            match entry.export.as_deref() {
+                None | Some("") => format!("`kill {pid}` ends that, after a flush"),
+                Some(name) => format!(
+                    "`xtent detach --server {pid} {}` ends that, after a flush",
+                    shell_word(Path::new(name))
+                ),
+            },
         ),
         _ => (
             format!("xtent (process {pid})"),

@@ -194,6 +194,11 @@ impl Container {
         })
     }
 
+    /// What has the metadata, where that is not what has the data.
+    pub(crate) fn own_header_disk(&self) -> Option<&Disk> {
+        (!self.header_disk.is(&self.data)).then_some(&self.header_disk)
+    }
+
     /// A device that has just been formatted, and is locked.
     pub(crate) fn formatted(data: Disk, header_disk: Disk, header: Header) -> Result<Self> {
         identity::register(&data, &header);

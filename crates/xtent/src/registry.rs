@@ -1,5 +1,6 @@
 //! The registry of what is served and mounted, for `xtent status`: one file per
-//! process, `status/PID.json` in the user's runtime folder, mode 0600.
+//! process, `status/PID.json` in the user's runtime folder, mode 0600, with its volume, or a
+//! list of them.
 //!
 //! A process holds a lock (flock) on its file for as long as it lives, so that
 //! the file of one that was killed is known by its missing lock, not by a process
@@ -7,7 +8,7 @@
 //! locked.
 
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,9 @@ use crate::output::text_of;
 use crate::runtime;
 
 /// Longest file that is read: nobody writes a longer one.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: u64 = 4 << 20;
+/// How often a file is read that is being written meanwhile.
+const LOOKS: usize = 5;
 /// Most processes of one user that are looked at.
 const MOST: usize = 1024;
 
@@ -35,7 +38,7 @@ pub(crate) enum Kind {
     Mount,
 }
 
-/// One process and its volume.
+/// A process and one of its volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// How the volume is used.
@@ -49,6 +52,9 @@ pub(crate) struct Entry {
     pub(crate) start: u64,
     /// UUID of the volume, where it has one.
     pub(crate) uuid: Option<String>,
+    /// Name of a server's export.
+    #[serde(default)]
+    pub(crate) export: Option<String>,
     /// Where clients of a server connect.
     pub(crate) uris: Vec<String>,
     /// Folder of a mount.
@@ -88,6 +94,7 @@ impl Entry {
             partition: None,
             start: 0,
             uuid,
+            export: None,
             uris: Vec::new(),
             mount_point: None,
             loop_device: None,
@@ -118,10 +125,13 @@ struct Place {
 ///
 /// Call it before the sandbox; what removes the file needs
 /// [`Registration::folder`] there.
-pub(crate) fn register(entry: &Entry) -> Registration {
+pub(crate) fn register(entries: &[Entry]) -> Registration {
     let registered = runtime::folder()
         .map_err(|failure| failure.message)
-        .and_then(|dir| register_in(&dir, entry).map_err(|error| error.to_string()));
+        .and_then(|dir| {
+            let pid = std::process::id();
+            register_in(&dir, pid, entries).map_err(|error| error.to_string())
+        });
     let place = registered
         .inspect_err(|error| tracing::info!(error, "xtent status will not show this process"));
     Registration(Mutex::new(place.ok()))
@@ -133,12 +143,12 @@ impl Registration {
         Some(self.place().as_ref()?.path.parent()?.to_owned())
     }
 
-    /// Writes the entry anew: the volume has grown.
-    pub(crate) fn update(&self, entry: &Entry) {
+    /// Writes the entries anew: a volume has grown, has come or gone.
+    pub(crate) fn update(&self, entries: &[Entry]) {
         if let Some(place) = &*self.place()
-            && let Err(error) = place.write(entry)
+            && let Err(error) = place.write(entries)
         {
-            tracing::info!(%error, "xtent status shows an old entry for this process");
+            tracing::info!(%error, "xtent status shows old entries for this process");
         }
     }
 
@@ -153,11 +163,15 @@ impl Registration {
 }
 
 impl Place {
-    /// In place, padded with blanks to a fixed length: a sandbox may forbid to
+    /// In place, padded with blanks over all that was there: a sandbox may forbid to
     /// make files and to cut them.
-    fn write(&self, entry: &Entry) -> std::io::Result<()> {
-        let mut text = serde_json::to_vec(entry)?;
-        text.resize(text.len().next_multiple_of(4096), b' ');
+    fn write(&self, entries: &[Entry]) -> std::io::Result<()> {
+        let mut text = match entries {
+            [one] => serde_json::to_vec(one)?,
+            others => serde_json::to_vec(others)?,
+        };
+        let before = usize::try_from(self.file.metadata()?.len()).unwrap_or_default();
+        text.resize(text.len().next_multiple_of(4096).max(before), b' ');
         self.file.write_all_at(&text, 0)
     }
 }
@@ -175,7 +189,7 @@ impl Drop for Place {
     }
 }
 
-fn register_in(runtime: &Path, entry: &Entry) -> std::io::Result<Place> {
+fn register_in(runtime: &Path, pid: u32, entries: &[Entry]) -> std::io::Result<Place> {
     let dir = runtime.join("status");
     runtime::make_private(&dir).map_err(|failure| std::io::Error::other(failure.message))?;
     // One at a time, so that nobody's new file is taken for a dead one's.
@@ -186,8 +200,8 @@ fn register_in(runtime: &Path, entry: &Entry) -> std::io::Result<Place> {
             let _ = std::fs::remove_file(path);
         }
     }
-    let path = dir.join(format!("{}.json", entry.pid));
-    let unfinished = dir.join(format!("{}.new", entry.pid));
+    let path = dir.join(format!("{pid}.json"));
+    let unfinished = dir.join(format!("{pid}.new"));
     let _ = std::fs::remove_file(&unfinished);
     let file = OpenOptions::new()
         .read(true)
@@ -197,7 +211,7 @@ fn register_in(runtime: &Path, entry: &Entry) -> std::io::Result<Place> {
         .open(&unfinished)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     let place = Place { file, path };
-    place.write(entry)?;
+    place.write(entries)?;
     place.file.sync_data().ok();
     std::fs::rename(&unfinished, &place.path)?;
     Ok(place)
@@ -227,7 +241,7 @@ fn list_in(runtimes: &[PathBuf]) -> Vec<Listed> {
             // A folder has the files of the user that it belongs to.
             let owner = dir.symlink_metadata().ok().map(|found| found.uid());
             let files = files(&dir).into_iter().take(MOST);
-            files.filter_map(move |path| read(&path, owner?))
+            files.flat_map(move |path| owner.and_then(|it| read(&path, it)).unwrap_or_default())
         })
         .collect();
     found.sort_by_key(|listed| (listed.entry.since, listed.entry.pid));
@@ -236,37 +250,47 @@ fn list_in(runtimes: &[PathBuf]) -> Vec<Listed> {
 
 /// Nothing if it is none of ours, that of a process that has ended, or not
 /// `owner`'s.
-fn read(path: &Path, owner: u32) -> Option<Listed> {
+fn read(path: &Path, owner: u32) -> Option<Vec<Listed>> {
     let file = open(path).ok()?;
     let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > LONGEST || metadata.uid() != owner {
         return None;
     }
-    let mut text = Vec::new();
-    (&file).take(LONGEST).read_to_end(&mut text).ok()?;
-    let mut entry = parse(&text)?;
-    // Whatever it says itself.
-    entry.uid = owner;
-    Some(Listed {
-        entry,
-        is_alive: is_locked(&file),
-    })
+    // The process may be writing just now, which is soon over.
+    let entries = (0..LOOKS).find_map(|_| {
+        let mut text = Vec::new();
+        (&file).rewind().ok()?;
+        (&file).take(LONGEST).read_to_end(&mut text).ok()?;
+        parse(&text)
+    })?;
+    let is_alive = is_locked(&file);
+    let listed = entries.into_iter().map(|entry| Listed {
+        // Whatever it says itself.
+        entry: Entry {
+            uid: owner,
+            ..entry
+        },
+        is_alive,
+    });
+    Some(listed.collect())
 }
 
-/// What another user may have written. Nothing if it is no entry, or holds what would be
-/// more than one line when it is shown.
-pub(crate) fn parse(text: &[u8]) -> Option<Entry> {
-    let entry: Entry = serde_json::from_slice(text).ok()?;
-    let texts = [&entry.device, &entry.cipher]
-        .into_iter()
-        .chain(&entry.uuid)
-        .chain(&entry.uris)
-        .chain(&entry.mount_point)
-        .chain(&entry.loop_device);
-    let is_plain = !texts
-        .into_iter()
-        .any(|text| text.contains(char::is_control));
-    is_plain.then_some(entry)
+/// What another user may have written: an entry, or a list of them. Nothing if it is neither;
+/// without those that hold what would be more than one line when it is shown.
+pub(crate) fn parse(text: &[u8]) -> Option<Vec<Entry>> {
+    let one = || serde_json::from_slice(text).map(|one: Entry| vec![one]);
+    let entries: Vec<Entry> = serde_json::from_slice(text).or_else(|_| one()).ok()?;
+    let is_plain = |entry: &Entry| {
+        let mut texts = [&entry.device, &entry.cipher]
+            .into_iter()
+            .chain(&entry.uuid)
+            .chain(&entry.export)
+            .chain(&entry.uris)
+            .chain(&entry.mount_point)
+            .chain(&entry.loop_device);
+        !texts.any(|text| text.contains(char::is_control))
+    };
+    Some(entries.into_iter().filter(is_plain).collect())
 }
 
 /// The registry's files in a folder.
@@ -305,6 +329,7 @@ mod tests {
             partition: None,
             start: 0,
             uuid: None,
+            export: None,
             uris: vec!["nbd://localhost:1/".into()],
             mount_point: None,
             loop_device: None,
@@ -323,8 +348,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let runtimes = [dir.path().to_owned()];
         assert_eq!(list_in(&runtimes), []);
-        let second = register_in(dir.path(), &entry(2, 10)).unwrap();
-        let first = register_in(dir.path(), &entry(1, 10)).unwrap();
+        let second = register_in(dir.path(), 2, &[entry(2, 10)]).unwrap();
+        let first = register_in(dir.path(), 1, &[entry(1, 10)]).unwrap();
         let first = Registration(Mutex::new(Some(first)));
         let alive = |pid, size| Listed {
             entry: entry(pid, size),
@@ -334,7 +359,15 @@ mod tests {
         assert_eq!(first.folder().unwrap(), dir.path().join("status"));
         let mode = second.path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        first.update(&entry(1, 200));
+        first.update(&[entry(1, 200), entry(1, 300)]);
+        let both = [alive(1, 200), alive(1, 300), alive(2, 10)];
+        assert_eq!(list_in(&runtimes), both);
+        // What is shorter leaves nothing of what was longer.
+        first.update(&vec![entry(1, 10); 100]);
+        assert_eq!(list_in(&runtimes).len(), 101);
+        first.update(&[]);
+        assert_eq!(list_in(&runtimes), [alive(2, 10)]);
+        first.update(&[entry(1, 200)]);
         assert_eq!(list_in(&runtimes), [alive(1, 200), alive(2, 10)]);
         first.end();
         assert_eq!(list_in(&runtimes), [alive(2, 10)]);
@@ -346,7 +379,7 @@ mod tests {
     fn a_killed_process_is_known_by_its_lock() {
         let dir = tempfile::tempdir().unwrap();
         let runtimes = [dir.path().to_owned()];
-        let mut killed = register_in(dir.path(), &entry(1, 10)).unwrap();
+        let mut killed = register_in(dir.path(), 1, &[entry(1, 10)]).unwrap();
         // The file stays, the lock goes.
         let path = std::mem::replace(&mut killed.path, dir.path().join("none"));
         killed.file = File::open("/dev/null").unwrap();
@@ -355,7 +388,7 @@ mod tests {
         assert_eq!(listed.len(), 1);
         assert!(!listed[0].is_alive);
         // The next one that registers takes it away, or its name.
-        let other = register_in(dir.path(), &entry(2, 10)).unwrap();
+        let other = register_in(dir.path(), 2, &[entry(2, 10)]).unwrap();
         assert!(!path.exists());
         assert_eq!(list_in(&runtimes).len(), 1);
         drop(other);
@@ -364,7 +397,7 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();
-        let ours = register_in(dir.path(), &entry(1, 10)).unwrap();
+        let ours = register_in(dir.path(), 1, &[entry(1, 10)]).unwrap();
         let status = dir.path().join("status");
         std::fs::write(status.join("x.json"), "{}").unwrap();
         std::fs::write(status.join("y.json"), "").unwrap();

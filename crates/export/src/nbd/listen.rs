@@ -29,13 +29,34 @@ pub enum Listener {
     Tcp(TcpListener),
 }
 
-impl Listener {
-    /// The URI of an export here, to be pasted into a client
+/// Where clients find a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    scheme: &'static str,
+    /// After the export's name.
+    socket: String,
+    /// Before it.
+    host: String,
+}
+
+impl Address {
+    /// The URI of an export there, to be pasted into a client
     /// (`nbd+unix:///NAME?socket=PATH` or `nbd://ADDRESS:PORT/NAME`; `nbds` with TLS).
-    pub fn uri(&self, export: &str, tls: bool) -> io::Result<String> {
-        let scheme = if tls { "nbds" } else { "nbd" };
+    pub fn uri(&self, export: &str) -> String {
+        let Self {
+            scheme,
+            socket,
+            host,
+        } = self;
         let name = percent_encode(export.as_bytes());
-        match self {
+        format!("{scheme}://{host}/{name}{socket}")
+    }
+}
+
+impl Listener {
+    /// Where clients find it, with TLS or without.
+    pub fn address(&self, tls: bool) -> io::Result<Address> {
+        Ok(match self {
             Self::Unix(listener) => {
                 let address = listener.local_addr()?;
                 let path = address
@@ -43,10 +64,23 @@ impl Listener {
                     .ok_or(io::ErrorKind::AddrNotAvailable)?;
                 let path = std::path::absolute(path)?;
                 let path = percent_encode(path.as_os_str().as_bytes());
-                Ok(format!("{scheme}+unix:///{name}?socket={path}"))
+                Address {
+                    scheme: if tls { "nbds+unix" } else { "nbd+unix" },
+                    socket: format!("?socket={path}"),
+                    host: String::new(),
+                }
             }
-            Self::Tcp(listener) => Ok(format!("{scheme}://{}/{name}", listener.local_addr()?)),
-        }
+            Self::Tcp(listener) => Address {
+                scheme: if tls { "nbds" } else { "nbd" },
+                socket: String::new(),
+                host: listener.local_addr()?.to_string(),
+            },
+        })
+    }
+
+    /// The URI of an export here.
+    pub fn uri(&self, export: &str, tls: bool) -> io::Result<String> {
+        Ok(self.address(tls)?.uri(export))
     }
 
     /// The address, with the port that the system chose for port 0.

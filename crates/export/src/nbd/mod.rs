@@ -34,7 +34,7 @@ mod tls;
 
 pub use activation::activated_listeners;
 pub use exports::{Exports, Listing};
-pub use listen::{Listener, SocketFile, bind_tcp, bind_unix};
+pub use listen::{Address, Listener, SocketFile, bind_tcp, bind_unix};
 pub use server::serve;
 pub use shutdown::Shutdown;
 pub use tls::Tls;

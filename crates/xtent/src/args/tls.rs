@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use xtent_export::nbd;
+use xtent_server_config::Server;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::listen::Bound;
 use crate::output::Output;
 
@@ -36,12 +37,6 @@ pub(crate) struct TlsArgs {
     /// Serve only clients with a certificate that was signed by an authority in ca-cert.pem
     #[arg(long, requires = "tls_certificates")]
     tls_verify_peer: bool,
-    /// Offer the export only to clients whose certificate has this name (repeatable)
-    ///
-    /// One of the certificate's DNS names and URIs (subject alternative names), or, where it has
-    /// neither, its subject's common name; letter by letter. To others the export does not exist.
-    #[arg(long, value_name = "NAME", requires = "tls_verify_peer", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    tls_client: Vec<String>,
 }
 
 impl TlsArgs {
@@ -71,11 +66,30 @@ impl TlsArgs {
         }
     }
 
-    /// The names of the clients that may open the export; everybody if empty.
-    pub(crate) fn allowed(&self) -> Vec<String> {
-        match self.is_on() {
-            true => self.tls_client.clone(),
-            false => Vec::new(),
+    /// Whether clients are asked for certificates.
+    pub(crate) fn verifies_clients(&self) -> bool {
+        self.is_on() && self.tls_verify_peer
+    }
+
+    /// The same, or what the configuration file says if no option is given.
+    pub(crate) fn or(&self, server: &Server) -> Result<Self> {
+        if self.tls_certificates.is_some() {
+            return Ok(self.clone());
+        }
+        let policy = server.tls.as_deref().map(|text| {
+            let parsed = Policy::from_str(text, false);
+            parsed.map_err(|e| Failure::parameters(format!("`tls` {text:?}: {e}")))
+        });
+        let tls = Self {
+            tls_certificates: server.tls_certificates.clone(),
+            tls: policy.transpose()?,
+            tls_verify_peer: server.tls_verify_peer == Some(true),
+        };
+        match (&tls.tls_certificates, tls.tls, tls.tls_verify_peer) {
+            (None, Some(_), _) | (None, _, true) => Err(Failure::parameters(
+                "TLS needs certificates: `tls-certificates` names their folder",
+            )),
+            _ => Ok(tls),
         }
     }
 

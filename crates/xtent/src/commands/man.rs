@@ -259,7 +259,7 @@ mod tests {
             "{}",
             &serve[..800]
         );
-        assert!(serve.contains("\\fIDEVICE\\fR\n"));
+        assert!(text("xtent-mount.8").contains("\\fIDEVICE\\fR \\fIDIR\\fR\n"));
         let overview = text("xtent.8");
         for (page, _) in pages
             .iter()

@@ -1,5 +1,6 @@
 //! One module per command: its arguments, its manual and its steps.
 
+pub(crate) mod attach;
 pub(crate) mod bench;
 #[cfg(feature = "device-mapper")]
 pub(crate) mod close;

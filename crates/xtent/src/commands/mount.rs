@@ -164,7 +164,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     announce(&mount, &opened, &output)?;
     let mut entry = entry(&mount, &opened);
     (entry.partition, entry.start) = (args.device.partition, start);
-    let registration = Arc::new(registry::register(&entry));
+    let registration = Arc::new(registry::register(std::slice::from_ref(&entry)));
     drop(volume);
     let stop = mount.stop();
     let (registered, kernel) = (Arc::clone(&registration), mount.growth());
@@ -178,10 +178,10 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
             if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
                 tracing::warn!(%error, "the kernel does not take the volume's new size");
             }
-            registered.update(&Entry {
+            registered.update(&[Entry {
                 size: now,
                 ..entry.clone()
-            });
+            }]);
         },
     )?;
     ready.ready()?;

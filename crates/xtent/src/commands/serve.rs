@@ -1,55 +1,67 @@
-//! `xtent serve`: the volume over NBD.
+//! `xtent serve`: volumes over NBD.
 
+mod announce;
 mod manual;
-mod volume;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use nix::unistd::User;
-use xtent_export::nbd::{self, Export, Exports, Shutdown};
-use xtent_volume::{DiscardPolicy, Volume};
+use xtent_export::nbd::{self, Shutdown};
+use xtent_server_config::Server;
 
+use announce::{announce, announce_check};
 use manual::MANUAL;
-use volume::{Opened, open};
 
-use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, TlsArgs, UnlockArgs};
+use crate::args::TlsArgs;
 use crate::cli::Global;
 use crate::client::Client;
+use crate::control::{Control, Rules};
+use crate::disk::is_uri;
 use crate::failure::{Exit, Failure, Result};
-use crate::growth::{Grown, Growth};
-use crate::headerless::PlainArgs;
+use crate::growth::Grown;
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::pid_file::PidFile;
-use crate::registry::{self, Entry, Kind, Registration};
 use crate::size::show_size;
-use crate::{sandbox, signals};
+use crate::volumes::Volumes;
+use crate::wanted::{Opened, VolumeArgs, Wanted};
+use crate::{config, sandbox, signals};
 
-/// What discards do, on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Discard {
-    /// Accepted and ignored
-    Never,
-    /// Passed down to the file or device
-    Allow,
-    /// Written as encrypted zeros
-    Zero,
-}
+/// Clients at a time, where nothing says how many.
+const CONNECTIONS: u16 = 64;
 
-/// Serve a volume over NBD
+/// Serve volumes over NBD
 ///
-/// Asks for the passphrase, opens the volume, prints the URI of the export on
-/// standard output, and serves it until told to end. A second server for the
+/// Asks for the passphrase of each, opens the volumes, prints the URIs of the exports on
+/// standard output, and serves them until told to end. A second server for the
 /// same device is refused; several read-only ones are allowed.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = MANUAL)]
+#[command(
+    after_long_help = MANUAL,
+    override_usage = "xtent serve [OPTIONS] <DEVICE>...\n       xtent serve [OPTIONS] --config <FILE>"
+)]
+#[command(mut_arg("device", |device| device
+    .index(1)
+    .required(false)
+    .required_unless_present("config")
+    .conflicts_with("config")
+    .default_value("")
+    .hide_default_value(true)))]
 pub(crate) struct Args {
     #[command(flatten)]
-    device: DeviceArgs,
+    volume: VolumeArgs,
+    /// More of them, each an export under its file's name
+    #[arg(value_name = "DEVICE", index = 2, conflicts_with = "config")]
+    more: Vec<PathBuf>,
+    /// Serve the volumes of this file (TOML), see CONFIGURATION
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["export", "run"])]
+    config: Option<PathBuf>,
+    /// Open the devices and read the headers, and end without serving
+    #[arg(long, conflicts_with_all = ["run", "pid_file"])]
+    check: bool,
     /// Listen here: unix:PATH or tcp:HOST:PORT, IPv6 in brackets (repeatable)
     ///
     /// The port can be left out (10809) or be 0 (any free one). Without this
@@ -57,112 +69,98 @@ pub(crate) struct Args {
     /// else on a default socket (see FILES).
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Spec>,
-    /// Name of the export that clients ask for [default: the empty name]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
-    export: String,
-    /// Refuse writes, and open the device read-only
-    #[arg(short = 'r', long)]
-    read_only: bool,
-    /// Serve a plain image encrypted, under a detached header made for it; read-only
-    #[arg(long, requires = "header", conflicts_with_all = ["discard", "partition"])]
-    encrypt: bool,
-    /// What a client's discards (trim) do [default: never, or as the header says]
-    #[arg(long, value_name = "POLICY")]
-    discard: Option<Discard>,
+    /// Name of the export that clients ask for [default: the empty name; of several, the file's]
+    #[arg(long, value_name = "NAME")]
+    export: Option<String>,
     /// Listen on addresses that other machines can reach, without TLS
     #[arg(long)]
     allow_remote: bool,
-    /// Clients connected at a time; more are refused
+    /// Let `xtent attach` have the server connect to other servers, for NBD URIs
+    ///
+    /// The sandbox allows connections to any address then; without, to the servers of the
+    /// volumes that it was started with.
+    #[arg(long)]
+    allow_connect: bool,
+    /// Clients connected at a time; more are refused [default: 64]
     ///
     /// Each takes about half a MiB of memory while it is connected.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    connections: u16,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    connections: Option<u16>,
     /// Serve for this command alone, run by a shell, and end with its exit code
     ///
     /// It finds the URI in $uri, the export's name in $exportname and the path of
     /// a Unix socket in $unixsocket. Nothing is printed on standard output. It runs
     /// outside of the sandbox. It is asked to
     /// end (SIGTERM) when the server ends first.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last"], value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last", "more"], value_parser = clap::builder::NonEmptyStringValueParser::new())]
     run: Option<String>,
-    /// End when the last client has gone that had chosen the export
+    /// End when the last client has gone that had chosen an export
     #[arg(long)]
     exit_with_last: bool,
     /// Write the process id to this file when clients can connect; removed at the end
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Become this user once the volume is open (needs root, and --nbd or systemd sockets)
+    /// Become this user once the volumes are open (needs root, and --nbd or systemd sockets)
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Keep privileges and system calls, to find out what the sandbox forbids
     #[arg(long)]
     no_sandbox: bool,
     #[command(flatten)]
-    direct: DirectArgs,
-    #[command(flatten)]
-    threads: ThreadsArgs,
-    #[command(flatten)]
-    unlock: UnlockArgs,
-    #[command(flatten)]
-    plain: PlainArgs,
-    #[command(flatten)]
     tls: TlsArgs,
 }
 
-impl Args {
-    /// Whether other machines may reach the server.
-    fn allows_remote(&self) -> bool {
-        self.allow_remote || self.tls.is_required()
-    }
+/// What is to be served, and how, wherever it was said.
+struct Plan {
+    wanted: Vec<Wanted>,
+    nbd: Vec<Spec>,
+    allow_remote: bool,
+    connections: u16,
+    user: Option<User>,
+    pid_file: Option<PathBuf>,
+    tls: TlsArgs,
+    /// What the default socket is named after.
+    socket_name: PathBuf,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    args.unlock.key.source().check()?;
-    let user = args.user.as_deref().map(look_up).transpose()?;
-    let tls = args.tls.open()?;
-    let mut bound = listen::activated(args.allows_remote())?;
-    if user.is_some() && bound.is_empty() && args.nbd.is_empty() {
+    let plan = plan(args, global, &output)?;
+    if args.check {
+        return check(&plan, &output);
+    }
+    let tls = plan.tls.open()?;
+    let mut bound = listen::activated(plan.allow_remote)?;
+    if plan.user.is_some() && bound.is_empty() && plan.nbd.is_empty() {
         return Err(Failure::parameters(
             "--user needs --nbd: the default socket lies where only root gets at it",
         )
         .advise("Give --nbd unix:PATH in a folder that the user can enter."));
     }
-    let Opened {
-        volume,
-        growth,
-        cipher,
-        uuid,
-        start: first_byte,
-        upstreams,
-        has_image,
-        device,
-    } = open(args, global, &output)?;
-    bind_all(args, &mut bound, user.as_ref())?;
-    args.tls.warn_of_anybody(&bound, &output);
-    let uris = bound
+    let opened = open_all(&plan.wanted, &output)?;
+    bind_all(args, &plan, &mut bound)?;
+    plan.tls.warn_of_anybody(&bound, &output);
+    let addresses = bound
         .iter()
-        .map(|b| b.listener.uri(&args.export, args.tls.is_on()))
+        .map(|b| b.listener.address(plan.tls.is_on()))
         .collect::<std::io::Result<Vec<_>>>()
         .map_err(|e| Failure::system("cannot find a socket's address", e))?;
     let notifier = Notifier::from_env();
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
-    let mut entry = Entry::new(Kind::Server, &device, uuid, cipher, &volume);
-    entry.uris.clone_from(&uris);
-    (entry.partition, entry.start) = (args.device.partition, first_byte);
-    let registration = Arc::new(registry::register(&entry));
-    let pid_file = args.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
+    let has_image = opened.iter().any(|it| it.has_image);
+    let volumes = Arc::new(Volumes::new(opened, addresses)?);
+    let control = Control::bind()
+        .inspect_err(|e| tracing::info!(error = %e, "no volume can be attached to this server"))
+        .ok();
+    let pid_file = plan.pid_file.as_deref().map(PidFile::write).transpose()?;
     let mut client = args
         .run
         .as_deref()
-        .map(|command| start(command, args, &uris, &bound))
+        .map(|command| start(command, args, &volumes, &bound))
         .transpose()?;
+    raise_limit_of_files();
 
     signals::hold()?;
     let (listeners, made): (Vec<_>, Vec<_>) =
@@ -177,34 +175,37 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 .iter()
                 .filter_map(|(_, path)| path.parent())
                 .chain(pid_file.as_ref().and_then(PidFile::folder))
+                .chain(control.as_ref().and_then(Control::folder))
                 .map(Into::into)
-                .chain(registration.folder())
+                .chain(volumes.registration().folder())
                 .collect(),
             signals_child: client.is_some(),
-            user,
+            user: plan.user.clone(),
             upstreams,
             has_image,
+            connects: args.allow_connect,
         })?
     };
-    let ended_by = on_signals(&shutdown, growth, Arc::clone(&registration), entry, output)?;
+    let ended_by = on_signals(&shutdown, &volumes, output)?;
+    if let Some(control) = &control {
+        let rules = Rules {
+            connects: args.allow_connect,
+            verifies_clients: plan.tls.verifies_clients(),
+        };
+        control.start(&volumes, rules, output)?;
+    }
     match &mut client {
         Some(client) => client.watch(shutdown.clone())?,
-        None => announce(args, &uris, &volume, &in_force, &output)?,
+        None => announce(is_one(args), &plan.tls, &volumes, &in_force, &output)?,
     }
     notifier.tell("READY=1");
     // A socket that can send to any other is nothing to keep beside clients.
     drop(notifier);
 
-    let exports = Exports::new();
-    exports.add(Export {
-        name: args.export.clone(),
-        description: String::new(),
-        volume,
-        allowed: args.tls.allowed(),
-    })?;
-    let result = nbd::serve(listeners, &exports, options(args, tls), &shutdown);
-    registration.end();
-    drop((made, pid_file));
+    let options = options(args, &plan, tls);
+    let result = nbd::serve(listeners, volumes.exports(), options, &shutdown);
+    volumes.registration().end();
+    drop((made, pid_file, control));
     result?;
     tracing::info!("everything is on the disk");
     let Some(mut client) = client else {
@@ -220,9 +221,149 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
 }
 
-fn options(args: &Args, tls: Option<nbd::Tls>) -> nbd::Options {
+/// Whether it was started for one volume, as its output says it.
+fn is_one(args: &Args) -> bool {
+    args.config.is_none() && args.more.is_empty()
+}
+
+fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan> {
+    let (server, wanted) = match &args.config {
+        Some(path) => {
+            if let Some(option) = args.volume.option_of_one() {
+                return Err(Failure::parameters(format!(
+                    "{option} is for one volume: write it into {}",
+                    path.display()
+                )));
+            }
+            let configured = config::read(path, global.cpu, output)?;
+            (configured.server, configured.wanted)
+        }
+        None => (Server::default(), of_devices(args, global)?),
+    };
+    let nbd = match args.nbd.is_empty() {
+        false => args.nbd.clone(),
+        true => {
+            let specs = server.nbd.iter().map(|text| {
+                text.parse()
+                    .map_err(|e| Failure::parameters(format!("`nbd` {text:?}: {e}")))
+            });
+            specs.collect::<Result<_>>()?
+        }
+    };
+    let user = args.user.as_ref().or(server.user.as_ref());
+    let tls = args.tls.or(&server)?;
+    let named = wanted.iter().find(|it| !it.args.clients.is_empty());
+    if let (Some(wanted), false) = (named, tls.verifies_clients()) {
+        return Err(Failure::parameters(format!(
+            "only some clients may have {}, and nothing asks them who they are",
+            wanted.args.device.device.display()
+        ))
+        .advise("Ask them for certificates: --tls-certificates DIR --tls-verify-peer."));
+    }
+    let connections = args.connections.or(server.connections);
+    Ok(Plan {
+        socket_name: match &args.config {
+            Some(path) => path.with_extension(""),
+            None => args.volume.device.device.clone(),
+        },
+        wanted,
+        nbd,
+        allow_remote: args.allow_remote || server.allow_remote == Some(true) || tls.is_required(),
+        tls,
+        connections: connections.unwrap_or(CONNECTIONS),
+        user: user.map(|name| look_up(name)).transpose()?,
+        pid_file: args.pid_file.clone().or(server.pid_file),
+    })
+}
+
+/// One under the name that was asked for; several each under its own.
+fn of_devices(args: &Args, global: &Global) -> Result<Vec<Wanted>> {
+    let first = &args.volume.device.device;
+    if args.more.is_empty() {
+        return Ok(vec![Wanted {
+            name: args.export.clone().unwrap_or_default(),
+            args: args.volume.clone(),
+            backend: global.cpu,
+        }]);
+    }
+    let export = args.export.as_ref().map(|_| "--export");
+    if let Some(option) = export.or(args.volume.option_of_one()) {
+        return Err(Failure::parameters(format!(
+            "{option} is for one DEVICE, and there are {}",
+            1 + args.more.len()
+        ))
+        .advise("A configuration file has options for each volume: --config FILE."));
+    }
+    let devices = std::iter::once(first).chain(&args.more);
+    let mut wanted = Vec::<Wanted>::new();
+    for device in devices {
+        let name = export_name(device);
+        if let Some(other) = wanted.iter().find(|it| it.name == name) {
+            return Err(Failure::parameters(format!(
+                "{} and {} would both be exported as {name:?}",
+                other.args.device.device.display(),
+                device.display()
+            ))
+            .advise("A configuration file gives each its own name: --config FILE."));
+        }
+        wanted.push(Wanted {
+            name,
+            args: args.volume.of(device.clone()),
+            backend: global.cpu,
+        });
+    }
+    Ok(wanted)
+}
+
+/// The export's name of a device that nobody has given one.
+pub(super) fn export_name(device: &Path) -> String {
+    let text = device.to_string_lossy();
+    let name = xtent_control::export_name(&text);
+    match name.is_empty() && !is_uri(device) {
+        true => text.into_owned(),
+        false => name.to_owned(),
+    }
+}
+
+/// Looks at everything that can be looked at without a passphrase.
+fn check(plan: &Plan, output: &Output) -> Result<()> {
+    let mut found = Vec::new();
+    for wanted in &plan.wanted {
+        found.push((wanted.name.clone(), wanted.look(output)?));
+    }
+    announce_check(&found, output)
+}
+
+/// Opens all of them, or none: devices and headers first, then the passphrases one by one.
+fn open_all(wanted: &[Wanted], output: &Output) -> Result<Vec<Opened>> {
+    let prepared = wanted
+        .iter()
+        .map(|wanted| wanted.prepare(output))
+        .collect::<Result<Vec<_>>>()?;
+    prepared
+        .into_iter()
+        .map(|prepared| prepared.open(output))
+        .collect()
+}
+
+/// As many open files as the system allows: each client has two, each volume at least one.
+fn raise_limit_of_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, wanted)
+    {
+        tracing::info!(%error, "the limit of open files stays");
+    }
+}
+
+fn options(args: &Args, plan: &Plan, tls: Option<nbd::Tls>) -> nbd::Options {
     let default = nbd::Options::default();
-    let connections = usize::from(args.connections);
+    let connections = usize::from(plan.connections);
     nbd::Options {
         connections,
         // Half of it is for what every connection owns.
@@ -236,11 +377,13 @@ fn options(args: &Args, tls: Option<nbd::Tls>) -> nbd::Options {
 }
 
 /// The command of `--run`, with the first socket, and the first Unix one.
-fn start(command: &str, args: &Args, uris: &[String], bound: &[Bound]) -> Result<Client> {
+fn start(command: &str, args: &Args, volumes: &Volumes, bound: &[Bound]) -> Result<Client> {
+    let export = args.export.as_deref().unwrap_or_default();
+    let uris = volumes.uris(export);
     let uri = uris.first().map_or("", String::as_str);
     let socket = bound.iter().find_map(|bound| bound.made.as_ref());
     let socket = socket.map(|(_, path)| path.as_path());
-    Client::start(command, uri, &args.export, socket)
+    Client::start(command, uri, export, socket)
 }
 
 fn look_up(name: &str) -> Result<User> {
@@ -251,20 +394,20 @@ fn look_up(name: &str) -> Result<User> {
 
 /// Listens where the options say, or on the default socket if there is nothing
 /// else, and lets the user that the server becomes own the sockets it makes.
-fn bind_all(args: &Args, bound: &mut Vec<Bound>, user: Option<&User>) -> Result<()> {
-    for spec in &args.nbd {
-        bound.push(listen::bind(spec, args.allows_remote())?);
+fn bind_all(args: &Args, plan: &Plan, bound: &mut Vec<Bound>) -> Result<()> {
+    for spec in &plan.nbd {
+        bound.push(listen::bind(spec, plan.allow_remote)?);
     }
     if bound.is_empty() {
-        let spec = listen::default_socket(&args.device.device, args.run.is_some())?;
-        let listening = listen::bind(&spec, args.allows_remote());
+        let spec = listen::default_socket(&plan.socket_name, args.run.is_some())?;
+        let listening = listen::bind(&spec, plan.allow_remote);
         // Of a device with the same name in another folder, perhaps.
         bound.push(listening.map_err(|failure| match failure.exit {
             Exit::Busy => failure.advise("Or give this server its own place: --nbd unix:PATH."),
             _ => failure,
         })?);
     }
-    let Some(user) = user else {
+    let Some(user) = &plan.user else {
         return Ok(());
     };
     for (file, _) in bound.iter().filter_map(|b| b.made.as_ref()) {
@@ -273,15 +416,13 @@ fn bind_all(args: &Args, bound: &mut Vec<Bound>, user: Option<&User>) -> Result<
     Ok(())
 }
 
-/// Has signals end the server, or look at its device; what ended it before its command did.
+/// Has signals end the server, or look at its devices; what ended it before its command did.
 fn on_signals(
     shutdown: &Shutdown,
-    growth: Growth,
-    registration: Arc<Registration>,
-    entry: Entry,
+    volumes: &Arc<Volumes>,
     output: Output,
 ) -> Result<Arc<OnceLock<Signal>>> {
-    let shutdown = shutdown.clone();
+    let (shutdown, volumes) = (shutdown.clone(), Arc::clone(volumes));
     let ended_by = Arc::<OnceLock<Signal>>::default();
     let first = Arc::clone(&ended_by);
     signals::on_ending_of_server(
@@ -293,14 +434,13 @@ fn on_signals(
             shutdown.trigger();
         },
         move || {
-            if let Some(Grown { before, now }) = growth.look() {
-                // First, so that who was told finds what is true.
-                registration.update(&Entry {
-                    size: now,
-                    ..entry.clone()
-                });
+            for (entry, Grown { before, now }) in volumes.look_again() {
+                let which = match entry.export.as_deref() {
+                    None | Some("") => "The volume".to_owned(),
+                    Some(name) => format!("The volume {name}"),
+                };
                 output.note(format!(
-                    "The volume has grown from {} to {}. Clients that connect from now on see that; \
+                    "{which} has grown from {} to {}. Clients that connect from now on see that; \
                      NBD has no way to tell the others.",
                     show_size(before),
                     show_size(now)
@@ -309,53 +449,4 @@ fn on_signals(
         },
     )?;
     Ok(ended_by)
-}
-
-/// For programs.
-fn name(policy: DiscardPolicy) -> &'static str {
-    match policy {
-        DiscardPolicy::Never => "never",
-        DiscardPolicy::Allow => "allow",
-        DiscardPolicy::Zero => "zero",
-    }
-}
-
-/// Prints the URIs, ready to paste, and for people how to use them.
-fn announce(
-    args: &Args,
-    uris: &[String],
-    volume: &Volume,
-    in_force: &[&str],
-    output: &Output,
-) -> Result<()> {
-    output.result(
-        &serde_json::json!({
-            "uris": uris,
-            "export": args.export,
-            "size": volume.size(),
-            "sector_size": volume.sector_size().bytes(),
-            "read_only": volume.is_read_only(),
-            "discard": name(volume.discard_policy()),
-            "tls": args.tls.name(),
-            "sandbox": in_force,
-            "pid": std::process::id(),
-        }),
-        uris.join("\n"),
-    )?;
-    if output.has_viewer()
-        && let Some(uri) = uris.first()
-    {
-        output.note(format!(
-            "Serving {} ({}{}). Try:\n  nbdinfo '{uri}'\n  nbdcopy -p '{uri}' copy.raw\n\
-             Ctrl-C ends it, after a flush.",
-            args.device.device.display(),
-            show_size(volume.size()),
-            if volume.is_read_only() {
-                ", read-only"
-            } else {
-                ""
-            },
-        ));
-    }
-    Ok(())
 }

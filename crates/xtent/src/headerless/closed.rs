@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sector_cipher::Backend;
 use xtent_luks::Header;
-#[cfg(feature = "device-mapper")]
 use xtent_secret::SecretBytes;
 use xtent_store::Access;
 use xtent_upstream::Upstream;
@@ -15,15 +14,15 @@ use crate::args::{DeviceArgs, UnlockArgs};
 use crate::disk::Disk;
 use crate::failure::Result;
 use crate::open::Container;
-#[cfg(feature = "device-mapper")]
 use crate::open::{Found, unlock_with_retries};
 use crate::output::Output;
 
 /// A volume's key, and how it was come by.
-#[cfg(feature = "device-mapper")]
 pub(crate) struct VolumeKey {
     pub(crate) key: SecretBytes,
+    #[cfg(feature = "device-mapper")]
     pub(crate) keyslot: Option<u32>,
+    #[cfg(feature = "device-mapper")]
     pub(crate) token: Option<u32>,
 }
 
@@ -53,11 +52,35 @@ impl Closed {
         }
     }
 
+    /// As [`Closed::open`], to look only: also at what somebody is using.
+    pub(crate) fn look(
+        device: &DeviceArgs,
+        plain: &PlainArgs,
+        unlock: &UnlockArgs,
+        output: &Output,
+    ) -> Result<Self> {
+        match plain.kind {
+            VolumeType::Plain => Self::open(device, plain, unlock, Access::ReadOnly, output),
+            VolumeType::Luks => {
+                plain.refuse_with_luks()?;
+                Container::open(device, Access::ReadOnly, false, output).map(Self::Luks)
+            }
+        }
+    }
+
     /// The device with the ciphertext.
     pub(crate) fn data(&self) -> Disk {
         match self {
             Self::Luks(container) => container.data.clone(),
             Self::Plain(headerless) => headerless.data.clone(),
+        }
+    }
+
+    /// What has the header, where that is not the device with the ciphertext.
+    pub(crate) fn detached_header(&self) -> Option<Disk> {
+        match self {
+            Self::Luks(container) => container.own_header_disk().cloned(),
+            Self::Plain(_) => None,
         }
     }
 
@@ -124,22 +147,25 @@ impl Closed {
     }
 
     /// Asks for the passphrase and gives the volume's key, for whoever encrypts elsewhere.
-    #[cfg(feature = "device-mapper")]
     pub(crate) fn key(&self, unlock: &UnlockArgs, output: &Output) -> Result<VolumeKey> {
         match self {
             Self::Luks(container) => {
                 let path = container.data.path();
-                let Found { unlocked, token } =
-                    unlock_with_retries(&container.metadata, path, unlock, output)?;
+                let found = unlock_with_retries(&container.metadata, path, unlock, output)?;
+                let Found { unlocked, .. } = found;
                 Ok(VolumeKey {
                     key: unlocked.key,
+                    #[cfg(feature = "device-mapper")]
                     keyslot: unlocked.keyslot,
-                    token,
+                    #[cfg(feature = "device-mapper")]
+                    token: found.token,
                 })
             }
             Self::Plain(headerless) => Ok(VolumeKey {
                 key: headerless.key(unlock, output)?,
+                #[cfg(feature = "device-mapper")]
                 keyslot: None,
+                #[cfg(feature = "device-mapper")]
                 token: None,
             }),
         }

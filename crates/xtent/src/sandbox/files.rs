@@ -21,15 +21,20 @@ pub(super) fn rules(needs: &Needs) -> Result<RulesetCreated, Missing> {
     if needs.signals_child {
         scope.remove(Scope::Signal);
     }
+    let mut net = AccessNet::from_all(NEWEST);
+    if needs.connects {
+        net.remove(AccessNet::ConnectTcp);
+    }
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
-        .handle_access(AccessNet::from_all(NEWEST))?
+        .handle_access(net)?
         .scope(scope)?
         .create()?;
     for dir in &needs.remove_in {
         ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(dir)?, AccessFs::RemoveFile))?;
     }
-    for port in needs.upstreams.iter().filter_map(|u| u.uri().port()) {
+    let upstreams = needs.upstreams.iter().filter(|_| !needs.connects);
+    for port in upstreams.filter_map(|u| u.uri().port()) {
         ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
     }
     Ok(ruleset)

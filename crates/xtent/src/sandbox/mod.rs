@@ -33,6 +33,8 @@ pub(crate) struct Needs {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Whether a client of a Ceph cluster is among the threads, which connects again by itself.
     pub(crate) has_image: bool,
+    /// Whether it connects to any server that it is asked to.
+    pub(crate) connects: bool,
 }
 
 /// Enters the sandbox; says what is in force. What the kernel does not have is
@@ -65,7 +67,8 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
             "serving without landlock"
         ),
     }
-    match syscalls::filter(!needs.upstreams.is_empty(), needs.has_image) {
+    let connects = needs.connects || !needs.upstreams.is_empty();
+    match syscalls::filter(connects, needs.has_image) {
         Ok(()) => in_force.push("seccomp"),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,

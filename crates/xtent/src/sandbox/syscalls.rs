@@ -41,6 +41,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_close,
     libc::SYS_lseek,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_newfstatat,
     libc::SYS_statx,
     libc::SYS_fsync,
@@ -90,6 +91,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_gettid,
     libc::SYS_getpid,
+    libc::SYS_geteuid,
     libc::SYS_getcpu,
     libc::SYS_getrandom,
     libc::SYS_getrusage,
@@ -120,10 +122,21 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// `BLKDISCARD`, `BLKZEROOUT`, `BLKGETSIZE64`, `FIONBIO`, `FIONREAD`, `TCGETS`:
+/// `BLKDISCARD`, `BLKZEROOUT`, `BLKGETSIZE64`, of devices that are handed over `BLKROGET`,
+/// `BLKSSZGET` and `BLKPBSZGET`, and `FIONBIO`, `FIONREAD`, `TCGETS`:
 /// nothing that changes a device's settings. (C libraries give the constants
 /// different types.)
-const IOCTLS: &[u64] = &[0x1277, 0x127f, 0x8008_1272, 0x5421, 0x541b, 0x5401];
+const IOCTLS: &[u64] = &[
+    0x1277,
+    0x127f,
+    0x8008_1272,
+    0x125e,
+    0x1268,
+    0x127b,
+    0x5421,
+    0x541b,
+    0x5401,
+];
 
 /// Commands of fcntl: flags, and locks on what is open. Not those by which the kernel
 /// sends signals in this process's name (`F_SETOWN`, `F_SETSIG`).

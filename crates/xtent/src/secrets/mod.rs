@@ -2,10 +2,12 @@
 //! input, systemd credential, a program that asks. Never the command line's words nor the
 //! environment's values, which other processes can see.
 
+mod command;
 mod program;
 mod read;
 mod terminal;
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,6 +49,8 @@ pub(crate) enum Source {
     Terminal,
     /// A program that asks a person.
     Program(PathBuf),
+    /// A program, and its arguments, that prints it.
+    Command(Vec<OsString>),
     /// Nothing was asked for: a credential of one of these names if there is
     /// one, else the terminal if standard input is one, else a line of
     /// standard input.
@@ -163,7 +167,7 @@ impl Source {
                 Some(path) => Stored::at(&path),
                 None => Stored::stdin(),
             },
-            Source::Terminal | Source::Program(_) => None,
+            Source::Terminal | Source::Program(_) | Source::Command(_) => None,
         }
     }
 
@@ -174,6 +178,7 @@ impl Source {
             Source::Credential(name) => check_file(&credential_path(name)?),
             Source::Terminal => terminal::check(),
             Source::Program(path) => program::check(path),
+            Source::Command(command) => command::check(command),
             _ => Ok(()),
         }
     }
@@ -209,6 +214,7 @@ impl Source {
             Source::Credential(name) => read_credential(&credential_path(name)?),
             Source::Terminal => terminal::ask_secret(prompt, typing),
             Source::Program(path) => program::ask(path, prompt),
+            Source::Command(command) => command::read(command),
             Source::Default(names) => {
                 if let Some(path) = default_credential(names) {
                     tracing::info!(path = %path.display(), "passphrase from a credential");

@@ -351,9 +351,9 @@ fn find_helper(kind: &str, args: &TokenArgs) -> Option<PathBuf> {
     Some(found)
 }
 
-/// Whether only root and this user can have made the program, the folder that it is in
+/// Whether only root and this user can have made the file, the folder that it is in
 /// and the one above.
-fn is_trusted(program: &Path) -> bool {
+pub(crate) fn is_trusted(program: &Path) -> bool {
     let us = rustix::process::geteuid().as_raw();
     program.ancestors().take(3).all(|path| {
         path.metadata().is_ok_and(|found| {

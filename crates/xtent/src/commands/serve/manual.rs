@@ -6,6 +6,13 @@ EXAMPLES:
     xtent serve disk.img
   In the background of a shell, where no passphrase can be asked for:
     xtent serve --nbd unix:/tmp/disk.sock --key-file key disk.img &
+  Several, each an export under its file's name; one more later, and one less:
+    xtent serve root.img data.img
+    xtent attach more.img
+    xtent detach data.img
+  What a configuration file says, in a sandbox of its own before and after:
+    xtent serve --config /etc/xtent/gateway.toml --check
+    xtent serve --config /etc/xtent/gateway.toml
   Serve read-only on a TCP port of this machine, with a key file:
     xtent serve --read-only --nbd tcp:localhost:10809 --key-file key disk.img
   Use it, with libnbd, QEMU or the kernel's client (as root):
@@ -51,11 +58,17 @@ NOTES:
   connect again. A device that became smaller is logged, and what is missing fails.
   SIGUSR1 and SIGUSR2 are ignored.
 
-  One server serves one device: a failure, a restart and a sandbox for each. Run
-  as many as there are devices; the Debian package has a template unit for that,
-  xtent-serve@.service, whose `systemctl reload` looks at the size again.
+  Of several DEVICEs each is an export under the name of its file, whole (disk.img); of
+  one, under the empty name. Options that are meant for one volume are refused for several.
+  Each volume has threads and memory of its own while it has clients: one whose disk is slow
+  holds up no other. All are opened, or none is served. `xtent attach`, `xtent detach` and
+  `xtent resize` change a server that runs, `xtent status` shows what it has.
+  What a server for each volume has over that is a failure, a restart and a sandbox for
+  each: the Debian package has a template unit for that, xtent-serve@.service, whose
+  `systemctl reload` looks at the size again, and xtent-gateway@.service for a configuration
+  file, whose reload attaches and detaches what has changed in it.
 
-  A client that has chosen the export may be silent for as long as it likes: an
+  A client that has chosen an export may be silent for as long as it likes: an
   idle virtual machine keeps its disk. One that does not get so far in 30 seconds
   is disconnected. Clients beyond --connections are refused, which is logged with
   their address or process; those that are connected keep what they have.
@@ -96,6 +109,40 @@ NOTES:
 
   A TCP port, on loopback too, is open to every user of this machine: NBD asks for no
   password. A Unix socket is its owner's.
+
+CONFIGURATION:
+  The file of --config is TOML. Paths in it are relative to its folder. It has to be
+  root's or the user's own, and closed to other writers. What is not known is refused.
+    [server]                                  all of it can be left out
+    nbd = [\"unix:/run/xtent/gateway.sock\"]    as --nbd
+    allow-remote = false                      as --allow-remote
+    connections = 1000                        as --connections
+    user = \"nbd\"                              as --user
+    pid-file = \"/run/gateway.pid\"             as --pid-file
+
+    [volume.root]                             a table for each volume, by its export
+    device = \"/srv/root.img\"
+    header = \"/etc/xtent/root.header\"         detached
+    partition = 1
+    export = \"the root\"                       where it is not the table's name
+    key-file = \"/etc/xtent/root.key\"          one of these, or none: as without options
+    credential = \"root\"                       of systemd
+    key-command = [\"/usr/bin/fetch\", \"root\"]  prints the passphrase; run without a shell
+    volume-key-file = \"/etc/xtent/root.vk\"
+    keyfile-offset = 0                        with key-file
+    keyfile-size = 32
+    key-slot = 0
+    no-tokens = true
+    cpu = \"portable\"                          as the options of these names
+    cipher-threads = \"auto\"
+    discard = \"never\"
+    read-only = true
+    direct-io = true
+    reconnect = 10
+    clients = [\"host\"]                        names of certificates; needs TLS
+
+  The program of key-command gets no input and has a minute. Its output is the passphrase byte
+  for byte, as a key file's; what it writes to standard error is shown.
 
 FILES:
   /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock

@@ -1,0 +1,384 @@
+//! What is asked and answered, and the parser of it.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Error, MAX_MESSAGE};
+
+/// Longest text in a message: a path, a URI, a name.
+const LONGEST_TEXT: usize = 4096;
+/// Most files of a volume: data, claim, backing file, and what is held for its lock.
+pub const MOST_FILES: usize = 8;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// A [`Reply::Served`] for each export.
+    Status,
+    /// Serve a volume. Its files come with this message, its key is the next.
+    Attach(Box<Attach>),
+    /// Part from an export's clients, flush it and let go of it.
+    Detach {
+        /// The export.
+        name: String,
+    },
+    /// Look at the size of an export's device.
+    Resize {
+        /// The export.
+        name: String,
+    },
+}
+
+/// A volume, as its header and the options say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// The export's name.
+    pub name: String,
+    /// Names in certificates, of the clients that may have it; everybody if empty.
+    pub clients: Vec<String>,
+    /// The device, for people.
+    pub device: String,
+    /// Partition of the image.
+    pub partition: Option<u32>,
+    /// UUID of the volume.
+    pub uuid: Option<String>,
+    /// Where the ciphertext is.
+    pub source: Source,
+    /// What each file is that comes with the message.
+    pub files: Vec<Role>,
+    /// Bytes of the key.
+    pub key_length: usize,
+    /// By dm-crypt's name.
+    pub cipher: String,
+    /// Bytes per sector.
+    pub sector_size: u32,
+    /// Sectors are counted for the IV, not 512 bytes.
+    pub large_sectors: bool,
+    /// First byte of the volume.
+    pub offset: u64,
+    /// Bytes of plaintext.
+    pub length: u64,
+    /// Added to every sector number.
+    pub iv_offset: u64,
+    /// It grows with its device.
+    pub grows: bool,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The device has the plaintext, and the ciphertext is served.
+    pub encrypt: bool,
+    /// What discards do.
+    pub discard: Discard,
+    /// Back-end of the cipher, or the fastest.
+    pub backend: Option<String>,
+    /// Threads for a large request, or as it pays.
+    pub cipher_threads: Option<usize>,
+}
+
+/// What discards do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discard {
+    /// Nothing.
+    Never,
+    /// They are passed down.
+    Allow,
+    /// Encrypted zeros are written.
+    Zero,
+}
+
+/// Where the ciphertext is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Source {
+    /// In the file that comes with the message.
+    File {
+        /// First byte and length of the part that is used.
+        window: Option<(u64, u64)>,
+        /// Past the page cache.
+        direct: bool,
+        /// Bytes that the disk writes atomically.
+        atomic: u32,
+        /// Bytes that it discards at a time.
+        discard: u32,
+    },
+    /// With a server that is connected to.
+    Export {
+        /// Its URI.
+        uri: String,
+        /// Seconds that a lost connection may stay lost.
+        reconnect: u32,
+    },
+}
+
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The ciphertext.
+    Data,
+    /// The exclusive claim on a block device.
+    Claim,
+    /// The file under a loop device.
+    Backing,
+    /// Held open for its lock, for as long as the volume is.
+    Held,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// One of the exports.
+    Served(Served),
+    /// The end: it was done.
+    Done {
+        /// Where clients connect, after an attach.
+        #[serde(default)]
+        uris: Vec<String>,
+        /// Bytes before and after, of a volume that was looked at.
+        #[serde(default)]
+        sizes: Option<(u64, u64)>,
+    },
+    /// The end: it was not done.
+    Failed {
+        /// The exit code for it.
+        exit: u8,
+        /// Why.
+        message: String,
+        /// What to do.
+        advice: Option<String>,
+    },
+}
+
+/// An export of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Its name.
+    pub name: String,
+    /// The device, for people.
+    pub device: String,
+    /// Partition of the image.
+    pub partition: Option<u32>,
+    /// UUID of the volume.
+    pub uuid: Option<String>,
+    /// Bytes of plaintext.
+    pub size: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Clients that have it.
+    pub clients: usize,
+    /// It is being detached.
+    pub ending: bool,
+}
+
+impl Request {
+    /// Parses what a client has sent, which may be anything.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let request: Self = parse(bytes)?;
+        match &request {
+            Self::Status => Ok(()),
+            Self::Detach { name } | Self::Resize { name } => check_text(name),
+            Self::Attach(attach) => attach.check(),
+        }?;
+        Ok(request)
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        to_bytes(self)
+    }
+}
+
+impl Reply {
+    /// Parses what a server has sent.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        parse(bytes)
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        to_bytes(self)
+    }
+}
+
+impl Attach {
+    fn check(&self) -> Result<(), Error> {
+        let texts = [&self.name, &self.device, &self.cipher];
+        let optional = self.uuid.iter().chain(&self.backend).chain(&self.clients);
+        for text in texts.into_iter().chain(optional) {
+            check_text(text)?;
+        }
+        if self.clients.iter().any(String::is_empty) {
+            return Err(Error::protocol("a client's name is empty"));
+        }
+        if self.key_length == 0 || self.key_length > crate::MAX_KEY {
+            return Err(Error::protocol(format!(
+                "a key has 1 to {} bytes, not {}",
+                crate::MAX_KEY,
+                self.key_length
+            )));
+        }
+        let count = |role| self.files.iter().filter(|it| **it == role).count();
+        let data = match &self.source {
+            Source::File { .. } => 1,
+            Source::Export { uri, .. } => {
+                check_text(uri)?;
+                0
+            }
+        };
+        if self.files.len() > MOST_FILES
+            || count(Role::Data) != data
+            || count(Role::Claim) > data
+            || count(Role::Backing) > data
+        {
+            return Err(Error::protocol("these are not the files of a volume"));
+        }
+        Ok(())
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| Error {
+        source: Some(error.into()),
+        ..Error::protocol("the message is none of the control socket's")
+    })
+}
+
+fn to_bytes(message: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let bytes = serde_json::to_vec(message).map_err(|error| Error {
+        source: Some(error.into()),
+        ..Error::protocol("the message cannot be written")
+    })?;
+    match bytes.len() <= MAX_MESSAGE {
+        true => Ok(bytes),
+        false => Err(Error::protocol("the message is too long")),
+    }
+}
+
+/// It is shown in one line, and stored in the registry.
+fn check_text(text: &str) -> Result<(), Error> {
+    match text.len() <= LONGEST_TEXT && !text.contains(char::is_control) {
+        true => Ok(()),
+        false => Err(Error::protocol(
+            "a text is too long, or has control characters",
+        )),
+    }
+}
+
+/// The name that an export has if nobody says another: the device's, without its folder; of a
+/// URI the export's name there.
+pub fn export_name(device: &str) -> &str {
+    let path = match device.split_once("://") {
+        Some((_, rest)) => {
+            let rest = rest.split(['?', '#']).next().unwrap_or_default();
+            rest.split_once('/').map_or("", |(_, path)| path)
+        }
+        None => device,
+    };
+    let path = path.trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn attach() -> Attach {
+        Attach {
+            name: "a".into(),
+            clients: vec!["a".into()],
+            device: "/a.img".into(),
+            partition: None,
+            uuid: None,
+            source: Source::File {
+                window: None,
+                direct: false,
+                atomic: 512,
+                discard: 4096,
+            },
+            files: vec![Role::Data, Role::Held],
+            key_length: 64,
+            cipher: "aes-xts-plain64".into(),
+            sector_size: 512,
+            large_sectors: false,
+            offset: 16 << 20,
+            length: 1 << 20,
+            iv_offset: 0,
+            grows: true,
+            read_only: false,
+            encrypt: false,
+            discard: Discard::Never,
+            backend: None,
+            cipher_threads: None,
+        }
+    }
+
+    fn round(attach: Attach) -> Result<Request, Error> {
+        Request::parse(&Request::Attach(Box::new(attach)).to_bytes().unwrap())
+    }
+
+    #[test]
+    fn what_is_sent_is_what_comes() {
+        let request = Request::Attach(Box::new(attach()));
+        assert_eq!(round(attach()).unwrap(), request);
+        for text in [
+            r#""status""#,
+            r#"{"detach":{"name":""}}"#,
+            r#"{"resize":{"name":"a"}}"#,
+        ] {
+            let request = Request::parse(text.as_bytes()).unwrap();
+            assert_eq!(request.to_bytes().unwrap(), text.as_bytes());
+        }
+        let reply = Reply::Done {
+            uris: Vec::new(),
+            sizes: Some((1, 2)),
+        };
+        assert_eq!(Reply::parse(&reply.to_bytes().unwrap()).unwrap(), reply);
+    }
+
+    #[test]
+    fn what_no_client_sends_is_refused() {
+        for change in [
+            (|it| it.name = "a\nb".into()) as fn(&mut Attach),
+            |it| it.device = "x".repeat(5000),
+            |it| it.key_length = 0,
+            |it| it.key_length = 1 << 40,
+            |it| it.files = vec![],
+            |it| it.files = vec![Role::Data, Role::Data],
+            |it| it.files = vec![Role::Data, Role::Claim, Role::Claim],
+            |it| it.files.resize(MOST_FILES + 1, Role::Held),
+            |it| it.uuid = Some("\u{1b}".into()),
+        ] {
+            let mut hostile = attach();
+            change(&mut hostile);
+            assert!(round(hostile.clone()).is_err(), "{hostile:?}");
+        }
+        for text in ["", "{}", "\"attach\"", "{\"detach\":{}}", "[[[[", "\"x\""] {
+            assert!(Request::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn exports_are_named_after_their_devices() {
+        for (device, name) in [
+            ("a.img", "a.img"),
+            ("/srv/disks/b.luks", "b.luks"),
+            ("/dev/vg/root/", "root"),
+            ("nbd://host:10809/disk", "disk"),
+            ("nbd+unix:///far/away?socket=/tmp/a/b", "away"),
+            ("nbd://host", ""),
+        ] {
+            assert_eq!(export_name(device), name, "{device}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_hurt(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Request::parse(&bytes);
+            let _ = Reply::parse(&bytes);
+        }
+    }
+}

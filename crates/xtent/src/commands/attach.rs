@@ -1,0 +1,267 @@
+//! `xtent attach`, `detach` and `resize`: the volumes of a running server.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use xtent_control::Served;
+
+use crate::cli::Global;
+use crate::config;
+use crate::control::Server;
+use crate::disk::uri;
+use crate::failure::{Exit, Failure, Result};
+use crate::output::{Output, text_of};
+use crate::size::show_size;
+use crate::wanted::{VolumeArgs, Wanted};
+
+use super::serve::export_name;
+
+const MANUAL: &str = "\
+EXAMPLES:
+  One more volume for the server that runs; its URI is printed:
+    xtent attach disk.img
+  For one of several servers, under another name, read-only:
+    xtent attach --server 4711 --export backup --read-only disk.img
+  Bring a server to what its configuration file says by now:
+    xtent attach --config /etc/xtent/gateway.toml --prune
+
+NOTES:
+  The device is opened, locked and unlocked by this command; the server gets the open files,
+  what the header says, and the key, over its control socket. Its sandbox stays as it is.
+  A server answers its owner and root.
+
+  With --config the volumes that the server does not have under their names are attached;
+  with --prune those that the file does not name are detached. One that is there under its
+  name, of the same device, stays as it is, whatever else the file says of it.
+
+  A volume behind an NBD server (a URI) is connected to by the server that gets it, which has
+  to be started with --allow-connect. With --direct-io a few threads of the server wait for
+  the disk: the kernel's way without them (io_uring) is there for volumes named at the start.
+
+FILES:
+  /run/xtent/control/PID.sock, $XDG_RUNTIME_DIR/xtent/control/PID.sock
+      The control socket of each server, for its owner only (mode 0600).";
+
+/// Add a volume to a running server
+///
+/// Asks for the passphrase, and returns when clients can connect.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_long_help = MANUAL,
+    override_usage = "xtent attach [OPTIONS] <DEVICE>\n       xtent attach [OPTIONS] --config <FILE>"
+)]
+#[command(mut_arg("device", |device| device
+    .index(1)
+    .required(false)
+    .required_unless_present("config")
+    .conflicts_with("config")
+    .default_value("")
+    .hide_default_value(true)))]
+pub(crate) struct Args {
+    #[command(flatten)]
+    volume: VolumeArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Name of the export that clients ask for [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    export: Option<String>,
+    /// Attach what this file says and the server does not have, see `xtent serve`
+    #[arg(long, value_name = "FILE", conflicts_with = "export")]
+    config: Option<PathBuf>,
+    /// Detach what the file does not name
+    #[arg(long, requires = "config")]
+    prune: bool,
+}
+
+/// Which server.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ServerArgs {
+    /// Process id or control socket of the server [default: the only one there is]
+    #[arg(long, value_name = "PID|SOCKET", visible_alias = "to")]
+    server: Option<String>,
+}
+
+impl ServerArgs {
+    fn find(&self) -> Result<Server> {
+        Server::find(self.server.as_deref())
+    }
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let output = global.output();
+    let server = args.server.find()?;
+    if let Some(path) = &args.config {
+        if let Some(option) = args.volume.option_of_one() {
+            return Err(Failure::parameters(format!(
+                "{option} is for one volume: write it into {}",
+                path.display()
+            )));
+        }
+        let wanted = config::read(path, global.cpu, &output)?.wanted;
+        return reconcile(&server, &wanted, args.prune, &output);
+    }
+    let name = args.export.clone();
+    let wanted = Wanted {
+        name: name.unwrap_or_else(|| export_name(&args.volume.device.device)),
+        args: args.volume.clone(),
+        backend: global.cpu,
+    };
+    // Before anybody types a passphrase.
+    refuse_taken(&wanted, &server.status()?)?;
+    let uris = attach(&server, &wanted, &output)?;
+    let result = json!({ "export": wanted.name, "uris": uris });
+    output.result(&result, uris.join("\n"))
+}
+
+fn refuse_taken(wanted: &Wanted, served: &[Served]) -> Result<()> {
+    match served.iter().find(|it| it.name == wanted.name) {
+        Some(other) => Err(Failure::new(
+            Exit::Busy,
+            format!(
+                "the server has an export named {:?} already: {}",
+                wanted.name, other.device
+            ),
+        )
+        .advise("Give this one another name: --export NAME.")),
+        None => Ok(()),
+    }
+}
+
+/// Where clients find it.
+fn attach(server: &Server, wanted: &Wanted, output: &Output) -> Result<Vec<String>> {
+    let handed_over = wanted.prepare(output)?.hand_over(output)?;
+    Ok(server.attach(&handed_over)?.uris)
+}
+
+/// Whether it is the same device under the same name.
+fn is_there(wanted: &Wanted, served: &Served) -> bool {
+    let device = &wanted.args.device.device;
+    let place = match uri(device) {
+        // In the one form that all have which mean the same.
+        Ok(Some(uri)) => uri.to_string(),
+        _ => text_of(&std::fs::canonicalize(device).unwrap_or_else(|_| device.clone())),
+    };
+    served.name == wanted.name
+        && served.device == place
+        && served.partition == wanted.args.device.partition
+}
+
+/// Detaches first: what has moved to another name is free then. Whatever fails, the rest is
+/// done, and the first failure told.
+fn reconcile(server: &Server, wanted: &[Wanted], prune: bool, output: &Output) -> Result<()> {
+    let served = server.status()?;
+    let (mut attached, mut detached) = (Vec::new(), Vec::new());
+    let mut failures = Vec::new();
+    let gone = served
+        .iter()
+        .filter(|it| prune && !wanted.iter().any(|other| is_there(other, it)));
+    for it in gone {
+        match server.detach(&it.name) {
+            Ok(()) => detached.push(it.name.clone()),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let missing = wanted
+        .iter()
+        .filter(|it| !served.iter().any(|other| is_there(it, other)));
+    for it in missing {
+        match attach(server, it, output) {
+            Ok(_) => attached.push(it.name.clone()),
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let text = format!(
+        "{} attached, {} detached, {} in all",
+        attached.len(),
+        detached.len(),
+        wanted.len()
+    );
+    output.done(&json!({ "attached": attached, "detached": detached }), text)?;
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    for failure in failures {
+        output.warn(failure.to_string());
+    }
+    first.map_or(Ok(()), Err)
+}
+
+const DETACH: &str = "\
+EXAMPLES:
+  By the export's name, or by the device:
+    xtent detach disk.img
+
+NOTES:
+  No client can choose the export any more; those that are connected have their requests
+  finished and are parted from, as at the end of a server. Then the volume is flushed and
+  closed. It takes as long as its disk does; ended early, it goes on in the server.
+
+EXIT STATUS:
+  0  everything is on the disk, and the device free
+  4  there is no such volume, or it could not be flushed: what was written since the
+     last flush may be lost. It is detached all the same";
+
+/// Take a volume away from a running server, after a flush
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = DETACH)]
+pub(crate) struct Detach {
+    /// Name of the export, or its device or UUID
+    #[arg(value_name = "NAME|DEVICE")]
+    volume: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(crate) fn detach(args: &Detach, global: &Global) -> Result<()> {
+    let output = global.output();
+    let server = args.server.find()?;
+    let name = server.export(&args.volume)?;
+    server.detach(&name)?;
+    if output.json {
+        output.object(&json!({ "export": name }))?;
+    }
+    Ok(())
+}
+
+const RESIZE: &str = "\
+EXAMPLES:
+  After the device has grown, by the export's name or by the device:
+    lvextend --size +10G vg/db
+    xtent resize /dev/vg/db
+
+NOTES:
+  A volume never becomes smaller while it is served: somebody may be using what would be cut
+  off. Clients that are connected see the old size until they connect again; NBD has no way to
+  tell them. A mount looks at its device when its process gets SIGHUP, and a mapping
+  (`xtent open`) when cryptsetup resizes it.";
+
+/// Have a running server look at the size of a volume's device
+///
+/// A volume whose size its header does not fix grows with its device, for clients that connect
+/// from then on. SIGHUP does the same for all volumes of a server.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = RESIZE)]
+pub(crate) struct Resize {
+    /// Name of the export, or its device or UUID
+    #[arg(value_name = "NAME|DEVICE")]
+    volume: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(crate) fn resize(args: &Resize, global: &Global) -> Result<()> {
+    let output = global.output();
+    let server = args.server.find()?;
+    let name = server.export(&args.volume)?;
+    let Some((before, now)) = server.resize(&name)?.sizes else {
+        return Err(Failure::new(Exit::Device, "the server does not say a size"));
+    };
+    let text = match before == now {
+        true => format!("{} as before", show_size(now)),
+        false => format!("{} instead of {}", show_size(now), show_size(before)),
+    };
+    output.result(
+        &json!({ "export": name, "before": before, "size": now }),
+        text,
+    )
+}

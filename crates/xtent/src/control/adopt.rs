@@ -1,0 +1,164 @@
+//! A volume that another process has opened, made this one's: all that is said of it is
+//! checked as if an enemy had said it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sector_cipher::{CipherSpec, SectorCount, SectorSize};
+use xtent_control::{Attach, Discard, Role, Source};
+use xtent_secret::SecretBytes;
+use xtent_store::{Access, FileParts, FileStore};
+use xtent_volume::{CipherThreads, Config, DiscardPolicy, Volume};
+
+use super::Rules;
+use crate::args::parse_threads;
+use crate::disk::Disk;
+use crate::failure::{Exit, Failure, Result};
+use crate::growth::Growth;
+use crate::open::parse_backend;
+use crate::registry::{Entry, Kind};
+
+/// The open volume, and what is told of it.
+pub(super) struct Adopted {
+    pub(super) volume: Arc<Volume>,
+    pub(super) growth: Growth,
+    pub(super) entry: Entry,
+}
+
+pub(super) fn adopt(
+    attach: &Attach,
+    files: Vec<File>,
+    key: &SecretBytes,
+    rules: Rules,
+) -> Result<Adopted> {
+    if !attach.clients.is_empty() && !rules.verifies_clients {
+        return Err(
+            refuse("this server does not ask its clients who they are").advise(
+                "Start it with --tls-certificates DIR --tls-verify-peer to have volumes for some \
+                 clients only.",
+            ),
+        );
+    }
+    let config = config(attach)?;
+    let (disk, held) = disk(attach, files, rules)?;
+    let volume = Volume::open(disk.for_volume(), key, &config)?;
+    let volume = volume
+        .with_cipher_threads(threads(attach)?)
+        .holding((disk.clone(), held));
+    let volume = Arc::new(match attach.encrypt {
+        true => volume.turned(),
+        false => volume,
+    });
+    let cipher = attach.cipher.clone();
+    let device = Path::new(&attach.device);
+    let mut entry = Entry::new(Kind::Server, device, attach.uuid.clone(), cipher, &volume);
+    (entry.partition, entry.start) = (attach.partition, disk.window_start());
+    let offset = attach.grows.then_some(attach.offset);
+    Ok(Adopted {
+        growth: Growth::to_the_end(&disk, offset, &volume),
+        volume,
+        entry,
+    })
+}
+
+fn refuse(what: impl Into<String>) -> Failure {
+    Failure::new(Exit::Parameters, what)
+}
+
+fn config(attach: &Attach) -> Result<Config> {
+    let cipher: CipherSpec = attach
+        .cipher
+        .parse()
+        .map_err(|e| refuse(format!("the server cannot decrypt {}", attach.cipher)).because(e))?;
+    let backend = attach.backend.as_deref().map(parse_backend).transpose();
+    Ok(Config {
+        cipher,
+        sector_size: SectorSize::new(attach.sector_size)
+            .map_err(|_| refuse("a sector has 512, 1024, 2048 or 4096 bytes"))?,
+        sector_count: match attach.large_sectors {
+            true => SectorCount::Large,
+            false => SectorCount::Units512,
+        },
+        offset: attach.offset,
+        length: attach.length,
+        iv_offset: attach.iv_offset,
+        read_only: attach.read_only || attach.encrypt,
+        discard: match attach.discard {
+            Discard::Never => DiscardPolicy::Never,
+            Discard::Allow => DiscardPolicy::Allow,
+            Discard::Zero => DiscardPolicy::Zero,
+        },
+        backend: backend.map_err(|text| refuse(format!("back-end of the cipher: {text}")))?,
+    })
+}
+
+fn threads(attach: &Attach) -> Result<CipherThreads> {
+    match attach.cipher_threads {
+        None => Ok(CipherThreads::Auto),
+        Some(count) => parse_threads(&count.to_string())
+            .map_err(|text| refuse(format!("threads of the cipher: {text}"))),
+    }
+}
+
+/// What has the ciphertext, and the files that are held for their locks.
+fn disk(attach: &Attach, files: Vec<File>, rules: Rules) -> Result<(Disk, Vec<File>)> {
+    if files.len() != attach.files.len() {
+        return Err(refuse(format!(
+            "{} files were announced, and {} came",
+            attach.files.len(),
+            files.len()
+        )));
+    }
+    let (mut data, mut claim, mut backing, mut held) = (None, None, None, Vec::new());
+    for (role, file) in attach.files.iter().zip(files) {
+        match role {
+            Role::Data => data = Some(file),
+            Role::Claim => claim = Some(file),
+            Role::Backing => backing = Some(file),
+            Role::Held => held.push(file),
+        }
+    }
+    let access = match attach.read_only || attach.encrypt {
+        true => Access::ReadOnly,
+        false => Access::ReadWrite,
+    };
+    let disk = match (&attach.source, data) {
+        (
+            &Source::File {
+                window,
+                direct,
+                atomic,
+                discard,
+            },
+            Some(file),
+        ) => FileStore::from_parts(FileParts {
+            file,
+            claim,
+            backing,
+            path: PathBuf::from(&attach.device),
+            access,
+            window,
+            is_direct: direct,
+            atomic,
+            discard,
+        })?
+        .into(),
+        (Source::Export { uri, reconnect }, None) if rules.connects => {
+            let reconnect = Duration::from_secs((*reconnect).into());
+            Disk::connect(Path::new(uri), access, reconnect)?
+        }
+        (Source::Export { uri, .. }, None) => {
+            return Err(refuse(format!(
+                "{uri}: this server makes no connections to other servers"
+            ))
+            .advise(
+                "Start it with --allow-connect, or name the volume when it is started: its \
+                 sandbox then allows that.",
+            ));
+        }
+        _ => return Err(refuse("these are not the files of a volume")),
+    };
+    Ok((disk, held))
+}

@@ -1,0 +1,238 @@
+//! The client's side: finding the server, and asking it.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use xtent_control::{ErrorKind, Link, Reply, Request, Served};
+use xtent_secret::SecretBytes;
+
+use super::{folder, socket};
+use crate::failure::{Exit, Failure, Result};
+use crate::registry::Listed;
+use crate::runtime;
+use crate::wanted::HandedOver;
+
+/// How long a server may take to say what it serves.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most exports that a server is believed to have.
+const MOST: usize = 4096;
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    socket: PathBuf,
+}
+
+/// What a server did.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// Where clients connect.
+    pub(crate) uris: Vec<String>,
+    /// Bytes before and after.
+    pub(crate) sizes: Option<(u64, u64)>,
+    served: Vec<Served>,
+}
+
+impl Server {
+    /// The server that `--server` names, by its process id or control socket; the only one
+    /// there is without.
+    pub(crate) fn find(named: Option<&str>) -> Result<Self> {
+        let runtimes = runtime::folders();
+        match named {
+            Some(name) if name.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => {
+                let pid = name.parse().unwrap_or(u32::MAX);
+                let found = runtimes.iter().map(|runtime| socket(runtime, pid));
+                let found = found.filter(|path| path.exists()).map(Self::at).next();
+                found.ok_or_else(|| {
+                    Failure::new(
+                        Exit::Device,
+                        format!("process {name} is no server of this user's"),
+                    )
+                    .advise("`xtent status` shows those that there are.")
+                })
+            }
+            Some(path) => Ok(Self::at(PathBuf::from(path))),
+            None => Self::only(&runtimes),
+        }
+    }
+
+    fn at(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// Of the servers that run: those of killed ones leave their sockets behind.
+    fn only(runtimes: &[PathBuf]) -> Result<Self> {
+        let sockets = runtimes.iter().flat_map(|runtime| {
+            let entries = std::fs::read_dir(folder(runtime));
+            entries.into_iter().flatten().flatten().map(|it| it.path())
+        });
+        let mut running: Vec<PathBuf> =
+            sockets.filter(|path| Link::connect(path).is_ok()).collect();
+        match running.len() {
+            0 => Err(Failure::new(Exit::Device, "no server runs")
+                .advise("`xtent serve` starts one; --server SOCKET names one of another user's.")),
+            1 => Ok(Self::at(running.remove(0))),
+            _ => {
+                let pids: Vec<String> = running
+                    .iter()
+                    .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+                    .collect();
+                Err(Failure::parameters(format!(
+                    "{} servers run: the processes {}",
+                    pids.len(),
+                    pids.join(", ")
+                ))
+                .advise("Say which with --server PID; `xtent status` shows what they serve."))
+            }
+        }
+    }
+
+    /// What it serves.
+    pub(crate) fn status(&self) -> Result<Vec<Served>> {
+        let link = self.connect()?;
+        link.set_patience(PATIENCE)?;
+        Ok(ask(&link, &Request::Status, None)?.served)
+    }
+
+    /// Has it serve a volume.
+    pub(crate) fn attach(&self, volume: &HandedOver) -> Result<Answer> {
+        let request = Request::Attach(Box::new(volume.attach.clone()));
+        ask(
+            &self.connect()?,
+            &request,
+            Some((&volume.files(), &volume.key)),
+        )
+    }
+
+    /// Has it let go of an export; returns when that is on the disk.
+    pub(crate) fn detach(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        ask(&self.connect()?, &Request::Detach { name }, None).map(drop)
+    }
+
+    /// Has it look at the size of an export's device.
+    pub(crate) fn resize(&self, name: &str) -> Result<Answer> {
+        let name = name.to_owned();
+        ask(&self.connect()?, &Request::Resize { name }, None)
+    }
+
+    /// The name of the export that a person means by it, or by its device.
+    pub(crate) fn export(&self, wanted: &str) -> Result<String> {
+        let served = self.status()?;
+        if served.iter().any(|it| it.name == wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let path = std::fs::canonicalize(wanted)
+            .or_else(|_| std::path::absolute(wanted))
+            .map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let mut named = served.iter().filter(|it| {
+            it.device == path || it.device == wanted || it.uuid.as_deref() == Some(wanted)
+        });
+        match (named.next(), named.next()) {
+            (Some(one), None) => Ok(one.name.clone()),
+            (Some(_), Some(_)) => Err(Failure::parameters(format!(
+                "{wanted} is served more than once: give the name of the export"
+            ))),
+            (None, _) => Err(Failure::new(
+                Exit::Device,
+                format!("the server has no volume {wanted}"),
+            )
+            .advise("`xtent status` shows what is served.")),
+        }
+    }
+
+    fn connect(&self) -> Result<Link> {
+        Link::connect(&self.socket).map_err(|error| {
+            let message = format!("no server answers at {}", self.socket.display());
+            Failure::new(Exit::Device, message).because(error)
+        })
+    }
+}
+
+type Volume<'a> = (&'a [BorrowedFd<'a>], &'a SecretBytes);
+
+fn ask(link: &Link, request: &Request, volume: Option<Volume<'_>>) -> Result<Answer> {
+    let files = volume.map_or(&[][..], |(files, _)| files);
+    link.send(&request.to_bytes()?, files)?;
+    if let Some((_, key)) = volume {
+        match link.send(key, &[]) {
+            // It has an answer already.
+            Err(error) if error.kind == ErrorKind::Closed => {}
+            other => other?,
+        }
+    }
+    let mut answer = Answer::default();
+    loop {
+        let (bytes, _) = link.receive().map_err(|error| match error.kind {
+            ErrorKind::Closed => Failure::new(
+                Exit::Device,
+                "the server has ended, or closed the connection",
+            )
+            .advise("Its log may say why; `xtent status` shows whether it runs."),
+            _ => error.into(),
+        })?;
+        match Reply::parse(&bytes)? {
+            Reply::Served(served) if answer.served.len() < MOST => answer.served.push(served),
+            Reply::Served(_) => return Err(Failure::new(Exit::Device, "the server does not end")),
+            Reply::Done { uris, sizes } => {
+                answer.uris = uris;
+                answer.sizes = sizes;
+                return Ok(answer);
+            }
+            Reply::Failed {
+                exit,
+                message,
+                advice,
+            } => {
+                let failure = Failure::new(exit_of(exit), message);
+                return Err(match advice {
+                    Some(advice) => failure.advise(advice),
+                    None => failure,
+                });
+            }
+        }
+    }
+}
+
+fn exit_of(code: u8) -> Exit {
+    match code {
+        1 => Exit::Parameters,
+        2 => Exit::Permission,
+        3 => Exit::Memory,
+        5 => Exit::Busy,
+        _ => Exit::Device,
+    }
+}
+
+/// How many clients each export has of the servers that are listed, by process id and name.
+/// What cannot be asked is left out.
+pub(crate) fn clients_of(listed: &[Listed]) -> HashMap<(u32, String), usize> {
+    let mut clients = HashMap::new();
+    let mut pids: Vec<(u32, u32)> = listed
+        .iter()
+        .filter(|it| it.is_alive && it.entry.export.is_some())
+        .map(|it| (it.entry.pid, it.entry.uid))
+        .collect();
+    pids.dedup();
+    let runtimes = runtime::folders();
+    for (pid, uid) in pids {
+        let sockets = runtimes.iter().map(|runtime| socket(runtime, pid));
+        // Whoever owns the folder says what is in it.
+        let is_theirs = |path: &PathBuf| {
+            use std::os::unix::fs::MetadataExt;
+            path.parent()
+                .and_then(|dir| Path::symlink_metadata(dir).ok())
+                .is_some_and(|found| found.uid() == uid)
+        };
+        let Some(path) = sockets.filter(|path| path.exists()).find(is_theirs) else {
+            continue;
+        };
+        for served in Server::at(path).status().unwrap_or_default() {
+            clients.insert((pid, served.name), served.clients);
+        }
+    }
+    clients
+}

@@ -1,0 +1,33 @@
+//! The control socket of a server, from both sides: `control/PID.sock` in the runtime folder of
+//! the user who started it.
+
+mod adopt;
+mod ask;
+mod serve;
+
+use std::path::{Path, PathBuf};
+
+pub(crate) use ask::{Server, clients_of};
+pub(crate) use serve::{Control, Rules};
+
+use crate::failure::{Exit, Failure};
+
+/// The folder of the sockets.
+fn folder(runtime: &Path) -> PathBuf {
+    runtime.join("control")
+}
+
+/// The socket of a process.
+fn socket(runtime: &Path, pid: u32) -> PathBuf {
+    folder(runtime).join(format!("{pid}.sock"))
+}
+
+impl From<xtent_control::Error> for Failure {
+    fn from(error: xtent_control::Error) -> Self {
+        let failure = Self::new(Exit::Device, error.message);
+        match error.source {
+            Some(source) => failure.because(source),
+            None => failure,
+        }
+    }
+}

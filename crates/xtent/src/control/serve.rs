@@ -1,0 +1,252 @@
+//! The server's side: a thread that accepts, and one for each client. Nothing that a client
+//! sends, or does not send, harms the server or those that it serves.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use xtent_control::{ErrorKind, Link, Listener, Reply, Request};
+
+use super::adopt::adopt;
+use super::{folder, socket};
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::size::show_size;
+use crate::volumes::Volumes;
+use crate::{runtime, signals};
+
+/// Clients at a time; more are turned away. A removal takes as long as the disk does.
+const CLIENTS: usize = 32;
+/// How long a client may take to say what it wants, or to take the answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// After a socket that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What clients may ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// To have the server connect to other servers.
+    pub(crate) connects: bool,
+    /// To limit an export to some clients: those that it asks for certificates.
+    pub(crate) verifies_clients: bool,
+}
+
+/// A control socket; its name is removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Control {
+    listener: Arc<Listener>,
+    path: PathBuf,
+    /// Whose it is.
+    owner: u32,
+}
+
+impl Control {
+    /// Makes this process's socket. Call it before the sandbox; what removes it needs
+    /// [`Control::folder`] there.
+    pub(crate) fn bind() -> Result<Self> {
+        let runtime = runtime::folder()?;
+        runtime::make_private(&folder(&runtime))?;
+        remove_stale(&folder(&runtime));
+        let path = socket(&runtime, std::process::id());
+        // Of a process that had this number before.
+        let _ = std::fs::remove_file(&path);
+        Ok(Self {
+            listener: Arc::new(Listener::bind(&path)?),
+            path,
+            owner: rustix::process::geteuid().as_raw(),
+        })
+    }
+
+    /// The folder in which the socket is removed at the end.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.path.parent()
+    }
+
+    /// Begins to answer, on threads of its own that end with the process. Call it in the
+    /// sandbox.
+    pub(crate) fn start(&self, volumes: &Arc<Volumes>, rules: Rules, output: Output) -> Result<()> {
+        let listener = Arc::clone(&self.listener);
+        let volumes = Arc::clone(volumes);
+        let owner = self.owner;
+        let clients = Arc::<AtomicUsize>::default();
+        let accept = move || loop {
+            match listener.accept() {
+                Ok(link) => start_client(link, owner, &volumes, rules, output, &clients),
+                Err(error) => {
+                    tracing::warn!(error = %xtent_store::chain(&error), "control socket");
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        };
+        signals::held_back(|| {
+            std::thread::Builder::new()
+                .name("control".to_owned())
+                .spawn(accept)
+        })?
+        .map(drop)
+        .map_err(|e| Failure::system("cannot start the control thread", e))
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the sockets of servers that were killed.
+fn remove_stale(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let pid = entry.path();
+        let pid = pid.file_stem().and_then(|stem| stem.to_str());
+        let is_there = pid.is_some_and(|pid| Path::new("/proc").join(pid).exists());
+        if !is_there {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn start_client(
+    link: Link,
+    owner: u32,
+    volumes: &Arc<Volumes>,
+    rules: Rules,
+    output: Output,
+    clients: &Arc<AtomicUsize>,
+) {
+    let peer = match link.peer() {
+        Ok(peer) if peer.uid == 0 || peer.uid == owner => peer,
+        other => {
+            tracing::warn!(peer = ?other.ok(), "control client refused: it is another user's");
+            return;
+        }
+    };
+    let seat = Seat(Arc::clone(clients));
+    if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
+        tracing::warn!(pid = peer.pid, "control client refused: there are too many");
+        return;
+    }
+    let volumes = Arc::clone(volumes);
+    let spawned = std::thread::Builder::new()
+        .name("control-client".to_owned())
+        .spawn(move || {
+            let _seat = seat;
+            if let Err(failure) = answer(&link, &volumes, rules, output) {
+                let error = failure.to_string().replace('\n', "; ");
+                tracing::warn!(pid = peer.pid, error, "control request failed");
+                // Whoever has gone does not need it.
+                let _ = send(&link, &refusal(&failure));
+            }
+        });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "cannot start a thread for a control client");
+    }
+}
+
+/// A client that is counted.
+struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn refusal(failure: &Failure) -> Reply {
+    let mut message = failure.message.clone();
+    for cause in failure.causes() {
+        message += &format!(": {cause}");
+    }
+    // It has to fit into a message, whatever names it has.
+    let end = (0..=8192).rev().find(|end| message.is_char_boundary(*end));
+    message.truncate(end.unwrap_or_default());
+    Reply::Failed {
+        exit: failure.exit as u8,
+        message,
+        advice: failure.advice().map(str::to_owned),
+    }
+}
+
+fn send(link: &Link, reply: &Reply) -> Result<()> {
+    Ok(link.send(&reply.to_bytes()?, &[])?)
+}
+
+fn done() -> Reply {
+    Reply::Done {
+        uris: Vec::new(),
+        sizes: None,
+    }
+}
+
+fn answer(link: &Link, volumes: &Volumes, rules: Rules, output: Output) -> Result<()> {
+    link.set_patience(PATIENCE)?;
+    let (message, files) = match link.receive() {
+        // Somebody who looked whether there is a server.
+        Err(error) if error.kind == ErrorKind::Closed => return Ok(()),
+        received => received?,
+    };
+    let reply = match Request::parse(&message)? {
+        Request::Status => {
+            for served in volumes.list() {
+                send(link, &Reply::Served(served))?;
+            }
+            done()
+        }
+        Request::Attach(attach) => {
+            let key = link.receive_key(attach.key_length)?;
+            let adopted = adopt(&attach, files, &key, rules)?;
+            drop(key);
+            let size = adopted.volume.size();
+            let clients = attach.clients.clone();
+            let uris = volumes.add(
+                &attach.name,
+                adopted.volume,
+                clients,
+                adopted.growth,
+                adopted.entry,
+            )?;
+            tracing::info!(
+                export = attach.name,
+                device = attach.device,
+                size,
+                "volume attached"
+            );
+            output.note(format!("Serving {} ({}).", attach.device, show_size(size)));
+            Reply::Done { uris, sizes: None }
+        }
+        Request::Detach { name } => {
+            volumes.remove(&name)?;
+            output.note(format!("The export {name:?} is detached."));
+            done()
+        }
+        Request::Resize { name } => Reply::Done {
+            uris: Vec::new(),
+            sizes: Some(volumes.look(&name)?),
+        },
+    };
+    match send(link, &reply) {
+        Err(failure) if matches!(reply, Reply::Done { .. }) => {
+            // It was done all the same.
+            tracing::info!(%failure, "a control client has gone before its answer");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn a_refusal_fits_into_a_message() {
+        let failure = Failure::new(Exit::Busy, "ä".repeat(100_000)).advise("Wait.");
+        let bytes = refusal(&failure).to_bytes().unwrap();
+        let Reply::Failed { exit, advice, .. } = Reply::parse(&bytes).unwrap() else {
+            panic!("{bytes:?}");
+        };
+        assert_eq!((exit, advice.as_deref()), (5, Some("Wait.")));
+    }
+}

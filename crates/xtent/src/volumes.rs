@@ -1,0 +1,227 @@
+//! The volumes of a running server: its exports, and beside each what is told of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xtent_control::Served;
+use xtent_export::nbd::{Address, Export, Exports, Listing};
+use xtent_volume::{DiscardPolicy, Volume};
+
+use crate::failure::Result;
+use crate::growth::{Grown, Growth};
+use crate::registry::{self, Entry, Registration};
+use crate::wanted::Opened;
+
+/// What is told of one when a server is ready.
+pub(crate) struct Told {
+    pub(crate) served: Served,
+    pub(crate) uris: Vec<String>,
+    pub(crate) sector_size: u64,
+    pub(crate) discard: DiscardPolicy,
+}
+
+/// All of them.
+pub(crate) struct Volumes {
+    exports: Exports,
+    addresses: Vec<Address>,
+    kept: Mutex<Kept>,
+    registration: Registration,
+}
+
+#[derive(Default)]
+struct Kept {
+    all: Vec<One>,
+    /// To number them.
+    next: u64,
+}
+
+/// What there is beside an export.
+struct One {
+    number: u64,
+    growth: Growth,
+    entry: Entry,
+    discard: DiscardPolicy,
+}
+
+impl One {
+    fn is(&self, export: &str) -> bool {
+        self.entry.export.as_deref() == Some(export)
+    }
+}
+
+impl Kept {
+    fn push(&mut self, growth: Growth, entry: Entry, discard: DiscardPolicy) {
+        let number = self.next;
+        self.next += 1;
+        self.all.push(One {
+            number,
+            growth,
+            entry,
+            discard,
+        });
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        self.all.iter().map(|one| one.entry.clone()).collect()
+    }
+}
+
+impl Volumes {
+    /// Of a server that clients find at `addresses`; registers the process for `xtent status`.
+    pub(crate) fn new(opened: Vec<Opened>, addresses: Vec<Address>) -> Result<Self> {
+        let exports = Exports::new();
+        let mut kept = Kept::default();
+        for one in opened {
+            let discard = one.volume.discard_policy();
+            exports.add(export(&one.name, one.volume, one.allowed))?;
+            let mut entry = one.entry;
+            entry.uris = uris(&addresses, &one.name);
+            kept.push(one.growth, entry, discard);
+        }
+        let registration = registry::register(&kept.entries());
+        Ok(Self {
+            exports,
+            addresses,
+            kept: Mutex::new(kept),
+            registration,
+        })
+    }
+
+    /// What the protocols offer.
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.exports
+    }
+
+    /// This process's place in the registry.
+    pub(crate) fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    /// Where clients find an export.
+    pub(crate) fn uris(&self, export: &str) -> Vec<String> {
+        uris(&self.addresses, export)
+    }
+
+    /// Offers one more; where clients find it.
+    pub(crate) fn add(
+        &self,
+        name: &str,
+        volume: Arc<Volume>,
+        allowed: Vec<String>,
+        growth: Growth,
+        entry: Entry,
+    ) -> Result<Vec<String>> {
+        let uris = self.uris(name);
+        // Whoever removes it at once finds it here.
+        let mut kept = self.kept();
+        let discard = volume.discard_policy();
+        self.exports.add(export(name, volume, allowed))?;
+        let entry = Entry {
+            uris: uris.clone(),
+            export: Some(name.to_owned()),
+            ..entry
+        };
+        kept.push(growth, entry, discard);
+        self.registration.update(&kept.entries());
+        Ok(uris)
+    }
+
+    /// Parts from an export's clients, flushes it and lets go of it; an error if it is not
+    /// there, or could not be flushed.
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        let number = self
+            .kept()
+            .all
+            .iter()
+            .find(|one| one.is(name))
+            .map(|one| one.number);
+        let result = self.exports.remove(name);
+        let is_gone = !matches!(
+            &result,
+            Err(error) if matches!(
+                error.kind,
+                xtent_export::ErrorKind::Argument | xtent_export::ErrorKind::Busy
+            )
+        );
+        if is_gone {
+            let mut kept = self.kept();
+            kept.all.retain(|one| Some(one.number) != number);
+            self.registration.update(&kept.entries());
+        }
+        Ok(result?)
+    }
+
+    /// Looks at the device of an export; its size before and after.
+    pub(crate) fn look(&self, name: &str) -> Result<(u64, u64)> {
+        let before = self.exports.listing(name)?.size;
+        self.look_at(|one| one.is(name));
+        Ok((before, self.exports.listing(name)?.size))
+    }
+
+    /// Looks at all devices; which volumes have grown.
+    pub(crate) fn look_again(&self) -> Vec<(Entry, Grown)> {
+        self.look_at(|_| true)
+    }
+
+    fn look_at(&self, which: impl Fn(&One) -> bool) -> Vec<(Entry, Grown)> {
+        let mut kept = self.kept();
+        let mut grown = Vec::new();
+        for one in kept.all.iter_mut().filter(|one| which(one)) {
+            if let Some(found) = one.growth.look() {
+                one.entry.size = found.now;
+                grown.push((one.entry.clone(), found));
+            }
+        }
+        if !grown.is_empty() {
+            // First, so that who is told finds what is true.
+            self.registration.update(&kept.entries());
+        }
+        grown
+    }
+
+    /// Each of them, as it is now.
+    pub(crate) fn list(&self) -> Vec<Served> {
+        self.told().into_iter().map(|told| told.served).collect()
+    }
+
+    /// The same, with what does not change.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        let listed = self.exports.list();
+        let kept = self.kept();
+        let told = |listing: Listing| {
+            let one = kept.all.iter().find(|one| one.is(&listing.name))?;
+            Some(Told {
+                uris: one.entry.uris.clone(),
+                sector_size: one.entry.sector_size,
+                discard: one.discard,
+                served: Served {
+                    device: one.entry.device.clone(),
+                    partition: one.entry.partition,
+                    uuid: one.entry.uuid.clone(),
+                    size: listing.size,
+                    read_only: one.entry.read_only,
+                    clients: listing.clients,
+                    ending: listing.is_ending,
+                    name: listing.name,
+                },
+            })
+        };
+        listed.into_iter().filter_map(told).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn export(name: &str, volume: Arc<Volume>, allowed: Vec<String>) -> Export {
+    Export {
+        name: name.to_owned(),
+        description: String::new(),
+        volume,
+        allowed,
+    }
+}
+
+fn uris(addresses: &[Address], export: &str) -> Vec<String> {
+    addresses.iter().map(|it| it.uri(export)).collect()
+}

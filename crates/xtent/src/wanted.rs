@@ -1,0 +1,397 @@
+//! A volume that a server is to have: from options or a configuration file to the open volume,
+//! or to what another process needs to open it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use sector_cipher::{Backend, SectorCount};
+use xtent_control::{Attach, Role, Source};
+use xtent_secret::SecretBytes;
+use xtent_store::{Access, FileParts};
+use xtent_upstream::Upstream;
+use xtent_volume::{CipherThreads, Config, DiscardPolicy, Volume};
+
+use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
+use crate::disk::Disk;
+use crate::failure::{Failure, Result};
+use crate::growth::Growth;
+use crate::headerless::{Closed, PlainArgs, VolumeKey};
+use crate::output::{Output, text_of};
+use crate::probe;
+use crate::registry::{Entry, Kind};
+
+/// What discards do, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Discard {
+    /// Accepted and ignored
+    Never,
+    /// Passed down to the file or device
+    Allow,
+    /// Written as encrypted zeros
+    Zero,
+}
+
+/// One volume: what it is opened by, and how it is served.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct VolumeArgs {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Refuse writes, and open the device read-only
+    #[arg(short = 'r', long)]
+    pub(crate) read_only: bool,
+    /// Serve a plain image encrypted, under a detached header made for it; read-only
+    #[arg(long, requires = "header", conflicts_with_all = ["discard", "partition"])]
+    pub(crate) encrypt: bool,
+    /// What a client's discards (trim) do [default: never, or as the header says]
+    #[arg(long, value_name = "POLICY")]
+    discard: Option<Discard>,
+    #[command(flatten)]
+    direct: DirectArgs,
+    #[command(flatten)]
+    threads: ThreadsArgs,
+    #[command(flatten)]
+    pub(crate) unlock: UnlockArgs,
+    #[command(flatten)]
+    plain: PlainArgs,
+    /// Offer the export only to clients whose certificate has this name (repeatable)
+    ///
+    /// One of the certificate's DNS names and URIs (subject alternative names), or, where it has
+    /// neither, its subject's common name; letter by letter. To others the export does not exist.
+    /// The server has to ask for certificates (--tls-verify-peer).
+    #[arg(long = "tls-client", value_name = "NAME", help_heading = "TLS", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) clients: Vec<String>,
+}
+
+impl VolumeArgs {
+    /// An option that is given, and can be meant for one volume only.
+    pub(crate) fn option_of_one(&self) -> Option<&'static str> {
+        let unlock = &self.unlock;
+        let given = [
+            ("--header", self.device.detached.header.is_some()),
+            ("--partition", self.device.partition.is_some()),
+            ("--encrypt", self.encrypt),
+            ("--key-fd", unlock.key.key_fd.is_some()),
+            ("--key-slot", unlock.key_slot.is_some()),
+            ("--volume-key-file", unlock.volume_key_file.is_some()),
+            ("--token-id", unlock.tokens.token_id.is_some()),
+            ("--type plain", self.plain.is_plain()),
+        ];
+        given
+            .into_iter()
+            .find_map(|(name, given)| given.then_some(name))
+    }
+
+    /// The same for another device.
+    pub(crate) fn of(&self, device: PathBuf) -> Self {
+        let mut args = self.clone();
+        args.device.device = device;
+        args
+    }
+}
+
+/// A volume, under the name of its export.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) name: String,
+    pub(crate) args: VolumeArgs,
+    pub(crate) backend: Option<Backend>,
+}
+
+/// A volume whose device is open and locked, and whose header has been read.
+pub(crate) struct Prepared<'a> {
+    wanted: &'a Wanted,
+    closed: Closed,
+    config: Config,
+}
+
+/// An open volume and what is told of it.
+pub(crate) struct Opened {
+    pub(crate) name: String,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) growth: Growth,
+    /// For `xtent status`; no URIs yet.
+    pub(crate) entry: Entry,
+    /// What it is made of, as far as that is on servers.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Whether any of it is in a Ceph cluster.
+    pub(crate) has_image: bool,
+    /// Names in certificates, of the clients that may have it; everybody if empty.
+    pub(crate) allowed: Vec<String>,
+}
+
+/// What another process needs to open a volume.
+pub(crate) struct HandedOver {
+    pub(crate) attach: Attach,
+    pub(crate) key: SecretBytes,
+    files: Vec<std::fs::File>,
+}
+
+impl HandedOver {
+    /// The files, in the order of [`Attach::files`].
+    pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
+        self.files.iter().map(AsFd::as_fd).collect()
+    }
+}
+
+impl Wanted {
+    /// Opens and locks the device, this process's alone unless read-only; asks for nothing yet.
+    pub(crate) fn prepare(&self, output: &Output) -> Result<Prepared<'_>> {
+        self.try_prepare(output).map_err(|e| self.name_in(e))
+    }
+
+    /// Looks at all that can be looked at without a passphrase, in use or not; the size of the
+    /// volume.
+    pub(crate) fn look(&self, output: &Output) -> Result<u64> {
+        let args = &self.args;
+        let look = || {
+            args.unlock.key.source().check()?;
+            let closed = Closed::look(&args.device, &args.plain, &args.unlock, output)?;
+            let discard = closed.stored_discard_policy();
+            let config = closed.plan(true, discard, self.backend)?;
+            if args.encrypt {
+                refuse_part(&closed, &config)?;
+            }
+            Ok(config.length)
+        };
+        look().map_err(|e| self.name_in(e))
+    }
+
+    fn try_prepare(&self, output: &Output) -> Result<Prepared<'_>> {
+        let args = &self.args;
+        args.unlock.key.source().check()?;
+        let read_only = args.read_only || args.encrypt;
+        let access = if read_only {
+            Access::ReadOnly
+        } else {
+            Access::ReadWrite
+        };
+        let device = args.direct.device(&args.device);
+        let closed = Closed::open(&device, &args.plain, &args.unlock, access, output)?;
+        let discard = match args.discard {
+            None => closed.stored_discard_policy(),
+            Some(Discard::Never) => DiscardPolicy::Never,
+            Some(Discard::Allow) => DiscardPolicy::Allow,
+            Some(Discard::Zero) => DiscardPolicy::Zero,
+        };
+        let config = closed.plan(read_only, discard, self.backend)?;
+        if args.encrypt {
+            refuse_part(&closed, &config)?;
+        }
+        Ok(Prepared {
+            wanted: self,
+            closed,
+            config,
+        })
+    }
+
+    /// The failure, with the device's name if it does not say it.
+    fn name_in(&self, mut failure: Failure) -> Failure {
+        let device = self.args.device.device.display().to_string();
+        if !failure.message.contains(&device) && !failure.is_interruption() {
+            failure.message = format!("{device}: {}", failure.message);
+        }
+        failure
+    }
+}
+
+impl Prepared<'_> {
+    /// Asks for the passphrase and opens the volume.
+    pub(crate) fn open(self, output: &Output) -> Result<Opened> {
+        let wanted = self.wanted;
+        self.try_open(output).map_err(|e| wanted.name_in(e))
+    }
+
+    fn try_open(self, output: &Output) -> Result<Opened> {
+        let Self {
+            wanted: Wanted { name, args, .. },
+            closed,
+            config,
+        } = self;
+        let uuid = uuid_of(&closed);
+        let (data, header) = (closed.data(), closed.header().cloned());
+        let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
+        let volume = closed.volume(&args.unlock, &config, output)?;
+        let volume = volume.with_cipher_threads(args.threads.cipher_threads);
+        let volume = Arc::new(match args.encrypt {
+            true => volume.turned(),
+            false => volume,
+        });
+        let cipher = config.cipher.to_string();
+        let mut entry = Entry::new(Kind::Server, data.path(), uuid, cipher, &volume);
+        (entry.partition, entry.start) = (args.device.partition, data.window_start());
+        entry.export = Some(name.clone());
+        Ok(Opened {
+            name: name.clone(),
+            growth: Growth::new(&data, header, &volume),
+            volume,
+            entry,
+            upstreams,
+            has_image,
+            allowed: args.clients.clone(),
+        })
+    }
+
+    /// Asks for the passphrase; what a server needs to open the volume, and the locks with it.
+    pub(crate) fn hand_over(self, output: &Output) -> Result<HandedOver> {
+        let wanted = self.wanted;
+        self.try_hand_over(output).map_err(|e| wanted.name_in(e))
+    }
+
+    fn try_hand_over(self, output: &Output) -> Result<HandedOver> {
+        let Self {
+            wanted: Wanted { name, args, .. },
+            closed,
+            config,
+        } = self;
+        let data = closed.data();
+        if data.is_image() {
+            return Err(Failure::parameters(
+                "a server cannot be given an image in a Ceph cluster while it runs",
+            )
+            .advise("Name it when the server is started, or start another one for it."));
+        }
+        let VolumeKey { key, .. } = closed.key(&args.unlock, output)?;
+        let mut files = Files::default();
+        let source = match &data {
+            Disk::File(file) => {
+                let parts = file.hand_over()?;
+                let source = Source::File {
+                    window: parts.window,
+                    direct: parts.is_direct,
+                    atomic: parts.atomic,
+                    discard: parts.discard,
+                };
+                files.add_store(parts, Role::Data);
+                source
+            }
+            Disk::Export(_) => {
+                if let Some(lock) = data.lock_file() {
+                    files.add_copy(lock)?;
+                }
+                Source::Export {
+                    uri: text_of(data.path()),
+                    reconnect: args.device.reconnect,
+                }
+            }
+            Disk::Image(_) => return Err(Failure::parameters("an image in a Ceph cluster")),
+        };
+        // So that nobody erases or overwrites the header of a volume in use.
+        match closed.detached_header() {
+            Some(Disk::File(header)) => files.add_store(header.hand_over()?, Role::Held),
+            Some(disk) => {
+                if let Some(lock) = disk.lock_file() {
+                    files.add_copy(lock)?;
+                }
+            }
+            None => {}
+        }
+        // Whether the header fixes the size shows with a larger device.
+        let grows = closed.header().is_some_and(|header| {
+            let length = |size: u64| header.segment(size).map(|segment| segment.length).ok();
+            length(data.size()) != length(data.size().saturating_add(1 << 30))
+        });
+        let path = std::fs::canonicalize(data.path()).unwrap_or_else(|_| data.path().to_owned());
+        let attach = Attach {
+            name: name.clone(),
+            clients: args.clients.clone(),
+            device: text_of(&path),
+            partition: args.device.partition,
+            uuid: uuid_of(&closed),
+            source,
+            files: files.roles,
+            key_length: key.len(),
+            cipher: config.cipher.to_string(),
+            sector_size: u32::try_from(config.sector_size.bytes()).unwrap_or_default(),
+            large_sectors: config.sector_count == SectorCount::Large,
+            offset: config.offset,
+            length: config.length,
+            iv_offset: config.iv_offset,
+            grows,
+            read_only: config.read_only,
+            encrypt: args.encrypt,
+            discard: match config.discard {
+                DiscardPolicy::Never => xtent_control::Discard::Never,
+                DiscardPolicy::Allow => xtent_control::Discard::Allow,
+                DiscardPolicy::Zero => xtent_control::Discard::Zero,
+            },
+            backend: config.backend.map(|backend| backend.name().to_owned()),
+            cipher_threads: match args.threads.cipher_threads {
+                CipherThreads::Auto => None,
+                CipherThreads::Count(count) => Some(count.get()),
+            },
+        };
+        Ok(HandedOver {
+            attach,
+            key,
+            files: files.files,
+        })
+    }
+}
+
+/// Files on their way to another process, and what they are.
+#[derive(Default)]
+struct Files {
+    roles: Vec<Role>,
+    files: Vec<std::fs::File>,
+}
+
+impl Files {
+    fn add(&mut self, role: Role, file: std::fs::File) {
+        self.roles.push(role);
+        self.files.push(file);
+    }
+
+    fn add_copy(&mut self, file: &std::fs::File) -> Result<()> {
+        let copy = file
+            .try_clone()
+            .map_err(|e| Failure::system("cannot hand a lock over", e))?;
+        self.add(Role::Held, copy);
+        Ok(())
+    }
+
+    /// The file, and what belongs to it: of one that is only held, all is held.
+    fn add_store(&mut self, parts: FileParts, role: Role) {
+        let of = |other| match role {
+            Role::Data => other,
+            _ => Role::Held,
+        };
+        self.add(role, parts.file);
+        if let Some(claim) = parts.claim {
+            self.add(of(Role::Claim), claim);
+        }
+        if let Some(backing) = parts.backing {
+            self.add(of(Role::Backing), backing);
+        }
+    }
+}
+
+fn uuid_of(closed: &Closed) -> Option<String> {
+    Some(closed.uuid().to_owned()).filter(|uuid| !uuid.is_empty())
+}
+
+/// Refuses to encrypt less than the whole image, and what is a volume already.
+fn refuse_part(closed: &Closed, config: &Config) -> Result<()> {
+    let data = closed.data();
+    let (image, size) = (data.path().display(), data.size());
+    if config.offset != 0 || config.length != size {
+        return Err(Failure::parameters(format!(
+            "--encrypt needs a header for all of {image}: it has {size} bytes, the header is for {} \
+             from byte {} on, in sectors of {}",
+            config.length,
+            config.offset,
+            config.sector_size.bytes()
+        ))
+        .advise(
+            "Make one with `xtent format --header FILE`, with --sector-size 512 where the image's \
+             size is no multiple of 4096.",
+        ));
+    }
+    match probe::describe(&*data) {
+        Some(what) if what.contains("LUKS") => Err(Failure::parameters(format!(
+            "{image} holds {what}: it is encrypted already"
+        ))),
+        _ => Ok(()),
+    }
+}
