@@ -55,7 +55,7 @@ FILES:
     .required(false)
     .required_unless_present("config")
     .conflicts_with("config")
-    .default_value("")
+    .default_value("-")
     .hide_default_value(true)))]
 pub(crate) struct Args {
     #[command(flatten)]

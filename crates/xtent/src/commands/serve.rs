@@ -48,7 +48,7 @@ const CONNECTIONS: u16 = 64;
     .required(false)
     .required_unless_present("config")
     .conflicts_with("config")
-    .default_value("")
+    .default_value("-")
     .hide_default_value(true)))]
 pub(crate) struct Args {
     #[command(flatten)]
