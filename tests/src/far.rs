@@ -62,6 +62,20 @@ impl Far {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
+    /// The default export, by TLS with the certificates in this folder.
+    pub fn secure_uri(&self, certificates: &Path) -> String {
+        format!(
+            "nbds+unix:///?socket={}&tls-certificates={}",
+            self.socket.display(),
+            certificates.display()
+        )
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// The default export as a container that `key` opens.
     pub fn container(&self, key: &Path) -> Container {
         Container {

@@ -20,6 +20,7 @@ pub mod process;
 pub mod random;
 pub mod scratch;
 pub mod terminal;
+pub mod tls;
 pub mod tpm;
 pub mod uml;
 pub mod xtent;

@@ -41,7 +41,15 @@ fn built(name: &str) -> PathBuf {
     };
     // Only a check for freshness where `cargo test` has built it already.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // What Cargo says of the package of these tests: build scripts would be run anew for it.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&variable);
+        }
+    }
+    let built = command
         .args(["build", "--quiet", "--package", name, "--bin", name])
         .args(["--profile", profile, "--target-dir"])
         .arg(bed::target_folder())
@@ -60,7 +68,7 @@ pub fn xtent() -> Cmd {
 /// A running `xtent serve`; killed when dropped.
 pub struct Server {
     process: Background,
-    /// For clients: `nbd+unix:///?socket=PATH` or `nbd://HOST:PORT`.
+    /// For clients: `nbd+unix:///?socket=PATH` or `nbd://HOST:PORT`, `nbds` with TLS.
     pub uri: String,
     /// The Unix socket.
     pub socket: PathBuf,
@@ -138,6 +146,9 @@ fn options_of_all() -> String {
 fn uri_in(line: &str) -> Option<String> {
     line.split_whitespace()
         .map(|word| word.trim_matches(|c| matches!(c, '"' | '\'' | ',' | '<' | '>')))
-        .find(|word| word.starts_with("nbd://") || word.starts_with("nbd+unix://"))
+        .find(|word| {
+            let schemes = ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"];
+            schemes.iter().any(|scheme| word.starts_with(scheme))
+        })
         .map(str::to_owned)
 }
