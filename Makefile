@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-direct bench-rbd bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,10 @@ bench-volume: build ## the server against qemu-nbd and nbdkit
 bench-far: build ## volumes behind an NBD server that takes its time, against qemu-nbd
 	@scripts/setup.sh bench
 	bench/volume/far.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume $(BENCH)
+
+bench-tls: build ## the server and its client of other servers with TLS and without
+	@scripts/setup.sh bench
+	bench/volume/tls.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-volume $(BENCH)
 
 bench-direct: build ## volumes on this disk, past the page cache and through it
 	@scripts/setup.sh bench

@@ -44,7 +44,12 @@ case $libc in
         # The headers say the same of the kernel's interface as those of musl would. Those of
         # the compiler itself are gcc's: for another target libclang may not find its own.
         BINDGEN_EXTRA_CLANG_ARGS="-idirafter $(gcc -print-file-name=include) -idirafter /usr/include/$(gcc -print-multiarch)"
+        # ring's C calls nothing of a C library: without musl-gcc the compiler of this machine does,
+        # if it puts in nothing of glibc's either.
+        for_musl=${triple//-/_}
+        cc=CC_$for_musl cflags=CFLAGS_$for_musl
         export PKG_CONFIG_ALLOW_CROSS=1 BINDGEN_EXTRA_CLANG_ARGS
+        export "$cc=${!cc:-gcc}" "$cflags=${!cflags:--U_FORTIFY_SOURCE -fno-stack-protector}"
         ;;
     glibc)
         triple=$machine-unknown-linux-gnu

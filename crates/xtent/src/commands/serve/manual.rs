@@ -15,6 +15,9 @@ EXAMPLES:
     xtent serve --config /etc/xtent/gateway.toml
   Serve read-only on a TCP port of this machine, with a key file:
     xtent serve --read-only --nbd tcp:localhost:10809 --key-file key disk.img
+  To other machines, with TLS, for the client whose certificate says that it is alice:
+    xtent serve --nbd tcp:0.0.0.0 --tls-certificates /etc/xtent/tls --tls-verify-peer \\
+      --tls-client alice disk.img
   Use it, with libnbd, QEMU or the kernel's client (as root):
     nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'
     qemu-img convert -p 'nbd+unix:///?socket=/tmp/disk.sock' copy.raw
@@ -83,7 +86,13 @@ NOTES:
 
   Keys can be changed with `xtent key` or cryptsetup while it serves.
 
-  DEVICE may be nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. When the connection
+  TLS is version 1.3, with certificates in files named as libnbd, nbdkit and QEMU name them
+  (docs/gateway.md has how to make some). --tls allow can be taken away by whoever is
+  between a client and the server, unless the client insists. Without --tls-verify-peer
+  everybody is let in, and nobody else can listen.
+
+  DEVICE may be nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; with TLS nbds://
+  and nbds+unix://, and tls-certificates=DIR and tls-hostname=NAME among the parameters. When the connection
   is lost, requests wait while it is made again (--reconnect), and what was written and not flushed
   is written again first. That one process only writes to an export is seen to among this
   user's on this machine; the server has to keep others away.
@@ -108,7 +117,7 @@ NOTES:
   where the kernel has or allows no io_uring, eight threads wait for them, as without the option.
 
   A TCP port, on loopback too, is open to every user of this machine: NBD asks for no
-  password. A Unix socket is its owner's.
+  password, only --tls-verify-peer for a certificate. A Unix socket is its owner's.
 
 CONFIGURATION:
   The file of --config is TOML. Paths in it are relative to its folder. It has to be
