@@ -7,7 +7,7 @@ ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # `dev` builds in a third of the time what is a third as fast.
 PROFILE ?= release
 FUZZ_SECONDS ?= 30
-# Of each attack in the soak, four times.
+# Of each attack in the soak, four times; of kills of a server, each the tenth part; of its storage.
 SOAK_ROUNDS ?= 100
 # Of kernel-test and rtl-test: --rest leaves out what `make test` has run.
 PART ?=
@@ -37,12 +37,12 @@ test: ## every crate with every peer, the kernel module, one core of each design
 
 test-later: ## servers against every peer again, on the driver for stores that complete later; needs a disk below TMPDIR
 	@scripts/setup.sh test
-	XTENT_SERVE_OPTIONS=--direct-io $(CARGO) test --package xtent-tests --test matrix --test nbd_clients --test wide_block --test faults --test kills
+	XTENT_SERVE_OPTIONS=--direct-io $(CARGO) test --workspace --test matrix --test nbd_clients --test wide_block --test faults --test kills
 
 test-all: PART := --rest
 test-all: test test-later kernel-test rtl-test soak test-constant-time ## make test, and all that takes longer but no special machine
 
-soak: ## a thousand kills of a server under load, a hundred of the storage behind it, attacks by clients, what many volumes cost; long
+soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of a server under load, as many of the storage behind it, what many volumes cost; long
 	@scripts/setup.sh test
 	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many -- --ignored soak --nocapture
 

@@ -2,7 +2,7 @@
 # Runs the fuzz targets with libFuzzer on the stable toolchain, assertions and
 # overflow checks on, starting from seeds: those in fuzz/seeds and headers that
 # cryptsetup makes on the spot. A finding is left in fuzz/artifacts and fails
-# the run.
+# the run. As many targets run at once as there are processors.
 #
 # usage: fuzz.sh [--seconds N] [TARGET...]
 set -euo pipefail
@@ -50,24 +50,47 @@ if command -v cryptsetup >/dev/null && [ -z "$(ls -A "$headers")" ]; then
     make_header luks2-argon2 4 --type luks2 --pbkdf argon2id --pbkdf-memory 32 --pbkdf-parallel 1
 fi
 
-for target in "${targets[@]}"; do
+# run TARGET: for all of the time, or to what it finds; what it says in one piece.
+run() {
+    local target=$1 corpus artifacts seeds=()
     corpus=$build/corpus/$target
     artifacts=fuzz/artifacts/$target
     mkdir -p "$corpus" "$artifacts"
-    seeds=()
     [ ! -d "fuzz/seeds/$target" ] || seeds+=("fuzz/seeds/$target")
     case $target in
     luks1*) cp "$headers"/luks1* "$corpus/" 2>/dev/null || true ;;
     luks2*) cp "$headers"/luks2* "$corpus/" 2>/dev/null || true ;;
     esac
-    echo "fuzz: $target, $seconds s"
     if ! "$build/$triple/release/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -artifact_prefix="$artifacts/" \
         "$corpus" ${seeds[@]+"${seeds[@]}"} >"$build/$target.log" 2>&1; then
-        tail -40 "$build/$target.log" >&2
-        echo "fuzz: $target found something; the input is in $artifacts" >&2
-        exit 1
+        printf '%s\nfuzz: %s found something; the input is in %s\n' \
+            "$(tail -40 "$build/$target.log")" "$target" "$artifacts" >&2
+        return 1
     fi
-    grep 'cov: ' "$build/$target.log" | tail -1
-    grep number_of_executed_units "$build/$target.log"
+    printf 'fuzz: %s, %s s\n%s\n%s\n' "$target" "$seconds" "$(grep 'cov: ' "$build/$target.log" | tail -1)" \
+        "$(grep number_of_executed_units "$build/$target.log")"
+}
+
+status=0
+running=0
+begun=() group=
+trap 'for group in "${begun[@]}"; do kill -- "-$group" 2>/dev/null || true; done' EXIT
+for target in "${targets[@]}"; do
+    if [ "$running" -ge "$(nproc)" ]; then
+        wait -n || status=1
+        running=$((running - 1))
+    fi
+    [ $status = 0 ] || break
+    # In a process group of its own, so that Ctrl-C ends what it has started, too.
+    set -m
+    run "$target" &
+    set +m
+    begun+=($!)
+    running=$((running + 1))
 done
+while [ "$running" -gt 0 ]; do
+    wait -n || status=1
+    running=$((running - 1))
+done
+exit $status

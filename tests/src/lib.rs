@@ -27,3 +27,10 @@ pub mod xtent;
 
 pub use process::{Background, Cmd, Finished, PATIENCE};
 pub use scratch::{Scratch, pattern};
+
+/// How long a soak goes on: `$XTENT_SOAK_ROUNDS`, or 100.
+pub fn soak_rounds() -> u64 {
+    std::env::var("XTENT_SOAK_ROUNDS").map_or(100, |rounds| {
+        rounds.parse().expect("XTENT_SOAK_ROUNDS=NUMBER")
+    })
+}

@@ -4,12 +4,12 @@
 
 use std::collections::HashSet;
 
-use xtent_tests::Scratch;
 use xtent_tests::far::Far;
 use xtent_tests::luks::{Maker, Shape};
 use xtent_tests::nbd::{Raw, Request, command};
 use xtent_tests::random::Random;
 use xtent_tests::xtent::Server;
+use xtent_tests::{Scratch, soak_rounds};
 
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 256;
@@ -114,5 +114,5 @@ fn a_client_hears_nothing_of_a_killed_storage() {
 #[test]
 #[ignore = "a hundred kills; make soak"]
 fn soak_a_hundred_kills_of_the_storage() {
-    kills(100);
+    kills(soak_rounds());
 }

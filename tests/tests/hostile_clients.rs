@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use xtent_tests::Scratch;
 use xtent_tests::luks::{Maker, Shape};
 use xtent_tests::nbd::{Raw, Request, command, go};
 use xtent_tests::random::Random;
 use xtent_tests::xtent::Server;
+use xtent_tests::{Scratch, soak_rounds};
 
 /// Bytes of the volume; the first half is the good client's.
 const SIZE: u64 = 16 << 20;
@@ -307,11 +307,7 @@ fn attackers_harm_nobody_else() {
 #[test]
 #[ignore = "many rounds of every attack; make soak"]
 fn soak_attackers_harm_nobody_else() {
-    let rounds = std::env::var("XTENT_SOAK_ROUNDS");
-    let rounds = rounds.map_or(100, |rounds| {
-        rounds.parse().expect("XTENT_SOAK_ROUNDS=NUMBER")
-    });
     for seed in 2..6 {
-        attack(rounds, seed);
+        attack(soak_rounds(), seed);
     }
 }

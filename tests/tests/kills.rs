@@ -9,12 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
-use xtent_tests::Scratch;
 use xtent_tests::luks::{Container, Maker, Shape};
 use xtent_tests::nbd::{Raw, Request, command};
 use xtent_tests::process::Background;
 use xtent_tests::random::Random;
 use xtent_tests::xtent::Server;
+use xtent_tests::{Scratch, soak_rounds};
 
 /// What is written at a time: a sector of one size, eight of the other.
 const BLOCK: usize = 4096;
@@ -209,6 +209,6 @@ fn nothing_acknowledged_is_lost_with_a_killed_server() {
 #[ignore = "a thousand kills; make soak"]
 fn soak_a_thousand_kills() {
     for shape in [Shape::LUKS2, Shape::LUKS2_4096] {
-        kills(shape, 500);
+        kills(shape, 5 * soak_rounds());
     }
 }
