@@ -39,6 +39,8 @@ pub enum ErrorKind {
     Busy,
     /// Restoring this backup here is refused.
     Refused,
+    /// The header is not the one that was pinned.
+    Unexpected,
     /// The store failed.
     Store(xtent_store::ErrorKind),
 }

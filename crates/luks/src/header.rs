@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::pin::Covered;
 use crate::{Error, Kdf, Segment, Token, Version, luks1, luks2};
 
 /// Parsed metadata.
@@ -223,6 +224,25 @@ impl Header {
         match &self.inner {
             Inner::Luks1(_) => Ok(Vec::new()),
             Inner::Luks2(header) => header.opening_tokens(token, keyslot),
+        }
+    }
+
+    /// What a pin of the volume covers.
+    pub(crate) fn covered(&self) -> Result<Covered, Error> {
+        match &self.inner {
+            Inner::Luks1(header) => Ok(header.covered()),
+            Inner::Luks2(header) => header.covered(),
+        }
+    }
+
+    /// LUKS2's count of updates, and the bytes that a pin of the metadata covers.
+    pub(crate) fn canonical(&self) -> Result<(Option<u64>, Vec<u8>), Error> {
+        match &self.inner {
+            Inner::Luks1(header) => Ok((None, header.structure().to_vec())),
+            Inner::Luks2(header) => Ok((
+                Some(header.binary.seqid),
+                header.binary.canonical(&header.text)?,
+            )),
         }
     }
 

@@ -23,6 +23,9 @@ pub mod kdf;
 pub mod lock;
 mod luks1;
 mod luks2;
+mod null;
+mod pin;
+mod traces;
 mod uuid;
 
 pub use backup::RestorePlan;
@@ -35,6 +38,8 @@ pub use luks1::{Dump as Luks1Dump, Keyslot as Luks1KeyslotDump};
 pub use luks2::{
     DigestDump, Dump as Luks2Dump, KdfDump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump,
 };
+pub use pin::{Pin, PinScope};
+pub use traces::{Trace, find_traces};
 
 /// The example of the README, as a test.
 #[cfg(doctest)]
@@ -68,6 +73,8 @@ pub enum Version {
 pub struct Device {
     store: Arc<dyn Store>,
     lock: lock::Target,
+    /// What every header that is read has to be.
+    pins: Arc<[Pin]>,
 }
 
 /// Where the plaintext's sectors are, as the header says, resolved against the
@@ -184,6 +191,7 @@ impl Device {
         Self {
             store: file.clone(),
             lock: lock::Target::File(file),
+            pins: Arc::default(),
         }
     }
 
@@ -198,6 +206,7 @@ impl Device {
                 name: name.to_owned(),
                 of: of.to_owned(),
             },
+            pins: Arc::default(),
         }
     }
 
@@ -206,7 +215,18 @@ impl Device {
         Self {
             store,
             lock: lock::Target::None,
+            pins: Arc::default(),
         }
+    }
+
+    /// Has every operation fail ([`ErrorKind::Unexpected`]) on a header that is not what each
+    /// of the pins says, each time that it is read: storage may answer with another header the
+    /// second time. Those that do not read a header of the volume first are not covered: to
+    /// format, convert and restore.
+    #[must_use]
+    pub fn expecting(mut self, pins: &[Pin]) -> Self {
+        self.pins = pins.into();
+        self
     }
 
     /// Parses and validates; recovers a LUKS2 header from its good copy in
@@ -508,6 +528,14 @@ impl Device {
         match self.version()? {
             Version::Luks1 => luks1::repair(self),
             Version::Luks2 => luks2::repair(self),
+        }
+    }
+
+    /// Fails if the header is not what was pinned.
+    fn expect(&self, header: impl FnOnce() -> Header) -> Result<(), Error> {
+        match self.pins.is_empty() {
+            true => Ok(()),
+            false => header().is_what(&self.pins),
         }
     }
 

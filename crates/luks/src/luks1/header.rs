@@ -289,6 +289,11 @@ impl Header {
         Ok(())
     }
 
+    /// The structure on the disk, without its padding.
+    pub(crate) fn structure(&self) -> &[u8] {
+        &self.sectors[..KEYSLOTS + SLOTS * KEYSLOT]
+    }
+
     /// The bytes on the device that a keyslot's key material takes, whole sectors.
     pub(crate) fn area(&self, number: usize) -> Range<u64> {
         let start = u64::from(self.slots[number].offset) * SECTOR;

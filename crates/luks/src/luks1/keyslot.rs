@@ -209,6 +209,7 @@ pub(super) fn digest_iterations(choice: &KdfChoice, keyslot: &Kdf) -> u32 {
 
 /// The cipher by name, if LUKS1 can have it with keys of this length.
 pub(crate) fn cipher(encryption: &str, key_length: usize) -> Result<CipherSpec, Error> {
+    crate::null::refuse(encryption, "the data and the keyslots")?;
     let known = encryption.parse::<CipherSpec>().ok();
     if known.is_some_and(|spec| spec.mode().is_wide_block()) {
         return Err(Error::unsupported(format!(

@@ -5,7 +5,8 @@
 //! writes: a disk writes 512 bytes whole or not at all. Key material and salt
 //! of an unused keyslot go to disk first, then its flag, in one sector.
 
-use crate::{Device, Error, ErrorKind, KdfLimits, Segment, Unlocked};
+use crate::pin::Covered;
+use crate::{Device, Error, ErrorKind, KdfLimits, Segment, Unlocked, null};
 use xtent_secret::SecretBytes;
 
 mod damage;
@@ -88,9 +89,25 @@ impl Header {
         }
     }
 
+    /// What a pin of the volume covers.
+    pub(crate) fn covered(&self) -> Covered {
+        Covered {
+            cipher: self.encryption(),
+            sector: 512,
+            offset: self.payload_offset(),
+            size: None,
+            tweak: 0,
+            hash: self.hash.clone(),
+            iterations: self.mk_iterations,
+            salt: self.mk_salt.to_vec(),
+            digest: self.mk_digest.to_vec(),
+        }
+    }
+
     /// The data segment on a device of `data_size` bytes: all that follows
     /// the payload offset.
     pub(crate) fn segment(&self, data_size: u64) -> Result<Segment, Error> {
+        null::refuse(&self.encryption(), "the data and the keyslots")?;
         let offset = self.payload_offset();
         let length = data_size.saturating_sub(offset) / SECTOR * SECTOR;
         if length == 0 {
@@ -134,6 +151,7 @@ pub(crate) fn read_locked(device: &Device) -> Result<Header, Error> {
             ),
         ));
     }
+    device.expect(|| crate::Header::luks1(header.clone()))?;
     Ok(header)
 }
 

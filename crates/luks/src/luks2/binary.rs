@@ -187,6 +187,21 @@ impl Binary {
 
     /// Builds a whole copy, with a salt of its own.
     pub(crate) fn encode(&self, which: Which, json: &str) -> Result<Vec<u8>, Error> {
+        let mut copy = self.lay_out(which, json)?;
+        xtent_secret::fill_random(&mut copy[SALT])?;
+        self.seal(&mut copy);
+        Ok(copy)
+    }
+
+    /// What both copies have alike, at its place in a copy: see [`crate::Pin`].
+    pub(crate) fn canonical(&self, json: &str) -> Result<Vec<u8>, Error> {
+        let mut copy = self.lay_out(Which::Primary, json)?;
+        copy[..6].fill(0);
+        Ok(copy)
+    }
+
+    /// A whole copy without salt and checksum.
+    fn lay_out(&self, which: Which, json: &str) -> Result<Vec<u8>, Error> {
         // A copy has at most 4 MiB.
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
         if json.len() >= size - BINARY_SIZE {
@@ -207,7 +222,6 @@ impl Binary {
         copy[LABEL].copy_from_slice(&self.label);
         let name = self.checksum.name().as_bytes();
         copy[CHECKSUM_NAME][..name.len()].copy_from_slice(name);
-        xtent_secret::fill_random(&mut copy[SALT])?;
         copy[UUID].copy_from_slice(&self.uuid);
         copy[SUBSYSTEM].copy_from_slice(&self.subsystem);
         let offset = match which {
@@ -216,7 +230,6 @@ impl Binary {
         };
         copy[OFFSET].copy_from_slice(&offset.to_be_bytes());
         copy[BINARY_SIZE..][..json.len()].copy_from_slice(json.as_bytes());
-        self.seal(&mut copy);
         Ok(copy)
     }
 

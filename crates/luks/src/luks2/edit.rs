@@ -6,7 +6,7 @@ use xtent_secret::SecretBytes;
 
 use super::keyslot::NewKeyslot;
 use super::model::{Area, MAX_OBJECTS, Pbkdf2Digest, SlotKdf};
-use super::read::{Foreign, Header, OtherCopy, read};
+use super::read::{Foreign, Header, OtherCopy, read_expected};
 use super::unlock::{Wanted, open, snapshot};
 use super::{document, write};
 use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
@@ -108,7 +108,7 @@ pub(crate) fn change_key(
     let new = NewKeyslot::new(&unlocked.key, new, kdf, af_hash(kdf))?;
 
     let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     header.still_has_digest_of(&seen)?;
     let Some(before) = header
         .metadata
@@ -153,7 +153,7 @@ fn update_with_material<T>(
     change: impl FnOnce(&Header) -> Result<(Header, Area, T), Error>,
 ) -> Result<T, Error> {
     let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     header.requirements_met()?;
     let (mut header, area, value) = change(&header)?;
     header.check_writable()?;
@@ -169,7 +169,7 @@ pub(crate) fn update<T>(
     change: impl FnOnce(&Header) -> Result<(Header, T), Error>,
 ) -> Result<T, Error> {
     let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     header.requirements_met()?;
     let (mut header, value) = change(&header)?;
     header.check_writable()?;
@@ -180,7 +180,7 @@ pub(crate) fn update<T>(
 /// See [`Device::repair`].
 pub(crate) fn repair(device: &Device) -> Result<bool, Error> {
     let _lock = device.lock.exclusive()?;
-    let mut header = read(&*device.store, Foreign::Overwrite)?;
+    let mut header = read_expected(device, Foreign::Overwrite)?;
     if header.other == OtherCopy::Same {
         return Ok(false);
     }
@@ -191,7 +191,7 @@ pub(crate) fn repair(device: &Device) -> Result<bool, Error> {
 /// Reads the header under the shared lock.
 pub(crate) fn read_shared(device: &Device) -> Result<Header, Error> {
     let _lock = device.lock.shared()?;
-    read(&*device.store, Foreign::Refuse)
+    read_expected(device, Foreign::Refuse)
 }
 
 impl Header {

@@ -66,6 +66,7 @@ impl Keyslot {
             }
         };
         // Before the costly part: is there any point?
+        crate::null::refuse(&luks2.encryption, "the key in it")?;
         let spec = parse_encryption(&luks2.encryption, luks2.area_key_size as usize)?;
         let derived = kdf.derive(passphrase, salt, luks2.area_key_size as usize, limits)?;
         let cipher = cipher(spec, &derived)?;

@@ -6,7 +6,7 @@ use xtent_store::chain;
 use super::binary::{BINARY_SIZE, Binary, COPY_SIZES, Which};
 use super::model::Metadata;
 use super::{document, signature, validate};
-use crate::{Error, ErrorKind};
+use crate::{Device, Error, ErrorKind};
 
 /// A header as read: the good copy, and how the other one stands.
 #[derive(Clone, Debug)]
@@ -79,6 +79,13 @@ pub(crate) fn read(store: &dyn Store, foreign: Foreign) -> Result<Header, Error>
             ),
         ));
     }
+    Ok(header)
+}
+
+/// As [`read`], and fails on a header that is not what the device is expected to have.
+pub(crate) fn read_expected(device: &Device, foreign: Foreign) -> Result<Header, Error> {
+    let header = read(&*device.store, foreign)?;
+    device.expect(|| crate::Header::luks2(header.clone()))?;
     Ok(header)
 }
 

@@ -1,7 +1,7 @@
 //! Keyslots removed: their names from the header, then their key material.
 
 use super::edit::not_in_use;
-use super::read::{Foreign, Header, read};
+use super::read::{Foreign, Header, read_expected};
 use super::validate::keyslots_area;
 use super::{document, write};
 use crate::{Device, Error, ErrorKind, Unlocked};
@@ -11,7 +11,7 @@ use crate::{Device, Error, ErrorKind, Unlocked};
 /// the slot is still there, opens no more, and can be killed again.
 pub(crate) fn kill_slot(device: &Device, keyslot: u32, even_last: bool) -> Result<(), Error> {
     let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     kill(device, &header, keyslot, even_last)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn remove_key(
 ) -> Result<(), Error> {
     let keyslot = unlocked.of_keyslot()?;
     let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     if header
         .salt(keyslot)
         .is_some_and(|salt| salt != unlocked.salt)
@@ -64,7 +64,7 @@ fn kill(device: &Device, header: &Header, keyslot: u32, even_last: bool) -> Resu
 /// interrupted operation may have left there.
 pub(crate) fn erase(device: &Device) -> Result<(), Error> {
     let _lock = device.lock.exclusive()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     header.requirements_met()?;
     let all: Vec<u32> = header.metadata.keyslots.keys().copied().collect();
     let mut header = header.with_text(header.text_without(&all)?)?;

@@ -3,7 +3,8 @@
 use super::keyslot::parse_encryption;
 use super::model::{Crypt, SlotKdf};
 use super::read::{Header, OtherCopy};
-use crate::{Error, ErrorKind, Kdf, KeyslotInfo, Segment};
+use crate::pin::Covered;
+use crate::{Error, ErrorKind, Kdf, KeyslotInfo, Segment, null};
 
 impl Header {
     /// Keyslots in use, of any type, ascending.
@@ -84,9 +85,44 @@ impl Header {
         Ok((segment, crypt))
     }
 
+    /// What a pin of the volume covers.
+    pub(crate) fn covered(&self) -> Result<Covered, Error> {
+        let (segment, crypt) = self.crypt()?;
+        let (_, digest) = self.metadata.volume_digest()?;
+        let Some(pbkdf2) = &digest.pbkdf2 else {
+            return Err(Error::unsupported(format!(
+                "digest type \"{}\" is not supported",
+                digest.kind.escape_debug()
+            )));
+        };
+        Ok(Covered {
+            cipher: crypt.encryption.clone(),
+            sector: crypt.sector_size,
+            offset: segment.offset,
+            size: segment.size,
+            tweak: crypt.iv_tweak,
+            hash: pbkdf2.hash.clone(),
+            iterations: pbkdf2.iterations,
+            salt: pbkdf2.salt.clone(),
+            digest: pbkdf2.digest.clone(),
+        })
+    }
+
+    /// Fails if data or a keyslot that opens the volume have the null cipher.
+    fn refuse_null(&self, crypt: &Crypt) -> Result<(), Error> {
+        null::refuse(&crypt.encryption, "the data")?;
+        for id in self.openers()? {
+            if let Some(luks2) = &self.metadata.keyslots[&id].luks2 {
+                null::refuse(&luks2.encryption, &format!("the key in keyslot {id}"))?;
+            }
+        }
+        Ok(())
+    }
+
     /// See [`crate::Header::segment`].
     pub(crate) fn segment(&self, data_size: u64) -> Result<Segment, Error> {
         let (segment, crypt) = self.crypt()?;
+        self.refuse_null(crypt)?;
         if sector_cipher::SectorSize::new(crypt.sector_size).is_err() {
             return Err(Error::unsupported(format!(
                 "sectors of {} bytes are not supported",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use xtent_secret::SecretBytes;
 
 use super::edit::{not_in_use, read_shared};
-use super::read::{Foreign, Header, read};
+use super::read::{Foreign, Header, read_expected};
 use super::write;
 use crate::{Device, Error, ErrorKind, KdfLimits, Priority, Unlocked};
 
@@ -64,7 +64,7 @@ pub(super) fn snapshot(
     keyslot: Option<u32>,
 ) -> Result<(Header, Materials), Error> {
     let _lock = device.lock.shared()?;
-    let header = read(&*device.store, Foreign::Refuse)?;
+    let header = read_expected(device, Foreign::Refuse)?;
     let mut materials = Materials::new();
     for (id, slot) in &header.metadata.keyslots {
         if slot.luks2.is_some() && keyslot.is_none_or(|only| only == *id) {

@@ -9,7 +9,7 @@ use xtent_store::testing::{Fault, FaultStore, MemStore, Operation};
 
 use super::*;
 use crate::kdf::KdfKind;
-use crate::{ChangeOptions, FormatOptions, KdfChoice, Version, lock};
+use crate::{ChangeOptions, FormatOptions, KdfChoice, Version};
 
 mod corruption;
 mod damaged;
@@ -19,10 +19,7 @@ mod power;
 const NO_LIMIT: KdfLimits = KdfLimits { longest: None };
 
 fn device_on(store: Arc<dyn Store>) -> Device {
-    Device {
-        store,
-        lock: lock::Target::None,
-    }
+    Device::without_locks(store)
 }
 
 fn pass(text: &str) -> SecretBytes {

@@ -3,6 +3,7 @@
 mod damage;
 mod hostile;
 mod openers;
+mod pinned;
 mod power;
 mod rules;
 
