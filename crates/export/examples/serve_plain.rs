@@ -11,7 +11,7 @@ use sector_cipher::{SectorCount, SectorSize};
 use xtent_export::nbd::{Export, Exports, Options, Shutdown, bind_unix, serve};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().collect();
@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         iv_offset: 0,
         read_only: false,
         discard: DiscardPolicy::Allow,
+        holes: Holes::Noise,
         backend: None,
     };
     let key: Vec<u8> = (0..64).collect();

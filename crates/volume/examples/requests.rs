@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sector_cipher::{Cipher, SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::{FileStore, Store};
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 const SIZE: u64 = 256 << 20;
 const OFFSET: u64 = 4096;
@@ -75,6 +75,7 @@ fn main() {
         iv_offset: 0,
         read_only: false,
         discard: DiscardPolicy::Never,
+        holes: Holes::Noise,
         backend: None,
     };
     let key = SecretBytes::random(64).unwrap();
@@ -91,10 +92,16 @@ fn main() {
     );
     let volume = Volume::open(store.clone(), &key, &config).unwrap();
     volume.write_zeroes(0, SIZE, false).unwrap();
+    let as_zeros = Config {
+        holes: Holes::Zero,
+        ..config.clone()
+    };
+    let with_holes = Volume::open(store.clone(), &key, &as_zeros).unwrap();
     let names = [
         "cipher alone, decrypt",
         "store read",
         "volume read",
+        "volume read, holes: zero",
         "volume try_read",
         "cipher alone, encrypt",
         "store write",
@@ -107,10 +114,11 @@ fn main() {
     let mut results = vec![[const { Vec::new() }; 5]; names.len()];
     // Interleaved, so that a busy machine treats all alike.
     for _ in 0..ROUNDS {
-        let mut kinds: [Work<'_>; 9] = [
+        let mut kinds: [Work<'_>; 10] = [
             &mut |buf, at| cipher.decrypt(at / 512, buf),
             &mut |buf, at| store.read_at(buf, OFFSET + at).unwrap(),
             &mut |buf, at| volume.read_at(buf, at).unwrap(),
+            &mut |buf, at| with_holes.read_at(buf, at).unwrap(),
             &mut |buf, at| {
                 if !volume.try_read_at(buf, at).unwrap() {
                     volume.read_at(buf, at).unwrap();

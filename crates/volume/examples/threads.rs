@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::FileStore;
-use xtent_volume::{CipherThreads, Config, DiscardPolicy, Volume};
+use xtent_volume::{CipherThreads, Config, DiscardPolicy, Holes, Volume};
 
 const SIZE: u64 = 16 << 20;
 /// Seconds per measurement, at least.
@@ -85,6 +85,7 @@ fn main() {
                     iv_offset: 0,
                     read_only: false,
                     discard: DiscardPolicy::Never,
+                    holes: Holes::Noise,
                     backend: Some(backend),
                 };
                 Volume::open(store.clone(), &key, &config).unwrap()

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_store::Store;
 
-use crate::Error;
+use crate::{Error, Holes};
 
 /// Bytes that sector numbers and IV offsets count in.
 pub(crate) const UNIT: u64 = 512;
@@ -54,6 +54,8 @@ pub struct Config {
     pub read_only: bool,
     /// What a discard does.
     pub discard: DiscardPolicy,
+    /// What a sector reads as that was never written.
+    pub holes: Holes,
     /// The back-end, or the fastest.
     pub backend: Option<Backend>,
 }

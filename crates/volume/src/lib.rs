@@ -25,6 +25,7 @@ mod config;
 mod discard;
 mod error;
 mod helpers;
+mod holes;
 mod later;
 mod now;
 mod plan;
@@ -34,5 +35,6 @@ mod volume;
 
 pub use config::{CipherThreads, Config, DiscardPolicy};
 pub use error::{Error, ErrorKind};
+pub use holes::Holes;
 pub use plan::Hull;
 pub use volume::Volume;

@@ -11,10 +11,11 @@ use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 use xtent_store::Store;
 
 use crate::config::UNIT;
+use crate::holes::next_run;
 use crate::plan::PIECE;
 use crate::range_lock::RangeLock;
 use crate::shared_cipher::SharedCipher;
-use crate::{CipherThreads, Config, DiscardPolicy, Error};
+use crate::{CipherThreads, Config, DiscardPolicy, Error, Holes};
 
 /// Bytes in the largest sector.
 pub(crate) const MAX_SECTOR: usize = 4096;
@@ -38,6 +39,7 @@ pub struct Volume {
     iv_offset: u64,
     pub(crate) read_only: bool,
     pub(crate) discard: DiscardPolicy,
+    holes: Holes,
     /// The store has the plaintext, and reads give the ciphertext.
     turned: bool,
     /// The store has been found unable to discard, and the log says so.
@@ -79,6 +81,7 @@ impl Volume {
             iv_offset: config.iv_offset,
             read_only: config.read_only,
             discard: config.discard,
+            holes: config.holes,
             turned: false,
             cannot_discard: AtomicBool::new(false),
             _held: None,
@@ -105,7 +108,8 @@ impl Volume {
     }
 
     /// Turns the volume round: the store has the plaintext, and reads give what it is
-    /// encrypted, the same bytes each time. Writes are refused.
+    /// encrypted, the same bytes each time. Writes are refused. It has no holes: zeros are
+    /// plaintext as any other.
     pub fn turned(mut self) -> Self {
         self.turned = true;
         self.read_only = true;
@@ -180,9 +184,21 @@ impl Volume {
     /// Decrypts a run of whole sectors that begins at `position`.
     pub(crate) fn decrypt(&self, run: &mut [u8], position: u64) {
         let (first, requests) = (self.first(position), self.locks.in_use());
-        match self.turned {
-            false => self.cipher.decrypt(first, run, requests),
-            true => self.cipher.encrypt(first, run, requests),
+        match (self.turned, self.holes) {
+            (true, _) => self.cipher.encrypt(first, run, requests),
+            (false, Holes::Noise) => self.cipher.decrypt(first, run, requests),
+            (false, Holes::Zero) => self.decrypt_data(run, position),
+        }
+    }
+
+    /// As [`Volume::decrypt`], but for holes, which are left zeros.
+    fn decrypt_data(&self, run: &mut [u8], position: u64) {
+        let (sector, requests) = (self.sector_size.bytes(), self.locks.in_use());
+        let mut from = 0;
+        while let Some(data) = next_run(run, from, sector) {
+            from = data.end;
+            let first = self.first(position + data.start as u64);
+            self.cipher.decrypt(first, &mut run[data], requests);
         }
     }
 

@@ -10,7 +10,7 @@ use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_luks::kdf::plain_key;
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, Store};
-use xtent_volume::{Config, DiscardPolicy};
+use xtent_volume::{Config, DiscardPolicy, Holes};
 
 pub(crate) use closed::Closed;
 pub(crate) use closed::VolumeKey;
@@ -286,6 +286,7 @@ impl Headerless {
             iv_offset: self.iv_offset,
             read_only,
             discard,
+            holes: Holes::Noise,
             backend,
         }
     }

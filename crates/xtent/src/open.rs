@@ -8,7 +8,7 @@ use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_luks::{Device, Header, KdfLimits, Segment, Unlocked};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore};
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 pub(crate) use unlock::{
     Found, PATIENCE, passphrase_and_unlock, prompt, unlock_with_retries, while_deriving,
@@ -255,6 +255,7 @@ impl Container {
             iv_offset: segment.iv_tweak,
             read_only,
             discard,
+            holes: Holes::Noise,
             backend,
         })
     }

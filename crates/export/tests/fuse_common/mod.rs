@@ -13,7 +13,7 @@ use xtent_export::fuse::{self, Mount, Options, Served, UmountOptions};
 use xtent_secret::SecretBytes;
 use xtent_store::Store;
 use xtent_store::testing::MemStore;
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 /// Bytes in the volumes of these tests.
 pub const SIZE: usize = 16 << 20;
@@ -155,6 +155,7 @@ pub fn volume_over(
         iv_offset: 0,
         read_only,
         discard,
+        holes: Holes::Noise,
         backend: None,
     };
     let key: Vec<u8> = (0..64).collect();

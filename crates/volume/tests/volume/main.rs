@@ -5,6 +5,7 @@
 mod concurrency;
 mod durability;
 mod faults;
+mod holes;
 mod model;
 mod open;
 mod support;

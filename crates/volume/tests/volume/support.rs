@@ -6,7 +6,7 @@ use sector_cipher::{Cipher, CipherSpec, SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::testing::LaterStore;
 use xtent_store::{AlignedBuffer, Buffer, Memory, Store, block_on};
-use xtent_volume::{Config, DiscardPolicy, Error, Volume};
+use xtent_volume::{Config, DiscardPolicy, Error, Holes, Volume};
 
 pub(crate) const XTS: &str = "aes-xts-plain64";
 pub(crate) const CBC: &str = "aes-cbc-essiv:sha256";
@@ -29,6 +29,7 @@ pub(crate) fn config(cipher: &str, sector: u32, length: u64) -> Config {
         iv_offset: 8,
         read_only: false,
         discard: DiscardPolicy::Never,
+        holes: Holes::Noise,
         backend: None,
     }
 }

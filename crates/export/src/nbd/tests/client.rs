@@ -14,7 +14,7 @@ use sector_cipher::{SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::testing::{FaultStore, LaterStore, MemStore};
 use xtent_store::{Limits, Store};
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 use crate::nbd::port::Timeouts;
 use crate::nbd::proto::constants::*;
@@ -180,6 +180,7 @@ pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
         iv_offset: 0,
         read_only,
         discard: DiscardPolicy::Zero,
+        holes: Holes::Noise,
         backend: None,
     };
     Arc::new(Volume::open(store, &SecretBytes::copy_of(&key).unwrap(), &config).unwrap())
