@@ -18,9 +18,13 @@ pub(crate) fn confirm(args: ConfirmArgs, what: &str) -> Result<()> {
         return Err(Failure::parameters(format!("{what} Nothing was changed."))
             .advise("There is no terminal to ask on; give --batch-mode (-q) if that is wanted."));
     }
+    confirm_by(what, "Are you sure? Type YES in capital letters: ", "YES")
+}
+
+/// Says what will happen, asks on the terminal, and takes nothing but `word` for a yes.
+pub(crate) fn confirm_by(what: &str, question: &str, word: &str) -> Result<()> {
     complain(&continued(what));
-    let answer = ask_line("Are you sure? Type YES in capital letters: ")?;
-    if answer.trim() == "YES" {
+    if ask_line(question)?.trim() == word {
         Ok(())
     } else {
         Err(Failure::parameters("not confirmed; nothing was changed"))

@@ -167,8 +167,11 @@ fn formatting_something_that_exists() {
     bed.run("format --key-file other disk.img")
         .failed(1, &["irrevocably", "holds a LUKS2 volume", "--batch-mode"]);
     assert_eq!(std::fs::read(bed.path("disk.img")).unwrap(), before);
-    bed.run("format -q --key-file other --pbkdf pbkdf2 --pbkdf-force-iterations 1000 disk.img")
-        .ok();
+    let format = "format -q --key-file other --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
+    bed.run(&format!("{format} disk.img"))
+        .failed(1, &["has a LUKS2 header with the UUID", "--overwrite-luks"]);
+    assert_eq!(std::fs::read(bed.path("disk.img")).unwrap(), before);
+    bed.run(&format!("{format} --overwrite-luks disk.img")).ok();
     bed.run("key test --key-file other disk.img").ok();
 }
 

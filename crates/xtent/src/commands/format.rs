@@ -114,6 +114,12 @@ pub(crate) struct Args {
     /// volume stays.
     #[arg(long, value_name = "TYPE")]
     mkfs: Option<FileSystem>,
+    /// Overwrite a LUKS volume, or what is left of one
+    ///
+    /// Without it the command asks for the UUID of the volume that would be lost, and fails
+    /// where it cannot ask, or with --batch-mode.
+    #[arg(long)]
+    overwrite_luks: bool,
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
@@ -168,8 +174,16 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .flatten()
         .filter_map(Target::loss)
         .collect();
+    let volumes = [is_written.then_some(&data), header.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(Target::volume)
+        .collect::<Result<Vec<_>>>()?;
     if !overwritten.is_empty() {
         confirm(args.confirm, &overwritten.join("\n"))?;
+    }
+    for volume in volumes.iter().flatten() {
+        volume.give_up(args.overwrite_luks, args.confirm)?;
     }
     let volume_key = args.volume_key_file.as_deref().map(read_key).transpose()?;
     if let Some(key) = &volume_key {
