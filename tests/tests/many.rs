@@ -474,7 +474,11 @@ fn a_volume_that_stands_still_does_not_slow_the_others() {
             &mut waiting[..],
             rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::PEEK,
         );
-        assert_eq!(peeked, Err(rustix::io::Errno::AGAIN), "not slow: {waiting:?}");
+        assert_eq!(
+            peeked,
+            Err(rustix::io::Errno::AGAIN),
+            "not slow: {waiting:?}"
+        );
     }
     pause.write_all(b"r").unwrap();
     for client in &mut stuck {

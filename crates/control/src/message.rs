@@ -69,6 +69,8 @@ pub struct Attach {
     pub encrypt: bool,
     /// What discards do.
     pub discard: Discard,
+    /// Sectors whose ciphertext is all zeros read as zeros.
+    pub zero_holes: bool,
     /// Back-end of the cipher, or the fastest.
     pub backend: Option<String>,
     /// Threads for a large request, or as it pays.
@@ -309,6 +311,7 @@ mod tests {
             grows: true,
             read_only: false,
             encrypt: false,
+            zero_holes: false,
             discard: Discard::Never,
             backend: None,
             cipher_threads: None,

@@ -68,6 +68,9 @@ pub struct Volume {
     pub device: String,
     /// Detached header.
     pub header: Option<String>,
+    /// What the header has to be: pins, or `@` and a file of them.
+    #[serde(default)]
+    pub expect_header: Vec<String>,
     /// Partition of the image.
     pub partition: Option<u32>,
     /// Name of the export, where it is not the table's.
@@ -94,6 +97,8 @@ pub struct Volume {
     pub cipher_threads: Option<Threads>,
     /// "never", "allow" or "zero".
     pub discard: Option<String>,
+    /// "noise" or "zero".
+    pub holes: Option<String>,
     /// Whether writes are refused.
     pub read_only: Option<bool>,
     /// Whether the page cache is passed by.

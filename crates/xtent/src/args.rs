@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use xtent_luks::kdf::{KdfKind, pbkdf2_hashes};
-use xtent_luks::{KdfChoice, KdfLimits};
+use xtent_luks::{Device, KdfChoice, KdfLimits, Pin};
 use xtent_secret::SecretBytes;
-use xtent_volume::CipherThreads;
+use xtent_volume::{CipherThreads, Holes};
 
+use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::fds::{InheritedFd, parse_inherited};
+use crate::pins::{self, Expected};
 use crate::secrets::{CREDENTIALS, NEW_CREDENTIALS, Source};
 use crate::size::parse_size;
 
@@ -39,6 +41,13 @@ pub(crate) struct DeviceArgs {
     pub(crate) partition: Option<u32>,
     #[command(flatten)]
     pub(crate) detached: HeaderArgs,
+    /// Refuse a header that is not the one that was pinned: PIN or @FILE (repeatable)
+    ///
+    /// PIN is what `xtent header pin` prints; a file has one on each line. It is looked at
+    /// each time that the header is read, and first before a passphrase is asked for, so that storage that
+    /// somebody else may write to cannot come with an older header, or one of theirs.
+    #[arg(long, value_name = "PIN", value_parser = pins::parse)]
+    pub(crate) expect_header: Vec<Expected>,
     /// Of an NBD server: seconds that a lost connection may stay lost before requests fail
     ///
     /// Until then they wait, and go on where they were once the server is there again. A server that
@@ -54,6 +63,17 @@ impl DeviceArgs {
     /// How long a lost connection may stay lost.
     pub(crate) fn reconnect(&self) -> Duration {
         Duration::from_secs(self.reconnect.into())
+    }
+
+    /// The metadata on a disk, which has to be what is expected.
+    pub(crate) fn metadata_on(&self, disk: &Disk) -> Result<Device> {
+        let pins: Vec<Pin> = self.pins().cloned().collect();
+        Ok(disk.metadata()?.expecting(&pins))
+    }
+
+    /// What its header is expected to be.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = &Pin> {
+        self.expect_header.iter().flat_map(|expected| &expected.0)
     }
 
     /// What holds the metadata, for messages.
@@ -314,6 +334,37 @@ pub(crate) struct ThreadsArgs {
     /// Neither is a request cut while the cores are busy with others.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_threads)]
     pub(crate) cipher_threads: CipherThreads,
+}
+
+/// What a sector reads as that was never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum HolesAre {
+    /// What its zeros decrypt to, as with dm-crypt
+    Noise,
+    /// Zeros, as with librbd: a sector whose ciphertext is all zeros
+    Zero,
+}
+
+/// What is never written is read as.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct HolesArgs {
+    /// What sectors read as that were never written, or were discarded
+    ///
+    /// zero: a sector reads as zeros if all its ciphertext is zeros, as sparse files and thin
+    /// storage show what was never written. It costs security: whoever owns the storage can make
+    /// any sector read as zeros, unnoticed, where otherwise it becomes noise.
+    #[arg(long, value_name = "AS", default_value = "noise")]
+    holes: HolesAre,
+}
+
+impl HolesArgs {
+    /// What the volume is to do.
+    pub(crate) fn holes(self) -> Holes {
+        match self.holes {
+            HolesAre::Noise => Holes::Noise,
+            HolesAre::Zero => Holes::Zero,
+        }
+    }
 }
 
 /// How the device is read and written.

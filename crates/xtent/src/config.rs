@@ -142,6 +142,7 @@ fn arguments(volume: &Volume, folder: &Path) -> Vec<OsString> {
             volume.cipher_threads.as_ref().map(|it| text(it)),
         ),
         ("--discard", volume.discard.as_ref().map(|it| text(it))),
+        ("--holes", volume.holes.as_ref().map(|it| text(it))),
         ("--reconnect", volume.reconnect.as_ref().map(|it| text(it))),
     ];
     let flags = [
@@ -167,10 +168,22 @@ fn arguments(volume: &Volume, folder: &Path) -> Vec<OsString> {
         .map(|(option, _)| OsString::from(option));
     let clients = volume.clients.iter().flatten();
     let clients = clients.map(|name| OsString::from(format!("--tls-client={name}")));
+    let pins = volume.expect_header.iter().map(|pin| {
+        let mut argument = OsString::from("--expect-header=");
+        match pin.strip_prefix('@') {
+            Some(file) => {
+                argument.push("@");
+                argument.push(folder.join(file));
+            }
+            None => argument.push(pin),
+        }
+        argument
+    });
     let device = [OsStr::new("--").to_owned(), place(&volume.device)];
     with_value
         .chain(given)
         .chain(clients)
+        .chain(pins)
         .chain(device)
         .collect()
 }

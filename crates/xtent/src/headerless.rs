@@ -145,6 +145,11 @@ impl PlainArgs {
                 "a plain dm-crypt volume has neither a header nor keyslots or tokens: leave the options for them out",
             ));
         }
+        if device.pins().next().is_some() {
+            return Err(Failure::parameters(
+                "a plain dm-crypt volume has no header: leave --expect-header out",
+            ));
+        }
         if unlock.volume_key_file.is_some() {
             return Err(Failure::parameters(
                 "the key of a plain dm-crypt volume comes from --key-file, not --volume-key-file",

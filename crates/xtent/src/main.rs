@@ -26,6 +26,7 @@ mod open;
 mod output;
 mod partition;
 mod pid_file;
+mod pins;
 mod plain;
 mod probe;
 mod registry;

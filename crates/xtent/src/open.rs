@@ -41,7 +41,7 @@ pub(crate) fn metadata(args: &DeviceArgs, access: Access) -> Result<(Disk, Devic
         Some(path) => Disk::open(path, access, args.reconnect())?,
         None => open_device(args, access)?,
     };
-    let device = disk.metadata()?;
+    let device = args.metadata_on(&disk)?;
     Ok((disk, device))
 }
 
@@ -113,6 +113,14 @@ pub(crate) fn read_header(device: &Device, disk: &Disk, output: &Output) -> Resu
         if !not_luks || failure.advice.is_some() {
             return failure;
         }
+        let is_new_file = disk.file().is_some_and(|file| !file.is_block_device());
+        if !is_new_file && probe::reads_as_zeros(&**disk) {
+            return failure.advise(
+                "It reads as zeros where a header would be: is the storage there, and whole? \
+                 Storage that has lost its volume for a while reads so, too: find out before \
+                 anything is written to it. For a header kept elsewhere give --header FILE.",
+            );
+        }
         if let Some(wrapping) = Wrapping::in_store(&**disk) {
             return failure.advise(format!(
                 "It looks like {}. To have what is inside as a plain file: `{}`.",
@@ -130,6 +138,9 @@ pub(crate) fn read_header(device: &Device, disk: &Disk, output: &Output) -> Resu
             Some(found) => failure.advise(format!(
                 "It looks like {found}. For a header kept elsewhere give --header FILE.",
             )),
+            None if !is_new_file => failure.advise(
+                "If its header is kept elsewhere give --header FILE.",
+            ),
             None => failure.advise(
                 "If its header is kept elsewhere give --header FILE; `xtent format` makes a new volume.",
             ),
@@ -181,7 +192,7 @@ impl Container {
             Some(path) => Disk::open(path, Access::ReadOnly, args.reconnect())?,
             None => data.clone(),
         };
-        let metadata = header_disk.metadata()?;
+        let metadata = args.metadata_on(&header_disk)?;
         let header = read_header(&metadata, &header_disk, output)?;
         if lock {
             identity::register(&data, &header);

@@ -197,6 +197,19 @@ pub(crate) fn shell_word(path: &Path) -> String {
     format!("'{dashed}{}'", text.replace('\'', r"'\''"))
 }
 
+/// Whether there are zeros wherever the header of a volume may be; not if it cannot be read.
+pub(crate) fn reads_as_zeros(store: &dyn Store) -> bool {
+    let mut piece = [0; 4096];
+    let places = std::iter::once(0).chain((14..=22).map(|bits| 1_u64 << bits));
+    let mut inside = places
+        .take_while(|place| place + 4096 <= store.size())
+        .peekable();
+    inside.peek().is_some()
+        && inside.all(|place| {
+            store.read_at(&mut piece, place).is_ok() && piece.iter().all(|byte| *byte == 0)
+        })
+}
+
 /// Names what the signatures on `store` say, if any.
 pub(crate) fn describe(store: &dyn Store) -> Option<&'static str> {
     if let Some(wrapping) = Wrapping::in_store(store) {
@@ -422,6 +435,9 @@ mod tests {
     #[test]
     fn says_nothing_about_zeros_and_short_files() {
         assert_eq!(describe(&store(1 << 18, 0, b"").1), None);
+        assert!(reads_as_zeros(&store(1 << 18, 0, b"").1));
+        assert!(!reads_as_zeros(&store(1 << 18, 0x8000, b"SKUL").1));
+        assert!(!reads_as_zeros(&store(100, 0, b"").1));
         assert_eq!(describe(&store(6, 0, b"LUKS\xba\xbe").1), None);
         assert_eq!(describe(&store(0, 0, b"").1), None);
     }

@@ -11,9 +11,9 @@ use xtent_control::{Attach, Role, Source};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileParts};
 use xtent_upstream::Upstream;
-use xtent_volume::{CipherThreads, Config, DiscardPolicy, Volume};
+use xtent_volume::{CipherThreads, Config, DiscardPolicy, Holes, Volume};
 
-use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::growth::Growth;
@@ -42,11 +42,13 @@ pub(crate) struct VolumeArgs {
     #[arg(short = 'r', long)]
     pub(crate) read_only: bool,
     /// Serve a plain image encrypted, under a detached header made for it; read-only
-    #[arg(long, requires = "header", conflicts_with_all = ["discard", "partition"])]
+    #[arg(long, requires = "header", conflicts_with_all = ["discard", "holes", "partition"])]
     pub(crate) encrypt: bool,
     /// What a client's discards (trim) do [default: never, or as the header says]
     #[arg(long, value_name = "POLICY")]
     discard: Option<Discard>,
+    #[command(flatten)]
+    holes: HolesArgs,
     #[command(flatten)]
     direct: DirectArgs,
     #[command(flatten)]
@@ -72,6 +74,7 @@ impl VolumeArgs {
             ("--header", self.device.detached.header.is_some()),
             ("--partition", self.device.partition.is_some()),
             ("--encrypt", self.encrypt),
+            ("--expect-header", !self.device.expect_header.is_empty()),
             ("--key-fd", unlock.key.key_fd.is_some()),
             ("--key-slot", unlock.key_slot.is_some()),
             ("--volume-key-file", unlock.volume_key_file.is_some()),
@@ -175,7 +178,8 @@ impl Wanted {
             Some(Discard::Allow) => DiscardPolicy::Allow,
             Some(Discard::Zero) => DiscardPolicy::Zero,
         };
-        let config = closed.plan(read_only, discard, self.backend)?;
+        let mut config = closed.plan(read_only, discard, self.backend)?;
+        config.holes = args.holes.holes();
         if args.encrypt {
             refuse_part(&closed, &config)?;
         }
@@ -316,6 +320,7 @@ impl Prepared<'_> {
                 DiscardPolicy::Allow => xtent_control::Discard::Allow,
                 DiscardPolicy::Zero => xtent_control::Discard::Zero,
             },
+            zero_holes: config.holes == Holes::Zero,
             backend: config.backend.map(|backend| backend.name().to_owned()),
             cipher_threads: match args.threads.cipher_threads {
                 CipherThreads::Auto => None,

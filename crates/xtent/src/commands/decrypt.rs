@@ -10,7 +10,7 @@ use xtent_store::{Access, FileStore};
 use xtent_volume::{CipherThreads, DiscardPolicy, Volume};
 
 use super::encrypt::{refuse_key, refuse_shared};
-use crate::args::{ConfirmArgs, DeviceArgs, ProgressArgs, UnlockArgs};
+use crate::args::{ConfirmArgs, DeviceArgs, HolesArgs, ProgressArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
 use crate::copy::{self, Moved, Progress};
@@ -70,6 +70,8 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
+    holes: HolesArgs,
+    #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
     unlock: UnlockArgs,
@@ -89,7 +91,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Access::ReadOnly,
         &output,
     )?;
-    let config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
+    let mut config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
+    config.holes = args.holes.holes();
     refuse_shared(&args.target, &args.device.device)?;
     if let Some(header) = &args.device.detached.header {
         refuse_shared(&args.target, header)?;

@@ -16,6 +16,7 @@ use crate::partition;
 use crate::probe::{self, shell_word};
 use crate::same::share_storage;
 
+mod pin;
 mod volume_key;
 
 const MANUAL: &str = "\
@@ -97,7 +98,7 @@ NOTES:
   key is lost; a UUID that cannot be read becomes a new one. A keyslot whose flag
   is lost counts as in use where it has the salt and cost of one.";
 
-/// Show, save, restore, repair and erase the header of a volume
+/// Show, pin, save, restore, repair and erase the header of a volume
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
@@ -108,6 +109,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     Dump(Dump),
+    Pin(pin::Args),
     Backup(Backup),
     Restore(Restore),
     Erase(Erase),
@@ -178,6 +180,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     match &args.action {
         Action::Dump(args) => dump(args, &output),
+        Action::Pin(args) => pin::run(args, &output),
         Action::Backup(args) => backup(args, &output),
         Action::Restore(args) => restore(args, &output),
         Action::Erase(args) => erase(args, &output),
@@ -238,7 +241,7 @@ fn metadata_alone(args: &DeviceArgs) -> Result<(Disk, Disk, Device)> {
         Some(path) => Disk::open(path, Access::ReadWrite, reconnect)?,
         None => data.clone(),
     };
-    let device = file.metadata()?;
+    let device = args.metadata_on(&file)?;
     Ok((data, file, device))
 }
 
@@ -247,10 +250,16 @@ fn restore(args: &Restore, output: &Output) -> Result<()> {
         Some(path) => NewHeader::make(path, &args.file)?,
         None => None,
     };
-    let (data, file, device) = metadata_alone(&args.device)?;
+    // What is expected is the backup, not what it replaces.
+    let device = DeviceArgs {
+        expect_header: Vec::new(),
+        ..args.device.clone()
+    };
+    let (data, file, device) = metadata_alone(&device)?;
     if args.device.detached.header.is_none() {
         refuse_backup_as_device(&file, &device, &args.file)?;
     }
+    pin::expect_backup(&args.device, &args.file)?;
     let plan = device
         .plan_restore(&args.file)
         .map_err(|e| Failure::of_metadata(e, &args.file))?;

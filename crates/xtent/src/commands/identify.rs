@@ -69,7 +69,14 @@ pub(crate) fn is_luks(args: &IsLuks) -> Result<()> {
 fn is(device: &Device, wanted: Option<Version>) -> Result<bool> {
     match device.read() {
         Ok(header) => Ok(wanted.is_none_or(|wanted| header.version() == wanted)),
-        Err(error) if matches!(error.kind, xtent_luks::ErrorKind::Store(_)) => Err(error.into()),
+        Err(error)
+            if matches!(
+                error.kind,
+                xtent_luks::ErrorKind::Store(_) | xtent_luks::ErrorKind::Unexpected
+            ) =>
+        {
+            Err(error.into())
+        }
         Err(error) => {
             tracing::info!(error = %xtent_store::chain(&error), "no usable LUKS header");
             Ok(false)

@@ -10,7 +10,7 @@ use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
 use xtent_volume::{Config, Volume};
 
-use crate::args::{DeviceArgs, DirectArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::disk::place;
@@ -87,6 +87,8 @@ pub(crate) struct Args {
     #[arg(short = 'f', long)]
     foreground: bool,
     #[command(flatten)]
+    holes: HolesArgs,
+    #[command(flatten)]
     direct: DirectArgs,
     #[command(flatten)]
     threads: ThreadsArgs,
@@ -133,7 +135,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let container = Closed::open(&device, &args.plain, &args.unlock, access, &output)?;
     let uuid = container.uuid().to_owned();
     let discard = container.stored_discard_policy();
-    let config = container.plan(args.read_only, discard, global.cpu)?;
+    let mut config = container.plan(args.read_only, discard, global.cpu)?;
+    config.holes = args.holes.holes();
     let (data, header) = (container.data(), container.header().cloned());
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));

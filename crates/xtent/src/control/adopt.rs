@@ -10,7 +10,7 @@ use sector_cipher::{CipherSpec, SectorCount, SectorSize};
 use xtent_control::{Attach, Discard, Role, Source};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileParts, FileStore};
-use xtent_volume::{CipherThreads, Config, DiscardPolicy, Volume};
+use xtent_volume::{CipherThreads, Config, DiscardPolicy, Holes, Volume};
 
 use super::Rules;
 use crate::args::parse_threads;
@@ -89,6 +89,10 @@ fn config(attach: &Attach) -> Result<Config> {
             Discard::Never => DiscardPolicy::Never,
             Discard::Allow => DiscardPolicy::Allow,
             Discard::Zero => DiscardPolicy::Zero,
+        },
+        holes: match attach.zero_holes {
+            true => Holes::Zero,
+            false => Holes::Noise,
         },
         backend: backend.map_err(|text| refuse(format!("back-end of the cipher: {text}")))?,
     })

@@ -33,6 +33,7 @@ pub(super) fn open(path: &Path, args: &super::Args, global: &Global) -> Result<T
         device: path.to_owned(),
         partition: args.partition,
         detached: args.detached.clone(),
+        expect_header: Vec::new(),
         reconnect: RECONNECT,
         direct_io: false,
     };
