@@ -34,6 +34,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ldd", "libc-bin"),
     ("losetup", "mount"),
     ("mke2fs", "e2fsprogs"),
+    ("mkfifo", "coreutils"),
     ("mount", "mount"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdfuse", "libnbd-bin"),

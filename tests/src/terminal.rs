@@ -78,6 +78,11 @@ impl Terminal {
         self.near.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
+    /// Types a line where it is shown.
+    pub fn type_line(&mut self, line: &str) {
+        self.near.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
     /// Presses Ctrl-C.
     pub fn interrupt(&mut self) {
         self.near.write_all(b"\x03").unwrap();

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use xtent_luks::kdf::{KdfKind, pbkdf2_hashes};
 use xtent_luks::{Device, KdfChoice, KdfLimits, Pin};
@@ -16,7 +17,7 @@ use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::fds::{InheritedFd, parse_inherited};
 use crate::pins::{self, Expected};
-use crate::secrets::{CREDENTIALS, NEW_CREDENTIALS, Source};
+use crate::secrets::{Asked, CREDENTIALS, CommandLine, NEW_CREDENTIALS, Source, parse_command};
 use crate::size::parse_size;
 
 pub(crate) use tls::TlsArgs;
@@ -119,7 +120,17 @@ pub(crate) struct KeyArgs {
     /// Read the passphrase from this systemd credential, as a key file
     #[arg(long, value_name = "NAME", conflicts_with_all = ["key_file", "key_fd"])]
     pub(crate) credential: Option<String>,
-    /// Give up if nothing was typed for so long, on a terminal
+    /// Read the passphrase from the output of this command, as a key file
+    ///
+    /// For clients of key servers: `--key-command 'vault kv get -field=pass kv/disk'`. It is
+    /// one argument here, and split into words at blanks, as a shell does it with quotes and
+    /// backslashes; no shell is run, and no variables are put in. The command finds the name of
+    /// the device in XTENT_DEVICE and the UUID of its header in XTENT_UUID, has nothing on
+    /// standard input, cannot ask on the terminal (--ask-with is for that), and may take
+    /// 60 seconds, or --timeout. If it fails, so does this command.
+    #[arg(long, value_name = "COMMAND", value_parser = OsStringValueParser::new().try_map(parse_command), conflicts_with_all = ["key_file", "key_fd", "credential", "keyfile_offset", "keyfile_size"])]
+    pub(crate) key_command: Option<CommandLine>,
+    /// Give up if nothing was typed for so long, on a terminal, or a command took longer
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) timeout: Option<u32>,
     /// Whether standard input is data, so that no passphrase comes from there.
@@ -130,20 +141,17 @@ pub(crate) struct KeyArgs {
     /// It is run with the question as its only argument, and XTENT_ASK_TRY=1, 2, ... in the
     /// environment; what it prints is the passphrase, without one line end after it. If it
     /// fails, so does this command.
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["key_file", "key_fd", "credential"])]
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["key_file", "key_fd", "credential", "key_command"])]
     pub(crate) ask_with: Option<PathBuf>,
-    /// The program, with its arguments, that prints the passphrase.
-    #[arg(skip)]
-    pub(crate) command: Option<Vec<std::ffi::OsString>>,
 }
 
 impl KeyArgs {
     pub(crate) fn source(&self) -> Source {
-        if let Some(command) = &self.command {
-            return Source::Command(command.clone());
-        }
         if let Some(program) = &self.ask_with {
             return Source::Program(program.clone());
+        }
+        if let Some(command) = &self.key_command {
+            return Source::Command(command.0.clone());
         }
         let source = source(
             self.key_file.as_ref(),
@@ -161,9 +169,9 @@ impl KeyArgs {
 }
 
 impl KeyArgs {
-    /// Reads an existing passphrase; a terminal is asked with `prompt`.
-    pub(crate) fn read(&self, prompt: &str) -> Result<SecretBytes> {
-        self.source().read_within(prompt, self.typing_time())
+    /// Reads an existing passphrase for a volume; a terminal is asked with `prompt`.
+    pub(crate) fn read(&self, prompt: &str, asked: &Asked) -> Result<SecretBytes> {
+        self.source().read_for(asked, prompt, self.typing_time())
     }
 
     /// How long a person may take to type.
@@ -185,7 +193,7 @@ pub(crate) struct UnlockArgs {
     /// The key itself, byte for byte, as `xtent header dump --volume-key-file` and
     /// cryptsetup write it; `-` is standard input. It is checked against the
     /// header's digest, and opens the volume even if no keyslot is left.
-    #[arg(long, value_name = "FILE", help_heading = "Passphrase", conflicts_with_all = ["key_file", "key_fd", "credential", "key_slot", "token_id", "token_type", "token_only", "token_pin_file"])]
+    #[arg(long, value_name = "FILE", help_heading = "Passphrase", conflicts_with_all = ["key_file", "key_fd", "credential", "key_command", "key_slot", "token_id", "token_type", "token_only", "token_pin_file"])]
     pub(crate) volume_key_file: Option<PathBuf>,
 }
 
@@ -196,6 +204,7 @@ impl UnlockArgs {
         let mut asking = self.clone();
         let key = &mut asking.passphrase.key;
         key.key_file = None;
+        key.key_command = None;
         key.keyfile_offset = None;
         key.keyfile_size = None;
         key.ask_with = program.map(Into::into);
@@ -272,7 +281,7 @@ pub(crate) struct TokenArgs {
 }
 
 /// Options that say where the passphrase comes from.
-const KEY_OPTIONS: [&str; 3] = ["key_file", "key_fd", "credential"];
+const KEY_OPTIONS: [&str; 4] = ["key_file", "key_fd", "credential", "key_command"];
 
 impl TokenArgs {
     /// Whether an option asks for a token.
@@ -430,10 +439,16 @@ pub(crate) struct NewKeyArgs {
     /// Read the new passphrase from this systemd credential
     #[arg(long, value_name = "NAME", conflicts_with_all = ["new_key_file", "new_key_fd"])]
     pub(crate) new_credential: Option<String>,
+    /// Read the new passphrase from the output of this command, as --key-command does
+    #[arg(long, value_name = "COMMAND", value_parser = OsStringValueParser::new().try_map(parse_command), conflicts_with_all = ["new_key_file", "new_key_fd", "new_credential", "new_keyfile_offset", "new_keyfile_size"])]
+    pub(crate) new_key_command: Option<CommandLine>,
 }
 
 impl NewKeyArgs {
     pub(crate) fn source(&self) -> Source {
+        if let Some(command) = &self.new_key_command {
+            return Source::Command(command.0.clone());
+        }
         source(
             self.new_key_file.as_ref(),
             self.new_key_fd.as_ref(),

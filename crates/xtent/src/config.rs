@@ -14,6 +14,7 @@ use crate::disk::is_uri;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::parse_backend;
 use crate::output::Output;
+use crate::secrets::CommandLine;
 use crate::tokens::is_trusted;
 use crate::wanted::{VolumeArgs, Wanted};
 
@@ -94,8 +95,8 @@ fn of(
     })?;
     let mut args = line.volume;
     let command = volume.key_command.as_ref();
-    args.unlock.passphrase.key.command =
-        command.map(|words| words.iter().map(OsString::from).collect());
+    args.unlock.passphrase.key.key_command =
+        command.map(|words| CommandLine(words.iter().map(OsString::from).collect()));
     let backend = volume.cpu.as_deref().map(parse_backend).transpose();
     Ok(Wanted {
         name: name.to_owned(),
@@ -240,8 +241,8 @@ mod tests {
         assert_eq!(a.args.unlock.key.key_file, Some(folder.join("k")));
         assert_eq!(b.args.device.device, Path::new("nbd://h/b"));
         assert!(b.args.unlock.tokens.no_tokens);
-        let command = b.args.unlock.key.command.as_deref().unwrap();
-        assert_eq!(command, ["/k", "--b"]);
+        let command = b.args.unlock.key.key_command.as_ref().unwrap();
+        assert_eq!(command.0, ["/k", "--b"]);
     }
 
     #[test]

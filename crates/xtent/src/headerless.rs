@@ -22,7 +22,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::open::{open_device_alone, prompt};
 use crate::output::Output;
 use crate::probe;
-use crate::secrets::Source;
+use crate::secrets::{Asked, Source};
 
 /// Bytes that offsets and sizes count in, as in dm-crypt's tables.
 const UNIT: u64 = 512;
@@ -50,7 +50,7 @@ pub(crate) struct PlainArgs {
     ///
     /// A plain volume takes --cipher and --key-size and, unless the key comes from
     /// a key file, --hash: there is no header to ask, and no way to notice a wrong
-    /// passphrase. A key file (other than `-`) or --key-fd is the key itself, its first
+    /// passphrase. A key file (other than `-`), --key-command or --key-fd is the key itself, its first
     /// --key-size bits; a passphrase is hashed.
     #[arg(
         long = "type",
@@ -240,7 +240,7 @@ impl PlainArgs {
     fn hash(&self, source: &Source, output: &Output) -> Result<Option<String>> {
         let is_key = match source {
             Source::File { path, .. } => path != Path::new("-"),
-            Source::Descriptor { .. } | Source::Credential(_) => true,
+            Source::Descriptor { .. } | Source::Credential(_) | Source::Command(_) => true,
             _ => false,
         };
         match (&self.hash, is_key) {
@@ -298,7 +298,8 @@ impl Headerless {
 
     /// Asks for the passphrase and makes the key of it.
     fn key(&self, unlock: &UnlockArgs, output: &Output) -> Result<SecretBytes> {
-        let secret = unlock.key.source().read(&prompt(self.data.path()))?;
+        let asked = Asked::of(self.data.path(), None);
+        let secret = unlock.key.read(&prompt(self.data.path()), &asked)?;
         let key = match &self.hash {
             Some(hash) => plain_key(hash, &secret, self.key_length)?,
             None if secret.len() < self.key_length => {

@@ -41,6 +41,7 @@ mod tokens;
 mod volumes;
 mod waiting;
 mod wanted;
+mod watched;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 use crate::mkfs::{self, FileSystem};
 use crate::open::{Container, while_deriving};
 use crate::output::{Output, text_of};
-use crate::secrets::{Stored, read_key};
+use crate::secrets::{Asked, Stored, read_key};
 use crate::size::{parse_size, show_size};
 use layout::{check_volume_key, data_size, options, sector_size, warn_about};
 use manual::MANUAL;
@@ -190,6 +190,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         check_volume_key(args, key, &options)?;
     }
     let passphrase = args.key.source().read_new(
+        &Asked::of(&args.device, args.uuid.as_deref()),
         &format!("New passphrase for {}: ", args.device.display()),
         TRIES,
         args.key.typing_time(),

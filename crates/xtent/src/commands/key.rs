@@ -16,6 +16,7 @@ use crate::open::{
     with_retries,
 };
 use crate::output::Output;
+use crate::secrets::Asked;
 
 mod convert;
 mod kill;
@@ -193,7 +194,7 @@ fn add(args: &Add, output: &Output) -> Result<()> {
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
     free(args, &read_header(&device, &file, output)?.keyslots())?;
     let found = unlock_with_retries(&device, &args.device.device, &args.unlock, output)?;
-    let new = new_passphrase(args, output)?;
+    let new = new_passphrase(args, &device, output)?;
     let kdf = args.kdf.choice();
     let slot = while_deriving(output, || {
         device.add_key(&found.unlocked, &new, args.new_key_slot, &kdf)
@@ -212,12 +213,12 @@ fn free(args: &Add, in_use: &[u32]) -> Result<()> {
     }
 }
 
-fn new_passphrase(args: &Add, output: &Output) -> Result<SecretBytes> {
+fn new_passphrase(args: &Add, device: &Device, output: &Output) -> Result<SecretBytes> {
     let prompt = format!("New passphrase for {}: ", args.device.device.display());
     let typing = args.unlock.key.typing_time();
-    args.new
-        .source()
-        .read_new(&prompt, args.unlock.tries, typing, output)
+    let source = args.new.source();
+    let asked = Asked::of_volume(&args.device.device, device, &source);
+    source.read_new(&asked, &prompt, args.unlock.tries, typing, output)
 }
 
 fn change(args: &Change, output: &Output) -> Result<()> {
@@ -230,7 +231,9 @@ fn change(args: &Change, output: &Output) -> Result<()> {
         passphrase_and_unlock(&device, &args.device.device, &args.unlock, output)?;
     let slot = unlocked.keyslot;
     drop(unlocked);
-    let new = args.new.source().read_new(
+    let source = args.new.source();
+    let new = source.read_new(
+        &Asked::of_volume(&args.device.device, &device, &source),
         &format!("New passphrase for {}: ", args.device.device.display()),
         args.unlock.tries,
         args.unlock.key.typing_time(),
@@ -344,12 +347,13 @@ fn test(args: &Test, output: &Output) -> Result<()> {
 /// As cryptsetup's `open --test-passphrase --unbound`.
 fn test_unbound(args: &Test, device: &Device, output: &Output) -> Result<()> {
     let key = &args.unlock.key;
+    let asked = Asked::of_volume(&args.device.device, device, &key.source());
     let slot = with_retries(
         args.unlock.tries,
         key.source().is_interactive(),
         output,
         || {
-            let passphrase = key.read(&prompt(&args.device.device))?;
+            let passphrase = key.read(&prompt(&args.device.device), &asked)?;
             let limits = args.unlock.limits();
             let unlocked = while_deriving(output, || {
                 device.unlock_any(&passphrase, args.unlock.key_slot, &limits)

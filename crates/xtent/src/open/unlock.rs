@@ -10,7 +10,7 @@ use xtent_secret::SecretBytes;
 use crate::args::{PassphraseArgs, UnlockArgs};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::secrets::read_key;
+use crate::secrets::{Asked, read_key};
 use crate::tokens;
 
 /// A volume's key, and how it was come by.
@@ -77,8 +77,9 @@ pub(crate) fn passphrase_and_unlock(
 ) -> Result<(SecretBytes, Unlocked)> {
     args.take_turns();
     let interactive = args.key.source().is_interactive();
+    let asked = Asked::of_volume(path, device, &args.key.source());
     with_retries(args.tries, interactive, output, || {
-        let passphrase = args.key.read(&prompt(path))?;
+        let passphrase = args.key.read(&prompt(path), &asked)?;
         let unlocked = while_deriving(output, || {
             device.unlock(&passphrase, args.key_slot, &args.limits())
         })?;

@@ -1,184 +1,212 @@
-//! A program that prints the passphrase: a client of a key server, say.
-//!
-//! Unlike one that [asks a person](super::program) it asks nobody: it is given no question, is
-//! not run again after a wrong answer, and may not take forever.
+//! A command whose output is the passphrase: the client of a key server, most of all.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use xtent_luks::{Device, Header};
 use xtent_secret::SecretBytes;
 
-use super::FILE_LIMIT;
-use super::read::read_some;
+use super::Source;
 use crate::failure::{Exit, Failure, Result};
-use crate::fds;
+use crate::output::complain;
+use crate::watched::{self, Ended, Patience};
 
-/// How long a program may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes for a first read.
-const FIRST: usize = 4096;
+/// How long a command may take, unless an option says.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether it could be run, as far as its path tells.
-pub(super) fn check(command: &[OsString]) -> Result<()> {
-    let program = program(command)?;
-    if !program.as_encoded_bytes().contains(&b'/') {
-        // Looked for when it is run.
-        return Ok(());
-    }
-    rustix::fs::access(Path::new(program), rustix::fs::Access::EXEC_OK)
-        .map_err(|e| Failure::system(format!("cannot run {}", program.display()), e))
+/// What is of systemd's to this process, and nothing to its children.
+const NOT_INHERITED: [&str; 4] = [
+    "NOTIFY_SOCKET",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
+
+/// The volume that a passphrase is for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// The device by the name that it was given by.
+    device: Option<PathBuf>,
+    /// The header's UUID, if there is a header.
+    uuid: Option<String>,
 }
 
-/// Runs it, without a shell; what it prints is the passphrase, byte for byte. What it says on
-/// standard error is shown.
-pub(super) fn read(command: &[OsString]) -> Result<SecretBytes> {
-    read_within(command, PATIENCE)
+impl Asked {
+    /// One without a header, or whose header is still to be made.
+    pub(crate) fn of(device: &Path, uuid: Option<&str>) -> Self {
+        Self {
+            device: Some(device.to_owned()),
+            uuid: uuid.map(str::to_owned),
+        }
+    }
+
+    /// One with a header, which is read if `source` is a command that is told of it. That it
+    /// cannot be read is for others to tell.
+    pub(crate) fn of_volume(device: &Path, metadata: &Device, source: &Source) -> Self {
+        let header = match source {
+            Source::Command(_) => metadata.read().ok(),
+            _ => None,
+        };
+        Self::of(device, header.as_ref().map(Header::uuid))
+    }
+}
+
+/// A program and its arguments from one text, split as a shell does: at blanks, but for quotes
+/// and backslashes. Nothing else that a shell does happens.
+pub(crate) fn parse(text: &OsStr) -> std::result::Result<Vec<OsString>, String> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let words = shlex::bytes::split(text.as_bytes())
+        .ok_or("a quote in it has no end, or nothing follows a backslash")?;
+    if words.is_empty() {
+        return Err("it names no program".to_owned());
+    }
+    Ok(words.into_iter().map(OsString::from_vec).collect())
+}
+
+/// Whether it could be run.
+pub(super) fn check(command: &[OsString]) -> Result<()> {
+    let program = program(command)?;
+    find(program).map(drop).ok_or_else(|| {
+        Failure::parameters(format!(
+            "cannot run {}: there is no such program",
+            program.display()
+        ))
+        .advise("Give its path, or the name of one in $PATH.")
+    })
+}
+
+/// Runs it; what it prints is the passphrase, byte by byte.
+pub(super) fn ask(
+    command: &[OsString],
+    asked: &Asked,
+    limit: Option<Duration>,
+) -> Result<SecretBytes> {
+    let name = program(command)?;
+    let mut to_run = Command::new(name);
+    to_run.args(&command[1..]);
+    for name in NOT_INHERITED
+        .into_iter()
+        .chain(["XTENT_DEVICE", "XTENT_UUID"])
+    {
+        to_run.env_remove(name);
+    }
+    if let Some(device) = &asked.device {
+        to_run.env("XTENT_DEVICE", device);
+    }
+    if let Some(uuid) = &asked.uuid {
+        to_run.env("XTENT_UUID", uuid);
+    }
+    let name = name.display();
+    let limit = limit.unwrap_or(LIMIT);
+    let patience = Patience {
+        limit,
+        silent: crate::open::PATIENCE,
+        note: &|| {
+            if std::io::stderr().is_terminal() {
+                complain(&format!("Waiting for {name} ..."));
+            }
+        },
+    };
+    let mut say = |line: &str| complain(&format!("{name}: {line}"));
+    let no = |why: String| Failure::new(Exit::Permission, format!("no passphrase: {why}"));
+    match watched::run(&mut to_run, &[], &patience, &mut say)? {
+        Ended::So(status, _) if !status.success() => {
+            Err(no(format!("{name} has failed ({status})")))
+        }
+        Ended::So(_, passphrase) if passphrase.is_empty() => {
+            Err(no(format!("{name} has printed nothing")))
+        }
+        Ended::So(_, passphrase) => Ok(passphrase),
+        Ended::TimedOut => Err(no(format!(
+            "{name} has not ended within {} seconds",
+            limit.as_secs()
+        ))
+        .advise("Give it more time: --timeout SECONDS.")),
+    }
 }
 
 fn program(command: &[OsString]) -> Result<&OsStr> {
-    let program = command.first().map(OsString::as_os_str);
-    program.ok_or_else(|| Failure::parameters("the command for the key is empty"))
+    command
+        .first()
+        .map(OsString::as_os_str)
+        .ok_or_else(|| Failure::parameters("the key's command names no program"))
 }
 
-fn read_within(command: &[OsString], patience: Duration) -> Result<SecretBytes> {
-    let program = program(command)?;
-    let failed = |e| Failure::system(format!("cannot run {}", program.display()), e);
-    fds::keep_from_children().map_err(failed)?;
-    let mut child = Group(
-        Command::new(program)
-            .args(&command[1..])
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?,
-    );
-    let end = Instant::now() + patience;
-    let too_long = || {
-        Failure::new(
-            Exit::Device,
-            format!(
-                "{} has printed no key within {} seconds",
-                program.display(),
-                patience.as_secs()
-            ),
-        )
+/// Where a program is, as the system looks for it.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    let may_run = |path: &Path| {
+        path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
     };
-    let Some(pipe) = child.0.stdout.take() else {
-        return Err(failed(ErrorKind::BrokenPipe.into()));
-    };
-    let mut answer = SecretBytes::zeroed(FIRST)?;
-    let mut filled = 0;
-    loop {
-        wait(pipe.as_fd(), end)?.ok_or_else(too_long)?;
-        if filled == answer.len() {
-            if filled > FILE_LIMIT {
-                return Err(Failure::parameters(format!(
-                    "{} prints more than the {} MiB that a key can have",
-                    program.display(),
-                    FILE_LIMIT >> 20
-                )));
-            }
-            let mut larger = SecretBytes::zeroed((filled * 2).min(FILE_LIMIT + 1))?;
-            larger[..filled].copy_from_slice(&answer);
-            answer = larger;
-        }
-        match read_some(pipe.as_fd(), "the key", &mut answer[filled..])? {
-            0 => break,
-            n => filled += n,
-        }
+    let path = Path::new(program);
+    if path.components().count() > 1 || path.is_absolute() {
+        return may_run(path).then(|| path.to_owned());
     }
-    let ended =
-        pidfd_open(Pid::from_child(&child.0), PidfdFlags::empty()).map_err(|e| failed(e.into()))?;
-    wait(ended.as_fd(), end)?.ok_or_else(too_long)?;
-    let status = child.0.wait().map_err(failed)?;
-    if !status.success() {
-        return Err(Failure::new(
-            Exit::Permission,
-            format!("no key: {} has failed ({status})", program.display()),
-        ));
-    }
-    if filled == 0 {
-        return Err(Failure::new(
-            Exit::Permission,
-            format!("no key: {} has printed nothing", program.display()),
-        ));
-    }
-    answer.truncate(filled);
-    Ok(answer)
-}
-
-/// Waits until there is something to read; nothing if that is not before `end`.
-fn wait(fd: std::os::fd::BorrowedFd<'_>, end: Instant) -> Result<Option<()>> {
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).ok();
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], left.as_ref()) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return Ok(Some(())),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Failure::system("cannot wait for a program", e)),
-        }
-    }
-}
-
-/// A child that leads a process group; all of it is killed when dropped.
-struct Group(Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Before the leader is reaped its number is nobody else's; afterwards the group may
-        // live on without it, and if it does not there is nobody to kill.
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
-    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(path))
+        .find(|path| may_run(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shell(text: &str) -> Vec<OsString> {
-        ["/bin/sh", "-c", text].map(OsString::from).to_vec()
+    fn shell(script: &str) -> Vec<OsString> {
+        ["sh", "-c", script, "first", "a b"]
+            .map(OsString::from)
+            .to_vec()
     }
 
     #[test]
-    fn what_it_prints_is_the_key_byte_for_byte() {
-        check(&shell("")).unwrap();
-        let key = read(&shell("printf 'a\\n\\0b\\n'")).unwrap();
-        assert_eq!(&*key, b"a\n\0b\n");
-        let long = read(&shell("head -c 100000 /dev/zero")).unwrap();
-        assert_eq!(long.len(), 100_000);
+    fn words_are_split_as_a_shell_does() {
+        let words = |text: &str| parse(OsStr::new(text));
+        assert_eq!(
+            words("vault  kv get 'a b' \"c\\\"d\" e\\ f $HOME *").unwrap(),
+            ["vault", "kv", "get", "a b", "c\"d", "e f", "$HOME", "*"].map(OsString::from)
+        );
+        for bad in ["", "  ", "a 'b", "a \\"] {
+            assert!(words(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
-    fn failure_silence_and_too_much_are_no_key() {
-        for (text, exit) in [
-            ("echo secret; exit 3", Exit::Permission),
-            ("true", Exit::Permission),
-            ("head -c 9000000 /dev/zero", Exit::Parameters),
+    fn every_byte_of_the_output_counts() {
+        let asked = Asked::of(Path::new("/dev/x y"), Some("0-1"));
+        let script = "printf '%s:%s:%s:' \"$XTENT_DEVICE\" \"$XTENT_UUID\" \"$1\"; \
+            cat; ls /proc/$$/fd | wc -l | tr -d ' '; echo; echo";
+        check(&shell(script)).unwrap();
+        let secret = ask(&shell(script), &asked, None).unwrap();
+        assert_eq!(&*secret, b"/dev/x y:0-1:a b:3\n\n\n");
+        let secret = ask(
+            &shell("printf '%s' \"${XTENT_DEVICE-none}\""),
+            &Asked::default(),
+            None,
+        );
+        assert_eq!(&*secret.unwrap(), b"none");
+    }
+
+    #[test]
+    fn a_failure_is_no_passphrase() {
+        for (script, said) in [
+            ("printf secret; exit 3", "exit status: 3"),
+            ("kill -9 $$", "signal: 9"),
+            ("exit 0", "has printed nothing"),
+            ("head -c 9000000 /dev/zero", "8 MiB"),
         ] {
-            let failure = read(&shell(text)).unwrap_err();
-            assert_eq!(failure.exit, exit, "{failure}");
-            assert!(!failure.to_string().contains("secret"));
+            let failure = ask(&shell(script), &Asked::default(), None).unwrap_err();
+            assert!(failure.message.contains(said), "{failure}");
+            assert!(!failure.to_string().contains("secret"), "{failure}");
         }
-        assert!(check(&["/nonexistent/key".into()]).is_err());
-        assert!(read(&["/nonexistent/key".into()]).is_err());
-        assert!(read(&[]).is_err());
-    }
-
-    #[test]
-    fn nobody_waits_for_ever() {
-        for text in ["sleep 600", "echo key; exec >&-; sleep 600"] {
-            let failure = read_within(&shell(text), Duration::from_millis(50)).unwrap_err();
-            assert!(failure.message.contains("within"), "{failure}");
-        }
+        let failure = ask(
+            &shell("sleep 1000"),
+            &Asked::default(),
+            Some(Duration::ZERO),
+        );
+        assert!(failure.unwrap_err().message.contains("within 0 seconds"));
+        assert!(check(&["/nonexistent/x".into()]).is_err());
+        assert!(check(&["nonexistent-program".into()]).is_err());
+        assert!(check(&[]).is_err());
     }
 }

@@ -1,5 +1,5 @@
 //! Where passphrases come from: terminal, key file, descriptor, standard
-//! input, systemd credential, a program that asks. Never the command line's words nor the
+//! input, systemd credential, a program that asks, a command. Never the command line's words nor the
 //! environment's values, which other processes can see.
 
 mod command;
@@ -7,7 +7,7 @@ mod program;
 mod read;
 mod terminal;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,6 +20,7 @@ use xtent_secret::SecretBytes;
 use crate::failure::{Exit, Failure, Result};
 use crate::fds::InheritedFd;
 use crate::output::Output;
+pub(crate) use command::Asked;
 use read::{read_line, read_whole};
 pub(crate) use terminal::ask_line;
 
@@ -49,12 +50,21 @@ pub(crate) enum Source {
     Terminal,
     /// A program that asks a person.
     Program(PathBuf),
-    /// A program, and its arguments, that prints it.
+    /// A command whose output it is, by program and arguments.
     Command(Vec<OsString>),
     /// Nothing was asked for: a credential of one of these names if there is
     /// one, else the terminal if standard input is one, else a line of
     /// standard input.
     Default(&'static [&'static str]),
+}
+
+/// A command by program and arguments, for the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandLine(pub(crate) Vec<OsString>);
+
+/// Parses one text as a shell splits it, without the rest of a shell.
+pub(crate) fn parse_command(text: impl AsRef<OsStr>) -> std::result::Result<CommandLine, String> {
+    command::parse(text.as_ref()).map(CommandLine)
 }
 
 /// A file or disk that something secret is read from, and that could be overwritten; no pipe,
@@ -185,12 +195,13 @@ impl Source {
 
     /// Reads a passphrase or a key; a terminal is asked with `prompt`.
     pub(crate) fn read(&self, prompt: &str) -> Result<SecretBytes> {
-        self.read_within(prompt, None)
+        self.read_for(&Asked::default(), prompt, None)
     }
 
-    /// The same; a person may take so long to type.
-    pub(crate) fn read_within(
+    /// The same for a volume; a person may take so long to type, and a command to answer.
+    pub(crate) fn read_for(
         &self,
+        asked: &Asked,
         prompt: &str,
         typing: Option<Duration>,
     ) -> Result<SecretBytes> {
@@ -214,7 +225,7 @@ impl Source {
             Source::Credential(name) => read_credential(&credential_path(name)?),
             Source::Terminal => terminal::ask_secret(prompt, typing),
             Source::Program(path) => program::ask(path, prompt),
-            Source::Command(command) => command::read(command),
+            Source::Command(command) => command::ask(command, asked, typing),
             Source::Default(names) => {
                 if let Some(path) = default_credential(names) {
                     tracing::info!(path = %path.display(), "passphrase from a credential");
@@ -232,6 +243,7 @@ impl Source {
     /// twice, and again up to `tries` times in all where the two differ.
     pub(crate) fn read_new(
         &self,
+        asked: &Asked,
         prompt: &str,
         tries: u32,
         typing: Option<Duration>,
@@ -240,7 +252,7 @@ impl Source {
         let mut left = tries;
         loop {
             left = left.saturating_sub(1);
-            let secret = self.read_within(prompt, typing)?;
+            let secret = self.read_for(asked, prompt, typing)?;
             if secret.is_empty() {
                 return Err(Failure::parameters(
                     "the new passphrase is empty; nothing was changed",

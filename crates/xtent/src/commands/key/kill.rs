@@ -8,6 +8,7 @@ use crate::confirm::confirm;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{metadata, read_header, while_deriving, with_retries};
 use crate::output::Output;
+use crate::secrets::Asked;
 
 const KILL_MANUAL: &str = "\
 EXAMPLES:
@@ -98,8 +99,9 @@ fn unlock_other(args: &Kill, device: &Device, others: &[u32], output: &Output) -
             "--key-slot names the keyslot to be destroyed; name one that stays",
         ));
     }
+    let asked = Asked::of_volume(&args.device.device, device, &source);
     with_retries(args.unlock.tries, source.is_interactive(), output, || {
-        let passphrase = args.unlock.key.read(&question)?;
+        let passphrase = args.unlock.key.read(&question, &asked)?;
         let mut wrong = None;
         for &slot in others {
             if args.unlock.key_slot.is_some_and(|only| only != slot) {

@@ -23,7 +23,7 @@ pub(super) fn add(args: &Add, output: &Output) -> Result<()> {
     }
     super::free(args, &header.keyslots())?;
     let key = key(args, &device)?;
-    let new = super::new_passphrase(args, output)?;
+    let new = super::new_passphrase(args, &device, output)?;
     let kdf = args.kdf.choice();
     let slot = while_deriving(output, || {
         device.add_unbound_key(&key, &new, args.new_key_slot, &kdf)
