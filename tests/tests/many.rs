@@ -334,7 +334,7 @@ fn hostile_control_clients_do_not_harm_the_server() {
     for change in [
         (|it| it.offset = u64::MAX) as fn(&mut Attach),
         |it| it.offset = 1,
-        |it| it.length = u64::MAX & !511,
+        |it| it.length = !511,
         |it| it.length = 0,
         |it| it.iv_offset = u64::MAX,
         |it| it.sector_size = 3,

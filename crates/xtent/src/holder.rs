@@ -38,7 +38,18 @@ pub(crate) fn of(place: &Place, start: Option<u64>) -> Option<(String, String)> 
     let mut known: Vec<Listed> = registry::list().into_iter().filter(is_it).collect();
     // A server has others, too.
     known.sort_by_key(|listed| !is_named(&listed.entry));
+    let is_one_of_many = known.len() > 1 && !known.iter().any(|it| is_named(&it.entry));
     let known = known.into_iter().next();
+    if let Some(listed) = known.as_ref().filter(|_| is_one_of_many) {
+        let pid = listed.entry.pid;
+        return Some((
+            format!("`xtent serve` (process {pid})"),
+            format!(
+                "`xtent status` shows what it serves, and `xtent detach --server {pid} NAME` \
+                 ends that, after a flush."
+            ),
+        ));
+    }
     if let Some(listed) = known {
         return Some(of_ours(&listed.entry));
     }

@@ -20,6 +20,8 @@ use crate::{runtime, signals};
 const CLIENTS: usize = 32;
 /// How long a client may take to say what it wants, or to take the answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Most characters of what a refusal says.
+const LONGEST_REFUSAL: usize = 4096;
 /// After a socket that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -159,8 +161,7 @@ fn refusal(failure: &Failure) -> Reply {
         message += &format!(": {cause}");
     }
     // It has to fit into a message, whatever names it has.
-    let end = (0..=8192).rev().find(|end| message.is_char_boundary(*end));
-    message.truncate(end.unwrap_or_default());
+    let message = message.chars().take(LONGEST_REFUSAL).collect();
     Reply::Failed {
         exit: failure.exit as u8,
         message,
