@@ -6,7 +6,7 @@ mod common;
 
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Action, SHORT, SIZE, Server};
 use xtent_nbd::NbdError;
@@ -152,14 +152,23 @@ fn every_connection_is_held_against_it() {
     server.swap_after_next(&other);
     server.crash();
     upstream.write_at(&[3; 1 << 16], 0).unwrap();
-    while other.connections.load(Ordering::SeqCst) < 1 {
+    // Asked, and its answer used by the time that the last of many at once have been answered.
+    let start = Instant::now();
+    while other.requests.load(Ordering::SeqCst) < 1 {
+        assert!(start.elapsed() < PATIENCE, "it was not asked");
         std::thread::yield_now();
     }
-    for n in 0..64 {
-        upstream.write_at(&[4; 1 << 12], n << 12).unwrap();
+    for _ in 0..16 {
+        let submitted: Vec<_> = (0..64_u64)
+            .map(|n| write(&upstream, 512 * n, false))
+            .collect();
+        for submitted in submitted {
+            block_on(submitted).result.unwrap();
+        }
     }
     upstream.flush().unwrap();
-    assert!(server.disk.lock().unwrap().durable[..1 << 18] == [4; 1 << 18]);
+    assert!(server.disk.lock().unwrap().durable[..1 << 15] == [0; 1 << 15]);
+    assert_eq!(other.requests.load(Ordering::SeqCst), 1);
     other.crash();
     assert!(other.disk.lock().unwrap().durable == [0; SIZE]);
 }

@@ -14,7 +14,7 @@ use common::{Action, SECTOR, Server};
 use xtent_nbd::NbdError;
 use xtent_nbd::constants::*;
 use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on, chain};
-use xtent_upstream::{Options, Upstream};
+use xtent_upstream::{Identity, Options, Upstream};
 
 /// Only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,6 +108,20 @@ fn run(seed: u64) {
             ..patient()
         },
     );
+    if random.below(2) == 0 {
+        // It is asked for on every connection, and crashes meet that, too.
+        let offset = ((SECTORS + 1) * SECTOR) as u64;
+        let check = |found: &[u8]| match found == [7; 64] {
+            true => Ok(()),
+            false => Err("another disk".to_owned()),
+        };
+        server.disk.lock().unwrap().durable[(SECTORS + 1) * SECTOR..][..64].fill(7);
+        upstream.identify(Identity {
+            offset,
+            len: 64,
+            check: Box::new(check),
+        });
+    }
     // What was acknowledged, by sector, and what of it was durable when a flush ended.
     let mut newest = [0; SECTORS];
     let mut next = 0;
