@@ -97,7 +97,7 @@ bluestore cache size = 67108864
 CONF
     # memstore is one of those.
     [ "$store" != memstore ] ||
-        sed -i '/^fsid/a enable experimental unrecoverable data corrupting features = *' "$dir/ceph.conf"
+        sed -i '/^osd objectstore/a enable experimental unrecoverable data corrupting features = *' "$dir/ceph.conf"
 }
 
 launch() { # launch DAEMON: in a session of its own

@@ -155,6 +155,20 @@ impl Image {
         &self.name
     }
 
+    /// Has librbd decrypt and encrypt from now on, to measure against that.
+    ///
+    /// # Errors
+    /// What librbd says.
+    #[cfg(feature = "bench")]
+    pub fn load_luks2(&self, passphrase: &str) -> io::Result<()> {
+        match self.way() {
+            Some(way) => way.handle().load_luks2(passphrase)?,
+            None => return Err(io::ErrorKind::NotFound.into()),
+        }
+        self.look_at_size();
+        Ok(())
+    }
+
     pub(crate) fn way(&self) -> Option<&Way> {
         self.way.as_ref()
     }

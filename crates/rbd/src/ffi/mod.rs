@@ -7,6 +7,8 @@
 
 mod aio;
 mod cluster;
+#[cfg(feature = "bench")]
+mod encryption;
 mod image;
 
 pub(crate) use aio::Way;
