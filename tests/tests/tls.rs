@@ -264,9 +264,15 @@ fn a_server_without_usable_certificates_does_not_start() {
     start(&certificates.client("alice"), &[])
         .fails(4)
         .says(&["server-cert.pem", "cannot be read"]);
-    start(&certificates.server(), &["--tls-client", "x"])
+    let server = certificates.server();
+    start(&server, &["--tls-client", "x"])
         .fails(1)
         .says(&["--tls-verify-peer"]);
+    for policy in ["allow", "off"] {
+        start(&server, &["--tls-verify-peer", "--tls", policy])
+            .fails(1)
+            .says(&["--tls require"]);
+    }
     assert!(!socket.exists());
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "POLICY", requires = "tls_certificates")]
     tls: Option<Policy>,
     /// Serve only clients with a certificate that was signed by an authority in ca-cert.pem
+    ///
+    /// This takes --tls require: a client without TLS shows no certificate.
     #[arg(long, requires = "tls_certificates")]
     tls_verify_peer: bool,
 }
@@ -95,6 +97,12 @@ impl TlsArgs {
 
     /// Reads certificates and key.
     pub(crate) fn open(&self) -> Result<Option<nbd::Tls>> {
+        if self.tls_verify_peer && !self.is_required() {
+            return Err(Failure::parameters(
+                "--tls-verify-peer keeps nobody out without --tls require: clients without TLS show no \
+                 certificate",
+            ));
+        }
         match &self.tls_certificates {
             Some(folder) if self.is_on() => Ok(Some(nbd::Tls {
                 server: xtent_tls::Server::open(folder, self.tls_verify_peer)?,

@@ -1,7 +1,7 @@
 //! A minimal NBD client, and a server over a store that tests can slow down
 //! and break.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use sector_cipher::{SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::testing::{FaultStore, LaterStore, MemStore};
 use xtent_store::{Limits, Store};
+use xtent_tls::{Channel, Handshake, Next};
 use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 use crate::nbd::port::Timeouts;
@@ -204,6 +205,8 @@ pub(super) struct Rig {
     pub(super) volume: Arc<Volume>,
     pub(super) exports: Exports,
     path: PathBuf,
+    /// How clients have TLS.
+    pub(super) tls: Option<xtent_tls::Client>,
     thread: Option<JoinHandle<Result<(), crate::Error>>>,
     _dir: tempfile::TempDir,
 }
@@ -264,6 +267,7 @@ impl Rig {
             volume: default,
             exports,
             path,
+            tls: None,
             thread: Some(thread),
             _dir: dir,
         }
@@ -279,10 +283,20 @@ impl Rig {
 
     /// A client in transmission.
     pub(super) fn connect(&self, export: &str, structured: bool) -> Client {
-        let mut socket = self.dial();
-        socket.write_all(&handshake(export, structured)).unwrap();
-        let mut client = Client { socket, structured };
-        client.take(18 + if structured { 20 } else { 0 } + 32);
+        let mut client = Client {
+            socket: self.dial(),
+            tls: None,
+            structured,
+        };
+        let bytes = handshake(export, structured);
+        let (flags, options) = bytes.split_at(4);
+        client.send(flags);
+        client.take(18);
+        if let Some(tls) = &self.tls {
+            client.start_tls(tls);
+        }
+        client.send(options);
+        client.take(if structured { 20 } else { 0 } + 32);
         let ack = client.take(20);
         assert_eq!(be32(&ack, 12), REP_ACK);
         client
@@ -372,18 +386,58 @@ impl Message {
 
 pub(super) struct Client {
     pub(super) socket: UnixStream,
+    pub(super) tls: Option<Channel>,
     structured: bool,
 }
 
 impl Client {
+    fn start_tls(&mut self, tls: &xtent_tls::Client) {
+        self.send(b"IHAVEOPT\0\0\0\x05\0\0\0\0");
+        assert_eq!(be32(&self.take(20), 12), REP_ACK);
+        let mut handshake = Handshake::client(tls).unwrap();
+        loop {
+            let next = handshake.step().unwrap();
+            self.send(&handshake.take_output());
+            if next == Next::Done {
+                break;
+            }
+            let n = self.socket.read(handshake.room()).unwrap();
+            handshake.received(n);
+        }
+        self.tls = Some(handshake.into_channel());
+    }
+
     pub(super) fn take(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.socket.read_exact(&mut bytes).unwrap();
+        let mut at = 0;
+        while at < len {
+            let n = match &self.tls {
+                None => self.socket.read(&mut bytes[at..]),
+                Some(tls) => tls.receive(&mut bytes[at..], |room| self.socket.read(room)),
+            };
+            match n {
+                Ok(0) => panic!("the server closed the connection"),
+                Ok(n) => at += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.tls.is_some() => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
         bytes
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).unwrap();
+        let Some(tls) = &self.tls else {
+            return self.socket.write_all(bytes).unwrap();
+        };
+        let mut at = 0;
+        while at < bytes.len() {
+            let socket = &mut self.socket;
+            at += tls
+                .send(&[IoSlice::new(&bytes[at..])], |records| {
+                    socket.write(records)
+                })
+                .unwrap();
+        }
     }
 
     pub(super) fn message(&mut self) -> Message {

@@ -4,6 +4,7 @@ mod client;
 mod coming_and_going;
 mod fairness;
 mod far;
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::Shutdown as Half;
