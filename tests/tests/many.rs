@@ -215,6 +215,8 @@ fn a_detach_whose_flush_fails_says_so() {
 /// The request of an attach as ours is.
 fn attach_request(container: &Container, name: &str) -> Attach {
     Attach {
+        clients: Vec::new(),
+        zero_holes: false,
         name: name.to_owned(),
         device: container.image.to_str().unwrap().to_owned(),
         partition: None,

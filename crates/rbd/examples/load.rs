@@ -45,7 +45,9 @@ fn main() {
         }
         cipher => Some(volume(&image, cipher)),
     };
-    let size = volume.as_ref().map_or_else(|| image.size() - OFFSET, Volume::size);
+    let size = volume
+        .as_ref()
+        .map_or_else(|| image.size() - OFFSET, Volume::size);
     let start = match mode.as_str() {
         // The same places in the cluster.
         "plain" => OFFSET,
@@ -65,7 +67,10 @@ fn main() {
             }
             match (volume, writes) {
                 (Some(volume), true) => {
-                    volume.write_async(buffer, offset, request, false).await.unwrap();
+                    volume
+                        .write_async(buffer, offset, request, false)
+                        .await
+                        .unwrap();
                 }
                 (Some(volume), false) => {
                     volume.read_async(buffer, offset, request).await.unwrap();
@@ -73,7 +78,11 @@ fn main() {
                 (None, true) => {
                     let durably = false;
                     let offset = start + offset;
-                    let write = Operation::Write { buffer, offset, durably };
+                    let write = Operation::Write {
+                        buffer,
+                        offset,
+                        durably,
+                    };
                     image.submit(write).await.result.unwrap();
                 }
                 (None, false) => {
@@ -84,7 +93,10 @@ fn main() {
             }
         }
     };
-    let (wall, cpu) = (seconds(ClockId::Monotonic), seconds(ClockId::ProcessCPUTime));
+    let (wall, cpu) = (
+        seconds(ClockId::Monotonic),
+        seconds(ClockId::ProcessCPUTime),
+    );
     block_on(
         stream::iter(0..total / request as u64)
             .map(run)

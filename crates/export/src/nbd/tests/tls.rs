@@ -34,7 +34,7 @@ fn data_comes_back() {
 
 #[test]
 fn without_memory_for_workers_everything_still_works() {
-    let memory = 2 * Options::memory_per_connection(256 << 10, true);
+    let memory = 2 * Options::memory_per_connection(true);
     let rig = secure(Options {
         memory,
         ..Rig::tight(1)
