@@ -32,7 +32,7 @@ pub(crate) fn tell(last: &'static str) {
             let mut said = String::new();
             loop {
                 if let Some((uri, waiting)) = longest()
-                    && said != waiting.why
+                    && said != kind(&waiting)
                 {
                     complain(&format!(
                         "xtent: waiting for {uri}, {} seconds at most before it counts as gone \
@@ -40,11 +40,16 @@ pub(crate) fn tell(last: &'static str) {
                         waiting.at_most.as_secs() + 1,
                         waiting.why
                     ));
-                    said = waiting.why;
+                    said = kind(&waiting).to_owned();
                 }
                 thread::sleep(AGAIN);
             }
         });
+}
+
+/// What it is about: how a try to connect failed is no news.
+fn kind(waiting: &Waiting) -> &str {
+    waiting.why.split(':').next().unwrap_or_default()
 }
 
 /// Whether the end would wait now.

@@ -114,6 +114,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     confirm(args.confirm, &question(args, to, backup.as_ref()))?;
     // A moment that no signal should part where the layout has no room.
     signals::hold()?;
+    // The first one only hears what is waited for.
     signals::on_ending(|_| {})?;
     let header = device.convert(plan, backup.as_deref()).map_err(|e| {
         let failure = Failure::from(e);
