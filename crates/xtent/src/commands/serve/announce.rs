@@ -40,11 +40,11 @@ pub(super) fn announce(
     output: &Output,
 ) -> Result<()> {
     let all = volumes.told();
-    let uris: Vec<&str> = all
-        .iter()
-        .flat_map(|told| &told.uris)
-        .map(String::as_str)
-        .collect();
+    let mut uris: Vec<String> = all.iter().flat_map(|told| told.uris.clone()).collect();
+    if all.is_empty() {
+        // Where those that are attached later will be found.
+        uris = volumes.uris("");
+    }
     let mut object = match &all[..] {
         [one] if is_one => export(one),
         _ => {
