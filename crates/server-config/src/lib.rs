@@ -287,7 +287,11 @@ key-command = ["/usr/bin/key", "b"]
             ("volumes = 1", 1, "volumes"),
             ("[volume.a]\nread-only = true", 1, "device"),
             ("[volume.a]\ndevice = 7", 2, "integer"),
-            ("[volume.a]\ndevice = \"x\"\ndevice = \"y\"", 3, "device"),
+            (
+                "[volume.a]\ndevice = \"x\"\ndevice = \"y\"",
+                3,
+                "duplicate key",
+            ),
             ("[volume.a\n", 1, ""),
         ] {
             let error = Config::parse(text).unwrap_err();

@@ -131,6 +131,32 @@ fn three_tries() {
 }
 
 #[test]
+fn each_volume_of_several_is_asked_for_by_name() {
+    let bed = Bed::with_luks2();
+    std::fs::copy(bed.path("disk.img"), bed.path("other.img")).unwrap();
+    let mut s = Session::start(&bed, "serve --nbd unix:s disk.img other.img");
+    for name in ["disk.img", "other.img"] {
+        s.expect(&format!("Passphrase for {name}: "));
+        s.type_secret(&format!("{SECRET}\n"));
+    }
+    s.expect("nbd+unix:///disk.img?socket=");
+    s.expect("nbd+unix:///other.img?socket=");
+    s.expect("Serving 2 volumes.");
+    s.terminal.write_all(b"\x03").unwrap();
+    assert_eq!(s.end().0.code(), Some(0));
+    // The wrong one is named, and none is served.
+    let mut s = Session::start(&bed, "serve --tries 1 --nbd unix:s disk.img other.img");
+    s.expect("Passphrase for disk.img: ");
+    s.type_secret(&format!("{SECRET}\n"));
+    s.expect("Passphrase for other.img: ");
+    s.type_secret("wrong\n");
+    let (status, said) = s.end();
+    assert_eq!(status.code(), Some(2));
+    assert!(said.contains("other.img"), "{said}");
+    assert!(!bed.path("s").exists());
+}
+
+#[test]
 fn ctrl_c_gives_the_terminal_back() {
     let bed = Bed::with_luks2();
     for command in [

@@ -284,17 +284,22 @@ impl Served {
     }
 
     fn listing(&self) -> Listing {
+        // One lock after the other: who begins a visit takes both. And nothing keeps the volume
+        // but visits: a removal lets go of it.
+        let size = self.volume().as_ref().map_or(0, |volume| volume.size());
+        let clients = self.links().len();
         Listing {
             name: self.name.clone(),
-            size: self.volume().as_ref().map_or(0, |volume| volume.size()),
-            clients: self.links().len(),
+            size,
+            clients,
             is_ending: self.is_ending(),
         }
     }
 
     /// As it is now: a volume may have grown.
     fn info(&self) -> Option<ExportInfo> {
-        let volume = self.volume().clone()?;
+        let volume = self.volume();
+        let volume = volume.as_ref()?;
         Some(ExportInfo {
             name: self.name.clone(),
             description: self.description.clone(),
@@ -325,12 +330,12 @@ impl Visit {
         let set = exports.set();
         // Whoever ends it looks at the links afterwards.
         let mut links = served.links();
-        let volume = served.volume().clone()?;
+        let threads = threads(served.volume().as_ref()?, workers);
         if served.is_ending() {
             return None;
         }
         if links.is_empty()
-            && let Err(error) = served.executor.open(threads(&volume, workers))
+            && let Err(error) = served.executor.open(threads)
         {
             tracing::warn!(%error, "cannot start a worker thread");
             return None;

@@ -21,8 +21,8 @@ EXAMPLES:
     xtent completions fish > ~/.config/fish/completions/xtent.fish
 
 NOTES:
-  In bash, zsh and fish `umount`, `close` and `status` complete what there is to be
-  unmounted, closed and shown.";
+  In bash, zsh and fish `umount`, `close`, `detach` and `status` complete what there is to be
+  unmounted, closed, detached and shown.";
 
 /// Print the completion script for a shell
 #[derive(clap::Args, Debug)]
@@ -37,9 +37,11 @@ pub(crate) struct Args {
 }
 
 /// Commands whose argument is one of such names, and the option that lists them.
-const NAMED: [(&str, &str); 3] = [
+const NAMED: [(&str, &str); 5] = [
     ("umount", "mounts"),
     ("close", "mappings"),
+    ("detach", "exports"),
+    ("resize", "exports"),
     ("status", "all"),
 ];
 

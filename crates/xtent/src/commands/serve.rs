@@ -2,23 +2,23 @@
 
 mod announce;
 mod manual;
+mod plan;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::Signal;
-use nix::unistd::User;
 use xtent_export::nbd::{self, Shutdown};
-use xtent_server_config::Server;
 
 use announce::{announce, announce_check};
 use manual::MANUAL;
+pub(super) use plan::export_name;
+use plan::{Plan, plan};
 
 use crate::args::TlsArgs;
 use crate::cli::Global;
 use crate::client::Client;
 use crate::control::{Control, Rules};
-use crate::disk::is_uri;
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::Grown;
 use crate::listen::{self, Bound, Spec};
@@ -28,10 +28,7 @@ use crate::pid_file::PidFile;
 use crate::size::show_size;
 use crate::volumes::Volumes;
 use crate::wanted::{Opened, VolumeArgs, Wanted};
-use crate::{config, sandbox, signals};
-
-/// Clients at a time, where nothing says how many.
-const CONNECTIONS: u16 = 64;
+use crate::{sandbox, signals};
 
 /// Serve volumes over NBD
 ///
@@ -108,19 +105,6 @@ pub(crate) struct Args {
     no_sandbox: bool,
     #[command(flatten)]
     tls: TlsArgs,
-}
-
-/// What is to be served, and how, wherever it was said.
-struct Plan {
-    wanted: Vec<Wanted>,
-    nbd: Vec<Spec>,
-    allow_remote: bool,
-    connections: u16,
-    user: Option<User>,
-    pid_file: Option<PathBuf>,
-    tls: TlsArgs,
-    /// What the default socket is named after.
-    socket_name: PathBuf,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -226,105 +210,6 @@ fn is_one(args: &Args) -> bool {
     args.config.is_none() && args.more.is_empty()
 }
 
-fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan> {
-    let (server, wanted) = match &args.config {
-        Some(path) => {
-            if let Some(option) = args.volume.option_of_one() {
-                return Err(Failure::parameters(format!(
-                    "{option} is for one volume: write it into {}",
-                    path.display()
-                )));
-            }
-            let configured = config::read(path, global.cpu, output)?;
-            (configured.server, configured.wanted)
-        }
-        None => (Server::default(), of_devices(args, global)?),
-    };
-    let nbd = match args.nbd.is_empty() {
-        false => args.nbd.clone(),
-        true => {
-            let specs = server.nbd.iter().map(|text| {
-                text.parse()
-                    .map_err(|e| Failure::parameters(format!("`nbd` {text:?}: {e}")))
-            });
-            specs.collect::<Result<_>>()?
-        }
-    };
-    let user = args.user.as_ref().or(server.user.as_ref());
-    let tls = args.tls.or(&server)?;
-    let named = wanted.iter().find(|it| !it.args.clients.is_empty());
-    if let (Some(wanted), false) = (named, tls.verifies_clients()) {
-        return Err(Failure::parameters(format!(
-            "only some clients may have {}, and nothing asks them who they are",
-            wanted.args.device.device.display()
-        ))
-        .advise("Ask them for certificates: --tls-certificates DIR --tls-verify-peer."));
-    }
-    let connections = args.connections.or(server.connections);
-    Ok(Plan {
-        socket_name: match &args.config {
-            Some(path) => path.with_extension(""),
-            None => args.volume.device.device.clone(),
-        },
-        wanted,
-        nbd,
-        allow_remote: args.allow_remote || server.allow_remote == Some(true) || tls.is_required(),
-        tls,
-        connections: connections.unwrap_or(CONNECTIONS),
-        user: user.map(|name| look_up(name)).transpose()?,
-        pid_file: args.pid_file.clone().or(server.pid_file),
-    })
-}
-
-/// One under the name that was asked for; several each under its own.
-fn of_devices(args: &Args, global: &Global) -> Result<Vec<Wanted>> {
-    let first = &args.volume.device.device;
-    if args.more.is_empty() {
-        return Ok(vec![Wanted {
-            name: args.export.clone().unwrap_or_default(),
-            args: args.volume.clone(),
-            backend: global.cpu,
-        }]);
-    }
-    let export = args.export.as_ref().map(|_| "--export");
-    if let Some(option) = export.or(args.volume.option_of_one()) {
-        return Err(Failure::parameters(format!(
-            "{option} is for one DEVICE, and there are {}",
-            1 + args.more.len()
-        ))
-        .advise("A configuration file has options for each volume: --config FILE."));
-    }
-    let devices = std::iter::once(first).chain(&args.more);
-    let mut wanted = Vec::<Wanted>::new();
-    for device in devices {
-        let name = export_name(device);
-        if let Some(other) = wanted.iter().find(|it| it.name == name) {
-            return Err(Failure::parameters(format!(
-                "{} and {} would both be exported as {name:?}",
-                other.args.device.device.display(),
-                device.display()
-            ))
-            .advise("A configuration file gives each its own name: --config FILE."));
-        }
-        wanted.push(Wanted {
-            name,
-            args: args.volume.of(device.clone()),
-            backend: global.cpu,
-        });
-    }
-    Ok(wanted)
-}
-
-/// The export's name of a device that nobody has given one.
-pub(super) fn export_name(device: &Path) -> String {
-    let text = device.to_string_lossy();
-    let name = xtent_control::export_name(&text);
-    match name.is_empty() && !is_uri(device) {
-        true => text.into_owned(),
-        false => name.to_owned(),
-    }
-}
-
 /// Looks at everything that can be looked at without a passphrase.
 fn check(plan: &Plan, output: &Output) -> Result<()> {
     let mut found = Vec::new();
@@ -384,12 +269,6 @@ fn start(command: &str, args: &Args, volumes: &Volumes, bound: &[Bound]) -> Resu
     let socket = bound.iter().find_map(|bound| bound.made.as_ref());
     let socket = socket.map(|(_, path)| path.as_path());
     Client::start(command, uri, export, socket)
-}
-
-fn look_up(name: &str) -> Result<User> {
-    User::from_name(name)
-        .map_err(|e| Failure::system(format!("cannot look up user {name}"), e))?
-        .ok_or_else(|| Failure::parameters(format!("there is no user {name}")))
 }
 
 /// Listens where the options say, or on the default socket if there is nothing

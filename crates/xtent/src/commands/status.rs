@@ -163,6 +163,8 @@ pub(crate) enum Names {
     Mounts,
     /// Mappings.
     Mappings,
+    /// Exports of servers.
+    Exports,
     /// Everything that `xtent status` takes.
     All,
 }
@@ -175,6 +177,7 @@ pub(crate) fn names(which: Names) -> Vec<String> {
         .flat_map(|volume| match which {
             Names::Mounts => vec![volume.mount_point],
             Names::Mappings => vec![volume.name],
+            Names::Exports => vec![volume.export.filter(|name| !name.is_empty())],
             Names::All => vec![volume.mount_point, volume.name, volume.device],
         })
         .flatten()

@@ -1,0 +1,233 @@
+//! Clients of the control socket that attack, or are killed.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use xtent_control::{Attach, Discard, Link, Reply, Request, Role, Source};
+use xtent_tests::gateway::Gateway;
+use xtent_tests::luks::{Container, Shape};
+use xtent_tests::nbd::write_all;
+use xtent_tests::scratch::assert_same;
+use xtent_tests::{Scratch, pattern};
+
+use super::{SIZE, container, usize_of};
+
+/// The request of an attach as ours is.
+fn attach_request(container: &Container, name: &str) -> Attach {
+    Attach {
+        clients: Vec::new(),
+        zero_holes: false,
+        name: name.to_owned(),
+        device: container.image.to_str().unwrap().to_owned(),
+        partition: None,
+        uuid: None,
+        source: Source::File {
+            window: None,
+            direct: false,
+            atomic: 512,
+            discard: 4096,
+        },
+        files: vec![Role::Data],
+        key_length: 64,
+        cipher: "aes-xts-plain64".to_owned(),
+        sector_size: 512,
+        large_sectors: false,
+        offset: 16 << 20,
+        length: SIZE,
+        iv_offset: 0,
+        grows: true,
+        read_only: false,
+        encrypt: false,
+        discard: Discard::Never,
+        backend: None,
+        cipher_threads: None,
+    }
+}
+
+/// What the server says to these messages; nothing if it just hangs up.
+fn said(
+    gateway: &Gateway,
+    request: &[u8],
+    files: &[BorrowedFd<'_>],
+    key: Option<&[u8]>,
+) -> Option<Reply> {
+    let link = Link::connect(&gateway.control()).unwrap();
+    link.set_patience(Duration::from_secs(300)).unwrap();
+    let _ = link.send(request, files);
+    if let Some(key) = key {
+        let _ = link.send(key, &[]);
+    }
+    let (bytes, _) = link.receive().ok()?;
+    Some(Reply::parse(&bytes).unwrap())
+}
+
+#[test]
+fn hostile_control_clients_do_not_harm_the_server() {
+    let scratch = Scratch::new();
+    let [a, b] = ["a.img", "b.img"].map(|name| container(&scratch, name, Shape::LUKS2));
+    let mut gateway = Gateway::start(&[&a, &container(&scratch, "c.img", Shape::LUKS2)], &[]);
+    let good = attach_request(&b, "b");
+    let bytes = |attach: &Attach| {
+        Request::Attach(Box::new(attach.clone()))
+            .to_bytes()
+            .unwrap()
+    };
+    let open = |write| {
+        File::options()
+            .read(true)
+            .write(write)
+            .open(&b.image)
+            .unwrap()
+    };
+    let (read_write, read_only) = (open(true), open(false));
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (socket, _peer) = UnixStream::pair().unwrap();
+    let null = File::open("/dev/null").unwrap();
+    let folder = File::open(scratch.path()).unwrap();
+    let key = [7; 64];
+    let before = gateway.files();
+    let refused = |reply: Option<Reply>, what: &str| {
+        assert!(
+            !matches!(reply, Some(Reply::Done { .. })),
+            "{what}: {reply:?}"
+        );
+    };
+    // Messages that are none.
+    for garbage in [
+        &b"{"[..],
+        b"\0",
+        &[b'['; 60_000],
+        br#"{"detach":{"name":"\u0000"}}"#,
+    ] {
+        refused(said(&gateway, garbage, &[], None), "garbage");
+    }
+    refused(said(&gateway, &bytes(&good)[..100], &[], None), "truncated");
+    refused(said(&gateway, &vec![b' '; 100_000], &[], None), "huge");
+    // Descriptors of other kinds.
+    for fd in [
+        reader.as_fd(),
+        socket.as_fd(),
+        null.as_fd(),
+        folder.as_fd(),
+        read_only.as_fd(),
+    ] {
+        refused(
+            said(&gateway, &bytes(&good), &[fd], Some(&key)),
+            "other descriptors",
+        );
+    }
+    let file = read_write.as_fd();
+    refused(
+        said(&gateway, &bytes(&good), &[], Some(&key)),
+        "no descriptor",
+    );
+    refused(
+        said(&gateway, &bytes(&good), &[file; 8], Some(&key)),
+        "too many",
+    );
+    // Keys.
+    for len in [1, 32, 63, 65, 4000] {
+        refused(
+            said(&gateway, &bytes(&good), &[file], Some(&vec![7; len])),
+            "key",
+        );
+    }
+    // Numbers that cannot be, and names that are taken.
+    for change in [
+        (|it| it.offset = u64::MAX) as fn(&mut Attach),
+        |it| it.offset = 1,
+        |it| it.length = !511,
+        |it| it.length = 0,
+        |it| it.iv_offset = u64::MAX,
+        |it| it.sector_size = 3,
+        |it| it.sector_size = u32::MAX,
+        |it| it.cipher = "null".into(),
+        |it| it.cipher = "x".repeat(5000),
+        |it| it.backend = Some("z80".into()),
+        |it| it.cipher_threads = Some(usize::MAX),
+        |it| it.name = "a.img".into(),
+        |it| it.name = "n".repeat(4097),
+        |it| {
+            it.source = Source::File {
+                window: Some((u64::MAX, 2)),
+                direct: false,
+                atomic: 3,
+                discard: 7,
+            }
+        },
+        |it| {
+            it.source = Source::Export {
+                uri: "nbd://127.0.0.1:1/x".into(),
+                reconnect: 0,
+            }
+        },
+    ] {
+        let mut attach = good.clone();
+        change(&mut attach);
+        let Ok(bytes) = Request::Attach(Box::new(attach.clone())).to_bytes() else {
+            continue;
+        };
+        refused(
+            said(&gateway, &bytes, &[file], Some(&key)),
+            &format!("{attach:?}"),
+        );
+    }
+    // Clients that go away at every point.
+    for step in 0..3 {
+        let link = Link::connect(&gateway.control()).unwrap();
+        if step > 0 {
+            link.send(&bytes(&good), &[file]).unwrap();
+        }
+        if step > 1 {
+            link.send(&[7; 64], &[]).unwrap();
+        }
+    }
+    drop(read_write);
+    assert!(gateway.is_running());
+    // What the last one asked for may have been done.
+    let detached = gateway.detach("b").run();
+    assert!(
+        [Some(0), Some(4)].contains(&detached.code()),
+        "{}",
+        detached.text()
+    );
+    // All of that is closed, and the volume can be had.
+    gateway.attach(&b).ok();
+    gateway.detach("b.img").ok();
+    let after = gateway.files();
+    assert!(
+        after <= before + 3,
+        "{before} descriptors before, {after} after"
+    );
+    assert_eq!(gateway.exports(), ["a.img", "c.img"]);
+    gateway.stop();
+}
+
+#[test]
+fn an_attach_that_is_killed_leaves_the_server_sane() {
+    let scratch = Scratch::new();
+    let [a, b] = ["a.img", "b.img"].map(|name| container(&scratch, name, Shape::LUKS2));
+    let mut gateway = Gateway::start(&[&a], &[]);
+    for round in 0..20_u64 {
+        let attach = gateway.attach(&b).spawn();
+        // Somewhere between its beginning and its end, wherever that is on this machine.
+        std::thread::sleep(Duration::from_millis(round * 2));
+        attach.kill();
+        assert!(gateway.is_running());
+        // Either it was attached, whole, or the device is free.
+        if gateway.detach("b.img").run().code() != Some(0) {
+            gateway.attach(&b).run();
+            let _ = gateway.detach("b.img").run();
+        }
+    }
+    gateway.attach(&b).ok();
+    write_all(&gateway.uri("b.img"), &pattern(usize_of(SIZE), 5));
+    gateway.stop();
+    assert_same(
+        &b.decrypt(),
+        &pattern(usize_of(SIZE), 5),
+        "what was written",
+    );
+}
