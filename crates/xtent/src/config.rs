@@ -95,6 +95,16 @@ fn of(
     })?;
     let mut args = line.volume;
     let command = volume.key_command.as_ref();
+    if let Some(program) = command.and_then(|words| words.first())
+        && program.contains('/')
+        && Path::new(program).exists()
+        && !is_trusted(Path::new(program))
+    {
+        return Err(Failure::new(
+            Exit::Permission,
+            format!("`key-command`: others can change {program}, or could have put it there"),
+        ));
+    }
     args.unlock.passphrase.key.key_command =
         command.map(|words| CommandLine(words.iter().map(OsString::from).collect()));
     let backend = volume.cpu.as_deref().map(parse_backend).transpose();

@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use xtent_control::{Attach, Discard, Link, Reply, Request, Role, Source};
+use xtent_control::{Attach, Discard, Link, Listener, Reply, Request, Role, Source};
 use xtent_tests::gateway::Gateway;
 use xtent_tests::luks::{Container, Shape};
 use xtent_tests::nbd::write_all;
 use xtent_tests::scratch::assert_same;
-use xtent_tests::{Scratch, pattern};
+use xtent_tests::xtent::xtent;
+use xtent_tests::{Cmd, Scratch, pattern};
 
 use super::{SIZE, container, usize_of};
 
@@ -202,6 +203,30 @@ fn hostile_control_clients_do_not_harm_the_server() {
         "{before} descriptors before, {after} after"
     );
     assert_eq!(gateway.exports(), ["a.img", "c.img"]);
+    gateway.stop();
+}
+
+/// A socket that another process has put where a server's would be gets no key.
+#[test]
+fn a_process_that_poses_as_a_server_gets_no_key() {
+    let scratch = Scratch::new();
+    let [a, b] = ["a.img", "b.img"].map(|name| container(&scratch, name, Shape::LUKS2));
+    let gateway = Gateway::start(&[&a], &[]);
+    let other = Cmd::new("/bin/sleep").arg("600").spawn();
+    let path = gateway
+        .control()
+        .with_file_name(format!("{}.sock", other.id()));
+    let listener = Listener::bind(&path).unwrap();
+    let attach = xtent()
+        .args(["attach", "--server", &other.id().to_string()])
+        .arg("--key-file")
+        .arg(&b.key)
+        .arg(&b.image)
+        .run();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(attach.code(), Some(2), "{}", attach.text());
+    attach.says(&["has the control socket of process"]);
+    drop(listener);
     gateway.stop();
 }
 

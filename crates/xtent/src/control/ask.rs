@@ -23,6 +23,8 @@ const MOST: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Server {
     socket: PathBuf,
+    /// The process that has to answer there.
+    pid: Option<u32>,
 }
 
 /// What a server did.
@@ -37,15 +39,18 @@ pub(crate) struct Answer {
 
 impl Server {
     /// The server that `--server` names, by its process id or control socket; the only one
-    /// there is without.
+    /// this user has without. It will be given keys, so nobody else's is found by accident.
     pub(crate) fn find(named: Option<&str>) -> Result<Self> {
-        let runtimes = runtime::folders();
         match named {
             Some(name) if name.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => {
                 let pid = name.parse().unwrap_or(u32::MAX);
+                let runtimes = runtime::folders();
                 let found = runtimes.iter().map(|runtime| socket(runtime, pid));
-                let found = found.filter(|path| path.exists()).map(Self::at).next();
-                found.ok_or_else(|| {
+                let mut found = found.filter(|path| path.exists()).map(|socket| Self {
+                    socket,
+                    pid: Some(pid),
+                });
+                found.next().ok_or_else(|| {
                     Failure::new(
                         Exit::Device,
                         format!("process {name} is no server of this user's"),
@@ -54,20 +59,18 @@ impl Server {
                 })
             }
             Some(path) => Ok(Self::at(PathBuf::from(path))),
-            None => Self::only(&runtimes),
+            None => Self::only(&runtime::folder()?),
         }
     }
 
     fn at(socket: PathBuf) -> Self {
-        Self { socket }
+        Self { socket, pid: None }
     }
 
     /// Of the servers that run: those of killed ones leave their sockets behind.
-    fn only(runtimes: &[PathBuf]) -> Result<Self> {
-        let sockets = runtimes.iter().flat_map(|runtime| {
-            let entries = std::fs::read_dir(folder(runtime));
-            entries.into_iter().flatten().flatten().map(|it| it.path())
-        });
+    fn only(runtime: &Path) -> Result<Self> {
+        let entries = std::fs::read_dir(folder(runtime));
+        let sockets = entries.into_iter().flatten().flatten().map(|it| it.path());
         let mut running: Vec<PathBuf> =
             sockets.filter(|path| Link::connect(path).is_ok()).collect();
         match running.len() {
@@ -145,10 +148,22 @@ impl Server {
     }
 
     fn connect(&self) -> Result<Link> {
-        Link::connect(&self.socket).map_err(|error| {
+        let link = Link::connect(&self.socket).map_err(|error| {
             let message = format!("no server answers at {}", self.socket.display());
             Failure::new(Exit::Device, message).because(error)
-        })
+        })?;
+        let found = link.peer()?.pid;
+        match self.pid {
+            Some(pid) if i64::from(pid) != i64::from(found) => Err(Failure::new(
+                Exit::Permission,
+                format!(
+                    "process {found} has the control socket of process {pid}, {}",
+                    self.socket.display()
+                ),
+            )
+            .advise("To use it all the same, name the socket: --server SOCKET.")),
+            _ => Ok(link),
+        }
     }
 }
 
