@@ -9,7 +9,7 @@ use xtent_tests::ceph::{Bed, cluster};
 use xtent_tests::luks::{Container, KEY, Maker, OTHER_KEY, Shape, add_key};
 use xtent_tests::nbd::{nbdsh, read_all, write_all};
 use xtent_tests::scratch::assert_same;
-use xtent_tests::xtent::{Server, xtent};
+use xtent_tests::xtent::{Server, binary, xtent};
 use xtent_tests::{Cmd, Scratch, pattern};
 
 /// What Ceph's own encryption does with an image: `sys.argv[2:]` are the image, the format
@@ -418,6 +418,40 @@ fn a_server_whose_image_is_taken_over_writes_nothing_any_more() {
     let end = last.len() - 4096;
     last[end..].fill(7);
     assert_same(&contents(&image), &last, "nobody else has written");
+}
+
+/// A client is shut out for an hour only, and one that had nothing to do in that time would not know.
+#[test]
+#[ignore = "waits for ten seconds and more: make test-ceph"]
+fn an_idle_server_notices_that_its_image_was_taken_over() {
+    let Some(bed) = cluster("an_idle_server_notices_that_its_image_was_taken_over") else {
+        return;
+    };
+    let _share = bed.share();
+    let scratch = Scratch::new();
+    let key = scratch.file("key", KEY);
+    let shape = Shape::LUKS2_4096;
+    let container = bed.container("idle", shape.data_offset() + (1 << 20), &key);
+    shape.format(Maker::Xtent, &container.image, &key);
+    let log = scratch.join("log");
+    let server = format!(
+        "exec {} serve --nbd unix:{} --key-file {} {} 2>{}",
+        binary().display(),
+        scratch.join("sock").display(),
+        key.display(),
+        container.image.display(),
+        log.display()
+    );
+    let mut server = Cmd::peer("bash").args(["-c", &server]).spawn();
+    server.wait_for_line(|line| line.contains("nbd+unix"));
+    let name: Name = container.image.to_str().unwrap().parse().unwrap();
+    drop(Image::take_over(&name).unwrap());
+    while !std::fs::read_to_string(&log).unwrap().contains("shut this one out") {
+        assert!(server.is_running());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.finish().code(), Some(5));
 }
 
 /// Writes and reads pieces, several at a time, and knows what is where: a number for each round.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
 use crate::ffi::{Handle, Way};
-use crate::lock::{self, Fence};
+use crate::lock::{self, Fence, Watch};
 use crate::settings::{self, OBJECTS};
 use crate::{Name, ffi};
 
@@ -22,6 +22,8 @@ pub const LONGEST_OPEN: Duration = Duration::from_secs(30);
 pub struct Image {
     /// Present until dropped.
     way: Option<Way>,
+    /// Looks at the lock; none for an image that is only read.
+    watch: Option<Watch>,
     name: Name,
     pub(crate) shared: Arc<Shared>,
     pub(crate) read_only: bool,
@@ -137,14 +139,21 @@ impl Image {
         let stripe = handle.stripe_unit().map_err(failed)?;
         // Longer writes than this lie in one object too, if they are aligned.
         let atomic = u32::try_from(stripe.min(4096)).unwrap_or(512);
+        let shared = Arc::new(Shared {
+            place,
+            fence: Fence::default(),
+            size: AtomicU64::new(size),
+        });
+        let way = Way::new(handle);
+        let watch = match read_only {
+            true => None,
+            false => Some(Watch::start(way.clone(), Arc::clone(&shared)).map_err(failed)?),
+        };
         Ok(Self {
-            way: Some(Way::new(handle)),
+            way: Some(way),
+            watch,
             name: name.clone(),
-            shared: Arc::new(Shared {
-                place,
-                fence: Fence::default(),
-                size: AtomicU64::new(size),
-            }),
+            shared,
             read_only,
             atomic: atomic.max(512),
         })
@@ -261,8 +270,9 @@ impl std::fmt::Debug for Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
+        let watch = self.watch.take();
         if let Some(way) = self.way.take() {
-            way.end();
+            way.end(|| drop(watch));
         }
     }
 }

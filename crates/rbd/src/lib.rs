@@ -15,7 +15,7 @@
 //!
 //! An image whose lock is lost fails every operation with
 //! [`ErrorKind::Fenced`](xtent_store::ErrorKind::Fenced) from then on, reads included, whatever
-//! becomes of the lock later. [`Image::take_over`] is the other side of it.
+//! becomes of the lock later. One that has nothing to do looks every ten seconds. [`Image::take_over`] is the other side of it.
 //!
 //! # What is durable
 //!

@@ -1,14 +1,18 @@
 //! The lock of an image: one client writes, and one that lost the lock does nothing any more.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use xtent_store::{Act, ErrorKind};
 
 use crate::Name;
-use crate::ffi::Handle;
-use crate::image::Trouble;
+use crate::ffi::{Handle, Way};
+use crate::image::{Shared, Trouble};
 
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 const EXCLUSIVE_LOCK: u64 = 1 << 2;
@@ -82,6 +86,48 @@ fn taken(owner: &str) -> Trouble {
     )
 }
 
+/// How often the lock is looked at. Far less than an hour, for which the cluster shuts a client out:
+/// one that had nothing to do meanwhile would never know.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A thread that looks at the lock; ended when dropped.
+pub(crate) struct Watch {
+    /// Dropped to end it.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(crate) fn start(way: Way, shared: Arc<Shared>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("rbd lock".into());
+        let thread = thread.spawn(move || {
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                match way.handle().has_lock() {
+                    Ok(true) => {}
+                    Ok(false) => return shared.fence.close(),
+                    Err(error) if is(&error, Errno::SHUTDOWN) => return shared.fence.close(),
+                    Err(error) => tracing::debug!(%error, "the image's lock cannot be looked at"),
+                }
+            }
+        })?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Whether the image was lost to somebody else. Nothing undoes it.
 #[derive(Default)]
 pub(crate) struct Fence {
@@ -104,15 +150,20 @@ impl Fence {
             .then_some((ErrorKind::Io, UNFLUSHED))
     }
 
+    /// The image is lost.
+    fn close(&self) {
+        if !self.is_lost.swap(true, Ordering::AcqRel) {
+            tracing::error!("{LOST}: nothing is read or written from now on");
+        }
+    }
+
     /// Looks at an operation's error, and gives its kind.
     pub(crate) fn note(&self, act: Act, error: &io::Error) -> ErrorKind {
         // librbd says "read-only" of a write without the lock, and the cluster "shut down" of
         // whatever comes from a client on its blocklist.
         let is_lost = is(error, Errno::SHUTDOWN) || act != Act::Read && is(error, Errno::ROFS);
         if is_lost {
-            if !self.is_lost.swap(true, Ordering::AcqRel) {
-                tracing::error!("{LOST}: nothing is read or written from now on");
-            }
+            self.close();
             return ErrorKind::Fenced;
         }
         if matches!(act, Act::Flush | Act::DurableWrite) {

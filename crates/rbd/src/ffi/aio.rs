@@ -69,10 +69,12 @@ impl Way {
         &self.handle
     }
 
-    /// Waits until every operation has ended, and closes the image if this is the last way to it.
-    /// On the library's own threads, for which that would have to wait, another one does it.
-    pub(crate) fn end(self) {
+    /// Does what comes before the end, waits until every operation has ended, and closes the image
+    /// if this is the last way to it. On the library's own threads, for which that would have to
+    /// wait, another one does it.
+    pub(crate) fn end(self, before: impl FnOnce() + Send + 'static) {
         let end = move || {
+            before();
             self.under_way.wait();
             drop(self);
         };

@@ -87,6 +87,14 @@ impl Handle {
         check(unsafe { (self.api().rbd_lock_acquire)(self.raw, EXCLUSIVE) }).map(drop)
     }
 
+    /// Whether the lock is this handle's, by what the cluster says now.
+    pub(crate) fn has_lock(&self) -> io::Result<bool> {
+        let mut is_owner = 0;
+        // SAFETY: the handle is ours, and the place for the answer is good for the call.
+        check(unsafe { (self.api().rbd_is_exclusive_lock_owner)(self.raw, &raw mut is_owner) })?;
+        Ok(is_owner != 0)
+    }
+
     /// The addresses of those who have the lock.
     pub(crate) fn lock_owners(&self) -> io::Result<Vec<String>> {
         let mut owners = [null_mut::<c_char>(); MANY];

@@ -93,6 +93,7 @@ functions! {
         rbd_lock_get_owners(Opaque, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
         rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
         rbd_lock_break(Opaque, c_int, *const c_char) -> c_int;
+        rbd_is_exclusive_lock_owner(Opaque, *mut c_int) -> c_int;
         rbd_watchers_list(Opaque, *mut Watcher, *mut usize) -> c_int;
         rbd_watchers_list_cleanup(*mut Watcher, usize);
         rbd_aio_create_completion(*mut c_void, Callback, *mut Opaque) -> c_int;
