@@ -25,8 +25,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Reads a certificate. What cannot be read names nobody.
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Self {
+    /// Reads a certificate, in DER, which somebody else has verified. What cannot be read names
+    /// nobody.
+    pub fn of(certificate: &[u8]) -> Self {
         let Ok(parsed) = Certificate::from_der(certificate) else {
             return Self {
                 subject: "(a subject that cannot be read)".to_owned(),

@@ -116,7 +116,7 @@ impl Handshake {
     /// The channel, once the handshake is [`Next::Done`] and its output sent.
     pub fn into_channel(self) -> Channel {
         let shown = self.side.peer_certificates();
-        let peer = shown.and_then(<[_]>::first).map(Peer::of);
+        let peer = shown.and_then(<[_]>::first).map(|it| Peer::of(it));
         Channel::new(self.side, self.incoming, self.data, peer)
     }
 }
