@@ -123,7 +123,7 @@ impl Shape {
     pub fn format(&self, maker: Maker, image: &Path, key: &Path) {
         let command = match maker {
             Maker::Cryptsetup => Cmd::peer("cryptsetup").args(["luksFormat", "--batch-mode"]),
-            Maker::Xtent => xtent().args(["format", "--batch-mode"]),
+            Maker::Xtent => xtent().args(["format", "--batch-mode", "--overwrite-luks"]),
         };
         let mut command = command
             .args(["--type", &format!("luks{}", self.version)])
