@@ -59,8 +59,6 @@ FILES:
     .hide_default_value(true)))]
 pub(crate) struct Args {
     #[command(flatten)]
-    volume: VolumeArgs,
-    #[command(flatten)]
     server: ServerArgs,
     /// Name of the export that clients ask for [default: the file's name]
     #[arg(long, value_name = "NAME")]
@@ -71,6 +69,9 @@ pub(crate) struct Args {
     /// Detach what the file does not name
     #[arg(long, requires = "config")]
     prune: bool,
+    // Last: the headings of its options would count for those that come after it.
+    #[command(flatten)]
+    volume: VolumeArgs,
 }
 
 /// Which server.

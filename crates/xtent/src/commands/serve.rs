@@ -48,8 +48,6 @@ use crate::{sandbox, signals};
     .default_value("-")
     .hide_default_value(true)))]
 pub(crate) struct Args {
-    #[command(flatten)]
-    volume: VolumeArgs,
     /// More of them, each an export under its file's name
     #[arg(value_name = "DEVICE", index = 2, conflicts_with = "config")]
     more: Vec<PathBuf>,
@@ -103,6 +101,9 @@ pub(crate) struct Args {
     /// Keep privileges and system calls, to find out what the sandbox forbids
     #[arg(long)]
     no_sandbox: bool,
+    // Last: the headings of its options would count for those that come after it.
+    #[command(flatten)]
+    volume: VolumeArgs,
     #[command(flatten)]
     tls: TlsArgs,
 }
