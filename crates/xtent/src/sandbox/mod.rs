@@ -83,6 +83,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
 /// library's, and cannot be asked to do it themselves. They keep the rights to read any file, since
 /// the keyring may be another user's, and to become another user; the filter of system calls, which
 /// all threads get, has no call to use them with.
+#[cfg(feature = "rbd")]
 pub(crate) fn confine_client() -> Result<()> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|e| Failure::system("cannot give up new privileges", e))?;

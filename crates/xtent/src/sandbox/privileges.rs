@@ -39,6 +39,7 @@ pub(super) fn drop_capabilities() -> Result<()> {
 
 /// The same for threads that begin before this process has read its last file and become its last
 /// user: a change of user is one of all threads, and ends the process if not all can.
+#[cfg(feature = "rbd")]
 pub(super) fn keep_what_comes_before() -> Result<()> {
     let has = rustix::thread::capabilities(None)
         .map_err(|e| Failure::system("cannot look at capabilities", e))?;
