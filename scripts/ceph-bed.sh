@@ -42,6 +42,12 @@ is_ours() { # is_ours PID BEGAN
     [ -n "$2" ] && [ "$(began "$1")" = "$2" ]
 }
 
+# Whether threads are left of a process that has ended.
+has_threads() { # has_threads PID BEGAN
+    local found=(/proc/"$1"/task/*)
+    [ "${#found[@]}" -gt 1 ] && [ "$(awk '{ sub(/^.*\) /, ""); print $20 }' "/proc/$1/stat" 2>/dev/null)" = "$2" ]
+}
+
 write_conf() { # write_conf FSID PORT1 PORT2
     cat >"$dir/ceph.conf" <<CONF
 [global]
@@ -208,7 +214,8 @@ kill_daemon() { # kill_daemon DAEMON [SIGNAL]
     kill "-$signal" "$pid"
     case $signal in
         KILL | TERM)
-            while is_ours "$pid" "$began_at"; do sleep 0.05; done
+            # Its files and ports are free when the last of its threads has gone.
+            while is_ours "$pid" "$began_at" || has_threads "$pid" "$began_at"; do sleep 0.05; done
             ;;
     esac
 }

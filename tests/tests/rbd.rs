@@ -446,7 +446,10 @@ fn an_idle_server_notices_that_its_image_was_taken_over() {
     server.wait_for_line(|line| line.contains("nbd+unix"));
     let name: Name = container.image.to_str().unwrap().parse().unwrap();
     drop(Image::take_over(&name).unwrap());
-    while !std::fs::read_to_string(&log).unwrap().contains("shut this one out") {
+    while !std::fs::read_to_string(&log)
+        .unwrap()
+        .contains("shut this one out")
+    {
         assert!(server.is_running());
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
