@@ -489,9 +489,7 @@ fn what_is_no_export_is_told() {
         };
         Server::command(&container, &scratch.join("sock"), &["--reconnect", "1"])
     };
-    serve("nbds://host/x")
-        .fails(1)
-        .says(&["TLS is not supported"]);
+    serve("nbd+vsock://2/x").fails(1).says(&["nbd+vsock"]);
     serve("nbd+unix:///x").fails(1).says(&["socket=PATH"]);
     serve("nbd+unix:///?socket=/none/here")
         .fails(4)
