@@ -1,8 +1,9 @@
-//! Protocols that offer an open volume: NBD, FUSE. An export knows its
+//! Protocols that offer an open volume: NBD, FUSE; and metrics of what they did. An export knows its
 //! protocol and the volume's byte ranges, never ciphers or LUKS.
 
 mod executor;
 pub mod fuse;
+pub mod metrics;
 pub mod nbd;
 
 /// What went wrong.

@@ -16,6 +16,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use xtent_store::{AlignedBuffer, Buffer, Completed, Memory, Operation};
 
 use crate::discard::Discard;
+use crate::metrics::{Phase, Watch};
 use crate::plan::{Edge, Hull, PIECE, Plan};
 use crate::range_lock::Mode;
 use crate::{DiscardPolicy, Error, Volume};
@@ -59,10 +60,12 @@ impl Volume {
         if len == 0 {
             return Ok(buffer);
         }
+        let mut watch = Watch::of_all(&self.metrics);
         let _guard = self
             .locks
             .lock_async(self.sectors(hull), Mode::Shared)
             .await;
+        watch.lap(Phase::Lock);
         self.read_units(buffer, hull.start).await
     }
 
@@ -86,22 +89,28 @@ impl Volume {
             return Ok(());
         }
         let sectors = self.sectors(hull);
+        let mut watch = Watch::of_all(&self.metrics);
         let _guard = self.locks.lock_async(sectors, Mode::Exclusive).await;
+        watch.lap(Phase::Lock);
         // Whatever can fail before the write comes first, so that nothing is written then.
         let [head, tail] = plan.edges();
         let (head, tail) = join(self.read_edge(head), self.read_edge(tail)).await;
         for (edge, unit) in [head?, tail?].into_iter().flatten() {
             put_around(&mut buffer, hull, &edge, &unit);
         }
+        // The edges have told their time themselves.
+        watch.restart();
         for run in Plan::runs(hull.start, hull.len) {
             self.encrypt(&mut buffer[run.bytes], run.position);
         }
+        watch.lap(Phase::Cipher);
         let operation = Operation::Write {
             buffer,
             offset: self.offset + hull.start,
             durably: fua,
         };
         let Completed { result, .. } = self.store.submit(operation).await;
+        watch.lap(Phase::Store);
         result.map_err(|e| Error::store(e, Some(offset)))
     }
 
@@ -110,7 +119,9 @@ impl Volume {
         if !self.completes_later() || self.read_only {
             return self.flush();
         }
+        let mut watch = Watch::of_all(&self.metrics);
         let Completed { result, .. } = self.store.submit(Operation::Flush).await;
+        watch.lap(Phase::Store);
         result.map_err(|e| Error::store(e, None))
     }
 
@@ -208,14 +219,17 @@ impl Volume {
     async fn read_units(&self, buffer: Buffer, position: u64) -> Result<Buffer, Error> {
         let len = buffer.len();
         let offset = self.offset + position;
+        let mut watch = Watch::of_all(&self.metrics);
         let Completed { buffer, result } =
             self.store.submit(Operation::Read { buffer, offset }).await;
+        watch.lap(Phase::Store);
         result.map_err(|e| Error::store(e, Some(position)))?;
         // A store that succeeds gives the memory back.
         let mut buffer = buffer.ok_or_else(|| Error::no_memory("what was read"))?;
         for run in Plan::runs(position, len) {
             self.decrypt(&mut buffer[run.bytes], run.position);
         }
+        watch.lap(Phase::Cipher);
         Ok(buffer)
     }
 

@@ -12,6 +12,7 @@ use xtent_store::Store;
 
 use crate::config::UNIT;
 use crate::holes::next_run;
+use crate::metrics::Metrics;
 use crate::plan::PIECE;
 use crate::range_lock::RangeLock;
 use crate::shared_cipher::SharedCipher;
@@ -44,6 +45,7 @@ pub struct Volume {
     turned: bool,
     /// The store has been found unable to discard, and the log says so.
     pub(crate) cannot_discard: AtomicBool,
+    pub(crate) metrics: Metrics,
     /// Dropped after the store.
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -84,6 +86,7 @@ impl Volume {
             holes: config.holes,
             turned: false,
             cannot_discard: AtomicBool::new(false),
+            metrics: Metrics::new(),
             _held: None,
         })
     }
@@ -151,6 +154,11 @@ impl Volume {
         self.read_only
     }
 
+    /// What it has done so far.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The discard policy in force.
     pub fn discard_policy(&self) -> DiscardPolicy {
         self.discard
@@ -183,11 +191,14 @@ impl Volume {
 
     /// Decrypts a run of whole sectors that begins at `position`.
     pub(crate) fn decrypt(&self, run: &mut [u8], position: u64) {
+        if self.holes == Holes::Zero && !self.turned {
+            return self.decrypt_data(run, position);
+        }
+        self.count(run.len());
         let (first, requests) = (self.first(position), self.locks.in_use());
-        match (self.turned, self.holes) {
-            (true, _) => self.cipher.encrypt(first, run, requests),
-            (false, Holes::Noise) => self.cipher.decrypt(first, run, requests),
-            (false, Holes::Zero) => self.decrypt_data(run, position),
+        match self.turned {
+            false => self.cipher.decrypt(first, run, requests),
+            true => self.cipher.encrypt(first, run, requests),
         }
     }
 
@@ -198,20 +209,30 @@ impl Volume {
         while let Some(data) = next_run(run, from, sector) {
             from = data.end;
             let first = self.first(position + data.start as u64);
+            self.count(data.len());
             self.cipher.decrypt(first, &mut run[data], requests);
         }
     }
 
     /// Encrypts a run of whole sectors that begins at `position`.
     pub(crate) fn encrypt(&self, run: &mut [u8], position: u64) {
+        self.count(run.len());
         let (first, requests) = (self.first(position), self.locks.in_use());
         self.cipher.encrypt(first, run, requests);
     }
 
     /// As [`Volume::encrypt`], from `source` to `dest` of the same length.
     pub(crate) fn encrypt_to(&self, source: &[u8], dest: &mut [u8], position: u64) {
+        self.count(dest.len());
         let (first, requests) = (self.first(position), self.locks.in_use());
         self.cipher.encrypt_to(first, source, dest, requests);
+    }
+
+    /// Counts a call of the cipher.
+    fn count(&self, len: usize) {
+        if len > 0 {
+            self.metrics.run(len / self.sector_size.bytes());
+        }
     }
 
     /// The cipher's number for the sector that begins at `position`.

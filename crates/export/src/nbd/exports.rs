@@ -16,6 +16,7 @@ use super::link::Link;
 use super::proto::ExportInfo;
 use super::proto::constants::MAX_STRING;
 use crate::executor::Executor;
+use crate::metrics::Exported;
 use crate::{Error, ErrorKind};
 
 /// Most exports of a server.
@@ -110,6 +111,12 @@ impl Exports {
     pub fn list(&self) -> Vec<Listing> {
         let all = self.set().all.clone();
         all.iter().map(|served| served.listing()).collect()
+    }
+
+    /// Their volumes, for metrics; without those that are gone.
+    pub fn exported(&self) -> Vec<Exported> {
+        let all = self.set().all.clone();
+        all.iter().filter_map(|served| served.exported()).collect()
     }
 
     /// What the export of this name is.
@@ -294,6 +301,14 @@ impl Served {
             clients,
             is_ending: self.is_ending(),
         }
+    }
+
+    fn exported(&self) -> Option<Exported> {
+        Some(Exported {
+            name: self.name.clone(),
+            volume: self.volume().clone()?,
+            connections: self.links().len() as u64,
+        })
     }
 
     /// As it is now: a volume may have grown.

@@ -1,11 +1,11 @@
 //! Requests that have to wait for a disk or a server far away, as futures.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xtent_store::Buffer;
 use xtent_store::chain;
-use xtent_volume::{DiscardPolicy, Volume};
+use xtent_volume::{DiscardPolicy, Phase, RequestKind, Volume, Watch};
 
 use super::errno;
 use super::exports::Served;
@@ -31,6 +31,8 @@ pub(super) struct Reply {
     pub(super) structured: bool,
     /// Whose request it is.
     pub(super) client: Client,
+    /// When all of it had been received.
+    pub(super) since: Instant,
 }
 
 impl Reply {
@@ -48,14 +50,26 @@ impl Reply {
     }
 
     /// The volume's failure, which is also logged.
-    pub(super) fn volume_failure(self, operation: &str, error: &xtent_volume::Error) -> Head {
-        let error = self.report(operation, error);
+    pub(super) fn volume_failure(
+        self,
+        volume: &Volume,
+        kind: RequestKind,
+        error: &xtent_volume::Error,
+    ) -> Head {
+        let error = self.report(volume, kind, error);
         self.failure(error, errno::message(error))
     }
 
-    /// Logs a failed request; its error for the client.
-    pub(super) fn report(self, operation: &str, error: &xtent_volume::Error) -> NbdError {
+    /// Logs and counts a failed request; its error for the client.
+    pub(super) fn report(
+        self,
+        volume: &Volume,
+        kind: RequestKind,
+        error: &xtent_volume::Error,
+    ) -> NbdError {
+        let operation = kind.name();
         tracing::warn!(client = %self.client, operation, error = %chain(error), "request failed");
+        volume.metrics().failed(kind);
         errno::from_errno(error.errno())
     }
 
@@ -151,6 +165,7 @@ impl Job {
         ending: &Ending,
         grace: Duration,
     ) -> Self {
+        volume.metrics().begun();
         Self {
             _counted: Counted(Arc::clone(link)),
             link: Arc::clone(link),
@@ -190,21 +205,28 @@ impl Job {
             } => {
                 // The memory is free before the client sends the next request.
                 let result = self.volume.write_async(buffer, offset, len, fua).await;
-                self.send_result("write", result);
+                self.send_result(RequestKind::Write, result);
             }
-            Task::Flush => self.send_result("flush", self.volume.flush_async().await),
+            Task::Flush => {
+                let result = self.volume.flush_async().await;
+                self.send_result(RequestKind::Flush, result);
+            }
             Task::Trim { offset, len, fua }
                 if self.volume.discard_policy() == DiscardPolicy::Zero =>
             {
-                self.write_zeroes(offset, len, fua).await;
+                self.write_zeroes(RequestKind::Discard, offset, len, fua)
+                    .await;
             }
             Task::Trim { offset, len, fua } => {
                 let discarded = self
                     .volume
                     .discard_async(&self.served.bulk, offset, len, fua);
-                self.send_result("discard", discarded.await);
+                self.send_result(RequestKind::Discard, discarded.await);
             }
-            Task::WriteZeroes { offset, len, fua } => self.write_zeroes(offset, len, fua).await,
+            Task::WriteZeroes { offset, len, fua } => {
+                self.write_zeroes(RequestKind::WriteZeroes, offset, len, fua)
+                    .await;
+            }
             Task::Cache { offset, len } => self.read_ahead(offset, len).await,
         }
     }
@@ -213,24 +235,43 @@ impl Job {
         self.link.outbox().is_broken()
     }
 
-    fn send(&self, head: Head) {
-        self.link.reply(|| Message::head(head));
+    /// Answers the request.
+    fn send(&self, kind: RequestKind, head: Head) {
+        self.reply_with(|| Message::head(head));
+        self.answered(kind);
     }
 
-    fn send_result(&self, operation: &str, result: Result<(), xtent_volume::Error>) {
-        self.send(match result {
+    fn reply_with(&self, make: impl FnOnce() -> Message) {
+        let mut watch = Watch::of_all(self.volume.metrics());
+        self.link.reply(make);
+        watch.lap(Phase::Socket);
+    }
+
+    fn answered(&self, kind: RequestKind) {
+        let latency = self.reply.since.elapsed();
+        self.volume.metrics().answered(kind, 1, latency);
+    }
+
+    fn send_result(&self, kind: RequestKind, result: Result<(), xtent_volume::Error>) {
+        let head = match result {
             Ok(()) => self.reply.success(),
-            Err(error) => self.reply.volume_failure(operation, &error),
-        });
+            Err(error) => self.reply.volume_failure(&self.volume, kind, &error),
+        };
+        self.send(kind, head);
     }
 
     async fn read(&self, offset: u64, len: usize, buffer: Buffer, left: Option<Arc<PiecesLeft>>) {
         let reply = self.reply;
         let skip = self.volume.hull(offset, len).skip;
         let result = self.volume.read_async(buffer, offset, len).await;
-        let is_last = || left.as_ref().is_none_or(|left| left.answer_one());
+        let mut was_last = left.is_none();
+        let mut is_last = || {
+            was_last = left.as_ref().is_none_or(|left| left.answer_one());
+            was_last
+        };
+        let kind = RequestKind::Read;
         match result {
-            Ok(buffer) => self.link.reply(|| {
+            Ok(buffer) => self.reply_with(|| {
                 let head = match reply.structured {
                     true => proto::offset_data(reply.cookie, offset, payload_len(len), is_last()),
                     false => reply.success(),
@@ -239,25 +280,31 @@ impl Job {
             }),
             Err(error) if left.is_some() => {
                 let at = error_offset(&error, offset, len);
-                let error = reply.report("read", &error);
-                self.link.reply(|| {
+                let error = reply.report(&self.volume, kind, &error);
+                self.reply_with(|| {
                     let text = errno::message(error);
                     Message::head(proto::error_at(reply.cookie, error, at, text, is_last()))
                 });
             }
-            Err(error) => self.send(reply.volume_failure("read", &error)),
+            Err(error) => {
+                let head = reply.volume_failure(&self.volume, kind, &error);
+                self.reply_with(|| Message::head(head));
+            }
+        }
+        if was_last {
+            self.answered(kind);
         }
     }
 
     /// Writes zeros, a part at a time. One flush for all the parts.
-    async fn write_zeroes(&self, mut offset: u64, mut len: u64, fua: bool) {
+    async fn write_zeroes(&self, kind: RequestKind, mut offset: u64, mut len: u64, fua: bool) {
         let mut is_first = true;
         loop {
             if let Some(at) = self.ending.at()
                 && (len > ABANDON || at.elapsed() > self.grace)
             {
                 let text = errno::message(NbdError::Shutdown);
-                return self.send(self.reply.failure(NbdError::Shutdown, text));
+                return self.send(kind, self.reply.failure(NbdError::Shutdown, text));
             }
             let here = len.min(ZEROES_AT_A_TIME - offset % ZEROES_AT_A_TIME);
             let is_all = is_first && here == len;
@@ -270,7 +317,7 @@ impl Job {
                     true => volume.flush_async().await,
                     false => result,
                 };
-                return self.send_result("write zeroes", result);
+                return self.send_result(kind, result);
             }
             give_way().await;
             if self.is_pointless() {
@@ -289,12 +336,12 @@ impl Job {
                 break;
             };
             if let Err(error) = self.volume.read_async(buffer, offset, here).await {
-                return self.send_result("read ahead", Err(error));
+                return self.send_result(RequestKind::ReadAhead, Err(error));
             }
             (offset, len) = (offset + here as u64, len - here as u64);
             give_way().await;
         }
-        self.send(self.reply.success());
+        self.send(RequestKind::ReadAhead, self.reply.success());
     }
 }
 
@@ -315,5 +362,6 @@ impl Drop for Job {
             self.link.break_off();
             self.link.wake();
         }
+        self.volume.metrics().ended();
     }
 }

@@ -91,14 +91,14 @@ impl Listener {
         }
     }
 
-    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Unix(listener) => listener.set_nonblocking(true),
             Self::Tcp(listener) => listener.set_nonblocking(true),
         }
     }
 
-    pub(super) fn accept(&self) -> rustix::io::Result<OwnedFd> {
+    pub(crate) fn accept(&self) -> rustix::io::Result<OwnedFd> {
         accept_with(self, SocketFlags::CLOEXEC)
     }
 }

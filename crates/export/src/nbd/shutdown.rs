@@ -50,7 +50,7 @@ impl Shutdown {
     }
 
     /// Readable from the trigger on.
-    pub(super) fn event(&self) -> BorrowedFd<'_> {
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
         self.inner.event.as_fd()
     }
 }

@@ -5,6 +5,7 @@
 mod spare;
 mod write;
 
+use crate::metrics::{Phase, Watch};
 use crate::plan::{Plan, Run};
 use crate::range_lock::Mode;
 use crate::volume::MAX_SECTOR;
@@ -21,8 +22,11 @@ impl Volume {
     /// Reads and decrypts into `buf`.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
         let sectors = self.check_range(offset, buf.len() as u64)?;
+        let mut watch = Watch::of_some(&self.metrics);
         let _guard = self.locks.lock(sectors, Mode::Shared);
-        self.read_locked(buf, offset, Wait::Allowed).map(|_| ())
+        watch.lap(Phase::Lock);
+        self.read_locked(buf, offset, Wait::Allowed, &mut watch)
+            .map(|_| ())
     }
 
     /// As [`Volume::read_at`] if that needs to wait neither for a disk nor for
@@ -32,7 +36,8 @@ impl Volume {
         let Some(_guard) = self.locks.try_lock(sectors, Mode::Shared) else {
             return Ok(false);
         };
-        self.read_locked(buf, offset, Wait::Never)
+        let mut watch = Watch::of_some(&self.metrics);
+        self.read_locked(buf, offset, Wait::Never, &mut watch)
     }
 
     /// Everything that completed before is durable on return. After one
@@ -41,7 +46,10 @@ impl Volume {
         if self.read_only {
             return Ok(());
         }
-        self.store.flush().map_err(|e| Error::store(e, None))
+        let mut watch = Watch::of_all(&self.metrics);
+        let result = self.store.flush();
+        watch.lap(Phase::Store);
+        result.map_err(|e| Error::store(e, None))
     }
 
     /// The plan of a request in whole sectors.
@@ -50,23 +58,35 @@ impl Volume {
     }
 
     /// Reads any range under the caller's lock.
-    fn read_locked(&self, buf: &mut [u8], offset: u64, wait: Wait) -> Result<bool, Error> {
+    fn read_locked(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        wait: Wait,
+        watch: &mut Watch<'_>,
+    ) -> Result<bool, Error> {
         let plan = self.plan(offset, buf.len());
         for edge in plan.edges().into_iter().flatten() {
             let mut sector = [0; MAX_SECTOR];
             let sector = &mut sector[..self.sector_size.bytes()];
-            if !self.read_run(sector, edge.position, wait)? {
+            if !self.read_run(sector, edge.position, wait, watch)? {
                 return Ok(false);
             }
             buf[edge.in_request].copy_from_slice(&sector[edge.in_unit]);
         }
         let middle = plan.middle();
         let position = offset + middle.start as u64;
-        self.read_run(&mut buf[middle], position, wait)
+        self.read_run(&mut buf[middle], position, wait, watch)
     }
 
     /// Reads whole sectors, in pieces, each decrypted where it lies.
-    fn read_run(&self, run: &mut [u8], position: u64, wait: Wait) -> Result<bool, Error> {
+    fn read_run(
+        &self,
+        run: &mut [u8],
+        position: u64,
+        wait: Wait,
+        watch: &mut Watch<'_>,
+    ) -> Result<bool, Error> {
         for Run { position, bytes } in Plan::runs(position, run.len()) {
             let (piece, at) = (&mut run[bytes], self.offset + position);
             let is_read = match wait {
@@ -74,10 +94,12 @@ impl Volume {
                 Wait::Never => self.store.try_read_at(piece, at),
             }
             .map_err(|e| Error::store(e, Some(position)))?;
+            watch.lap(Phase::Store);
             if !is_read {
                 return Ok(false);
             }
             self.decrypt(piece, position);
+            watch.lap(Phase::Cipher);
         }
         Ok(true)
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Wait;
 use super::spare::with_buffer;
 use crate::discard::Discard;
+use crate::metrics::{Phase, Watch};
 use crate::plan::{Edge, PIECE, Plan, Run};
 use crate::range_lock::Mode;
 use crate::volume::MAX_SECTOR;
@@ -72,7 +73,10 @@ impl Volume {
             return Ok(false);
         };
         match self.store_takes_at_once(offset, data.len())? {
-            true => self.write_locked(Source::Bytes(data), offset, false, Wait::Never),
+            true => {
+                let mut watch = Watch::of_some(&self.metrics);
+                self.write_locked(Source::Bytes(data), offset, false, Wait::Never, &mut watch)
+            }
             false => Ok(false),
         }
     }
@@ -127,8 +131,10 @@ impl Volume {
         if source.len() == 0 {
             return Ok(());
         }
+        let mut watch = Watch::of_some(&self.metrics);
         let _guard = self.locks.lock(sectors, Mode::Exclusive);
-        self.write_locked(source, offset, fua, Wait::Allowed)
+        watch.lap(Phase::Lock);
+        self.write_locked(source, offset, fua, Wait::Allowed, &mut watch)
             .map(|_| ())
     }
 
@@ -143,6 +149,7 @@ impl Volume {
         if data.is_empty() {
             return Ok(true);
         }
+        let mut watch = Watch::of_some(&self.metrics);
         let guard = match wait {
             Wait::Allowed => Some(self.locks.lock(sectors, Mode::Exclusive)),
             Wait::Never => self.locks.try_lock(sectors, Mode::Exclusive),
@@ -150,18 +157,21 @@ impl Volume {
         let Some(_guard) = guard else {
             return Ok(false);
         };
+        watch.lap(Phase::Lock);
         if wait == Wait::Never && !self.store_takes_at_once(offset, data.len())? {
             return Ok(false);
         }
         if self.plan(offset, data.len()).middle().len() < data.len() {
             // Edges and middle go together through the buffer, as one write.
-            return self.write_locked(Source::Bytes(data), offset, fua, wait);
+            return self.write_locked(Source::Bytes(data), offset, fua, wait, &mut watch);
         }
         let is_one = data.len() <= PIECE;
         for Run { position, bytes } in Plan::runs(offset, data.len()) {
             let piece = &mut data[bytes];
             self.encrypt(piece, position);
+            watch.lap(Phase::Cipher);
             self.write_piece(piece, position, fua && is_one)?;
+            watch.lap(Phase::Store);
         }
         if fua && !is_one {
             self.flush()?;
@@ -183,6 +193,7 @@ impl Volume {
         offset: u64,
         fua: bool,
         wait: Wait,
+        watch: &mut Watch<'_>,
     ) -> Result<bool, Error> {
         const NONE: Source<'_> = Source::Bytes(&[]);
         let plan = self.plan(offset, source.len());
@@ -199,7 +210,7 @@ impl Volume {
                 continue;
             };
             let sector = &mut sector[..unit];
-            if !self.read_run(sector, position, wait)? {
+            if !self.read_run(sector, position, wait, watch)? {
                 return Ok(false);
             }
             source.part(in_request).copy_to(&mut sector[in_unit]);
@@ -207,13 +218,19 @@ impl Volume {
         }
         let [head, tail] = edges;
         let runs = [head, source.part(plan.middle()), tail];
-        self.write_runs(runs, plan.hull().start, fua)?;
+        self.write_runs(runs, plan.hull().start, fua, watch)?;
         Ok(true)
     }
 
     /// Encrypts consecutive runs of whole sectors, the first of which begins at
     /// `position`, into this thread's buffer and writes it whenever it is full.
-    fn write_runs(&self, runs: [Source<'_>; 3], position: u64, fua: bool) -> Result<(), Error> {
+    fn write_runs(
+        &self,
+        runs: [Source<'_>; 3],
+        position: u64,
+        fua: bool,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), Error> {
         let total: usize = runs.iter().map(|run| run.len()).sum();
         let is_one = total <= PIECE;
         with_buffer(|buffer| {
@@ -231,10 +248,12 @@ impl Volume {
                             self.encrypt(dest, here);
                         }
                     }
+                    watch.lap(Phase::Cipher);
                     filled += now.len();
                     run = later;
                     if filled == PIECE {
                         self.write_piece(buffer, start, fua && is_one)?;
+                        watch.lap(Phase::Store);
                         start += filled as u64;
                         filled = 0;
                     }
@@ -242,6 +261,7 @@ impl Volume {
             }
             if filled > 0 {
                 self.write_piece(&buffer[..filled], start, fua && is_one)?;
+                watch.lap(Phase::Store);
             }
             Ok(())
         })?;

@@ -10,9 +10,10 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use xtent_store::AlignedBuffer;
-use xtent_volume::Volume;
+use xtent_volume::{Phase, RequestKind, Volume, Watch};
 
 use crate::nbd::exports::{Exports, Served, Visit};
 use crate::nbd::input::Input;
@@ -137,6 +138,10 @@ fn visit_export(
         replies,
         is_full: false,
         quota: None,
+        since: Instant::now(),
+        waits: false,
+        asked: [0; RequestKind::ALL.len()],
+        answered: [0; RequestKind::ALL.len()],
         totals,
     };
     let Err(closed) = connection.transmission();
@@ -248,6 +253,13 @@ struct Connection<'a> {
     /// Once the server stops: bytes that had been received by then and are
     /// still served.
     quota: Option<u64>,
+    /// When something was last received.
+    since: Instant,
+    /// The request that is being served has become a job, or some of it.
+    waits: bool,
+    /// Bytes asked for, and requests served here, that are not counted yet; by kind.
+    asked: [u64; RequestKind::ALL.len()],
+    answered: [u64; RequestKind::ALL.len()],
     totals: &'a mut Totals,
 }
 
@@ -331,12 +343,15 @@ impl Connection<'_> {
                 true => "between requests",
                 false => "within a request",
             };
+            let mut watch = Watch::of_some(self.volume.metrics());
             match self
                 .port
                 .try_receive(self.input.room_for_messages(), place)?
             {
                 Some(received) => {
+                    watch.lap(Phase::Socket);
                     self.input.received(received);
+                    self.since = Instant::now();
                     return Ok(());
                 }
                 None if self.quota.is_some() && self.input.bytes().is_empty() => {
@@ -356,6 +371,7 @@ impl Connection<'_> {
             cookie: request.cookie,
             structured: self.session.structured_replies,
             client: self.port.link.client,
+            since: self.since,
         };
         self.totals.requests += 1;
         let command = match request.check(&self.session) {
@@ -366,11 +382,36 @@ impl Connection<'_> {
                 return Err(Closed::Protocol(error));
             }
         };
-        match command {
-            Command::Read { len, .. } => self.totals.read += u64::from(len),
-            Command::Write { len, .. } => self.totals.written += u64::from(len),
+        let (kind, len) = match command {
+            Command::Read { len, .. } => (RequestKind::Read, len),
+            Command::Write { len, .. } => (RequestKind::Write, len),
+            Command::Flush => (RequestKind::Flush, 0),
+            Command::Trim { len, .. } => (RequestKind::Discard, len),
+            Command::WriteZeroes { len, .. } => (RequestKind::WriteZeroes, len),
+            Command::Cache { len, .. } => (RequestKind::ReadAhead, len),
+            Command::BlockStatus { .. } | Command::Disconnect => {
+                return self.carry_out(reply, command);
+            }
+        };
+        self.asked[kind as usize] += u64::from(len);
+        match kind {
+            RequestKind::Read => self.totals.read += u64::from(len),
+            RequestKind::Write => self.totals.written += u64::from(len),
             _ => {}
         }
+        self.waits = false;
+        self.carry_out(reply, command)?;
+        if !self.waits {
+            self.answered[kind as usize] += 1;
+            if len as usize > self.piece {
+                // What comes after it takes its own time.
+                self.count_answered();
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, reply: Reply, command: Command) -> Result<(), Closed> {
         match command {
             Command::Read { len: 0, .. } => {
                 let head = match reply.structured {
@@ -437,10 +478,12 @@ impl Connection<'_> {
         let room = self.input.room_for_payload(offset, more);
         let received = self.port.receive(room, IN_PAYLOAD)?;
         self.input.received(received);
+        self.since = Instant::now();
         Ok(())
     }
 
     fn hand_over(&mut self, reply: Reply, task: Task) -> Result<(), Closed> {
+        self.waits = true;
         self.is_full = self.port.link.add_job() >= MAX_IN_FLIGHT;
         let grace = self.shared.timeouts.grace;
         let ending = self.port.ending();
@@ -458,11 +501,33 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Sends the replies.
+    /// Sends the replies, and counts what was answered.
     fn flush(&mut self) -> Result<(), Closed> {
-        if self.replies.waiting.is_empty() {
-            return Ok(());
+        if !self.replies.waiting.is_empty() {
+            let mut watch = Watch::of_some(self.volume.metrics());
+            self.send_replies()?;
+            watch.lap(Phase::Socket);
         }
+        self.count_answered();
+        Ok(())
+    }
+
+    fn count_answered(&mut self) {
+        let metrics = self.volume.metrics();
+        let latency = self.since.elapsed();
+        for kind in RequestKind::ALL {
+            let asked = std::mem::take(&mut self.asked[kind as usize]);
+            if asked > 0 {
+                metrics.asked(kind, asked);
+            }
+            let answered = std::mem::take(&mut self.answered[kind as usize]);
+            if answered > 0 {
+                metrics.answered(kind, answered, latency);
+            }
+        }
+    }
+
+    fn send_replies(&mut self) -> Result<(), Closed> {
         let Replies {
             data,
             used,

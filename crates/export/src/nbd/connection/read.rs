@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use xtent_store::{Buffer, PAGE};
+use xtent_volume::RequestKind;
 
 use super::sink::{Piece, Sink};
 use super::{Connection, REPLY_ALIGN};
@@ -41,7 +42,10 @@ impl Connection<'_> {
                 self.replies.used = range.end.next_multiple_of(REPLY_ALIGN);
                 (reply.whole_read(offset, len), range)
             }
-            Err(error) => (reply.volume_failure("read", &error), 0..0),
+            Err(error) => {
+                let head = reply.volume_failure(self.volume, RequestKind::Read, &error);
+                (head, 0..0)
+            }
         };
         self.replies.waiting.push(answer);
         Ok(())

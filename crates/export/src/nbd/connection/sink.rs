@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use xtent_store::Buffer;
-use xtent_volume::Error as VolumeError;
+use xtent_volume::{Error as VolumeError, Phase, RequestKind, Watch};
 
 use super::Connection;
 use crate::nbd::errno;
@@ -89,7 +89,8 @@ impl Sink {
             Self::Chunks { left } => send_chunk(connection, reply, piece, result, left.as_deref()),
             Self::Whole { failure, .. } => {
                 if let (Err(error), None) = (result, &failure) {
-                    *failure = Some(reply.volume_failure("read", &error));
+                    *failure =
+                        Some(reply.volume_failure(connection.volume, RequestKind::Read, &error));
                 }
                 Ok(())
             }
@@ -104,11 +105,18 @@ impl Sink {
             } => {
                 if let (Err(error), None) = (result, &failure) {
                     if turn.is_none() {
-                        *refused = Some(reply.volume_failure("read", &error));
+                        *refused = Some(reply.volume_failure(
+                            connection.volume,
+                            RequestKind::Read,
+                            &error,
+                        ));
                         return Ok(());
                     }
                     let at = error_offset(&error, piece.offset, piece.len);
-                    *failure = Some((reply.report("read", &error), at));
+                    *failure = Some((
+                        reply.report(connection.volume, RequestKind::Read, &error),
+                        at,
+                    ));
                     if !reply.structured {
                         connection.port.link.break_off();
                         return Err(Closed::ReadFailed);
@@ -127,7 +135,10 @@ impl Sink {
                     data.fill(0);
                 }
                 let slices = &mut [IoSlice::new(head.as_bytes()), IoSlice::new(data)];
-                turn.send(connection.port, slices)
+                let mut watch = Watch::of_all(connection.volume.metrics());
+                let sent = turn.send(connection.port, slices);
+                watch.lap(Phase::Socket);
+                sent
             }
         }
     }
@@ -192,7 +203,10 @@ fn send_chunk(
     let Piece { offset, len, .. } = *piece;
     let failure = result.err().map(|error| {
         let at = error_offset(&error, offset, len);
-        (reply.report("read", &error), at)
+        (
+            reply.report(connection.volume, RequestKind::Read, &error),
+            at,
+        )
     });
     let head = |is_last| match failure {
         None => proto::offset_data(reply.cookie, offset, payload_len(len), is_last),
@@ -201,13 +215,23 @@ fn send_chunk(
             proto::error_at(reply.cookie, error, at, text, is_last)
         }
     };
-    let (mut turn, head) = connection
-        .port
-        .take_turn(|| head(left.map_or(piece.is_last, PiecesLeft::answer_one)))?;
+    let mut is_last = piece.is_last;
+    let (mut turn, head) = connection.port.take_turn(|| {
+        is_last = left.map_or(piece.is_last, PiecesLeft::answer_one);
+        head(is_last)
+    })?;
     let data = match failure {
         None => &connection.replies.data[..len],
         Some(_) => &[],
     };
     let slices = &mut [IoSlice::new(head.as_bytes()), IoSlice::new(data)];
-    turn.send(connection.port, slices)
+    let metrics = connection.volume.metrics();
+    let mut watch = Watch::of_all(metrics);
+    let sent = turn.send(connection.port, slices);
+    watch.lap(Phase::Socket);
+    if is_last && left.is_some() {
+        // Its other pieces were jobs; without any the connection counts the request.
+        metrics.answered(RequestKind::Read, 1, reply.since.elapsed());
+    }
+    sent
 }

@@ -2,6 +2,7 @@
 //! something has to be waited for.
 
 use xtent_store::PAGE;
+use xtent_volume::RequestKind;
 
 use super::{Connection, IN_PAYLOAD, WORTH_WRITING};
 use crate::nbd::job::{Reply, Task};
@@ -94,7 +95,7 @@ impl Connection<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
-                let head = reply.volume_failure("write", &error);
+                let head = reply.volume_failure(volume, RequestKind::Write, &error);
                 self.drain(left)?;
                 return self.answer(head);
             }

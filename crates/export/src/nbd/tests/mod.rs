@@ -2,6 +2,7 @@
 
 mod client;
 mod coming_and_going;
+mod counting;
 mod fairness;
 mod far;
 mod tls;

@@ -1,0 +1,280 @@
+//! What a volume has done so far: counts, histograms, and where the time went.
+//!
+//! Counting must not cost what it counts. So every thread adds to one of a few shards of
+//! its own cache lines, and the clock is read for one call in 17 of those that take microseconds.
+
+mod histogram;
+mod watch;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+pub use histogram::Histogram;
+use histogram::{Cells, doubling};
+pub use watch::Watch;
+
+/// What clients ask a volume for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// To be given bytes.
+    Read,
+    /// To keep bytes.
+    Write,
+    /// To make durable what was written.
+    Flush,
+    /// To forget a range.
+    Discard,
+    /// To keep zeros.
+    WriteZeroes,
+    /// To be ready for reads of a range.
+    ReadAhead,
+}
+
+impl RequestKind {
+    /// All of them, in the order of [`Snapshot::requests`].
+    pub const ALL: [Self; 6] = [
+        Self::Read,
+        Self::Write,
+        Self::Flush,
+        Self::Discard,
+        Self::WriteZeroes,
+        Self::ReadAhead,
+    ];
+
+    /// For programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write_zeroes",
+            Self::ReadAhead => "read_ahead",
+        }
+    }
+}
+
+/// What the time of requests is spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for the store, or copying out of the page cache.
+    Store,
+    /// Encrypting and decrypting.
+    Cipher,
+    /// Waiting for other requests on the same sectors.
+    Lock,
+    /// Sending and receiving.
+    Socket,
+}
+
+impl Phase {
+    /// All of them, in the order of [`Snapshot::time`].
+    pub const ALL: [Self; 4] = [Self::Store, Self::Cipher, Self::Lock, Self::Socket];
+
+    /// For programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Cipher => "cipher",
+            Self::Lock => "lock",
+            Self::Socket => "socket",
+        }
+    }
+}
+
+/// Cells of a histogram of latencies: up to 1 µs, 2 µs, 4 µs ... 8.4 s, and longer.
+const LATENCIES: usize = 25;
+/// Cells of a histogram of runs: up to 1, 2, 4 ... 8192 sectors, and longer.
+const RUNS: usize = 15;
+/// Threads that count beside each other without sharing a cache line.
+const SHARDS: usize = 8;
+
+/// The counters of a volume.
+pub struct Metrics {
+    shards: Box<[Shard]>,
+}
+
+/// Two cache lines apart: CPUs fetch them in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard {
+    requests: [Counters; RequestKind::ALL.len()],
+    runs: Cells<RUNS>,
+    nanos: [AtomicU64; Phase::ALL.len()],
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+#[derive(Default)]
+struct Counters {
+    bytes: AtomicU64,
+    failed: AtomicU64,
+    micros: Cells<LATENCIES>,
+}
+
+thread_local! {
+    /// The shard of this thread, in every volume.
+    static SHARD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
+    };
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+        }
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.shards[SHARD.with(|shard| *shard)]
+    }
+
+    /// Requests of one kind have been answered, each `latency` after it had come.
+    pub fn answered(&self, kind: RequestKind, count: u64, latency: Duration) {
+        let micros = u64::try_from(latency.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+        self.shard().requests[kind as usize]
+            .micros
+            .add(micros, count);
+    }
+
+    /// Bytes have been asked for.
+    pub fn asked(&self, kind: RequestKind, bytes: u64) {
+        add(&self.shard().requests[kind as usize].bytes, bytes);
+    }
+
+    /// A request has been answered with an error.
+    pub fn failed(&self, kind: RequestKind) {
+        add(&self.shard().requests[kind as usize].failed, 1);
+    }
+
+    /// A request begins to wait for the store or for others.
+    pub fn begun(&self) {
+        add(&self.shard().begun, 1);
+    }
+
+    /// A request that had begun to wait has ended.
+    pub fn ended(&self) {
+        add(&self.shard().ended, 1);
+    }
+
+    /// Time was spent.
+    pub fn spent(&self, phase: Phase, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        add(&self.shard().nanos[phase as usize], nanos);
+    }
+
+    /// One call of the cipher.
+    pub(crate) fn run(&self, sectors: usize) {
+        self.shard().runs.add(sectors as u64, 1);
+    }
+
+    /// What they are now. Counters that belong together may be a request apart.
+    pub fn snapshot(&self) -> Snapshot {
+        // Those that have ended first, so that no more seem to have ended than begun.
+        let ended = self.sum(|shard| &shard.ended);
+        let under_way = self.sum(|shard| &shard.begun).saturating_sub(ended);
+        let requests = RequestKind::ALL.map(|kind| {
+            let kind = kind as usize;
+            let latencies = self
+                .shards
+                .iter()
+                .map(|shard| shard.requests[kind].micros.read());
+            Requests {
+                bytes: self.sum(|shard| &shard.requests[kind].bytes),
+                failed: self.sum(|shard| &shard.requests[kind].failed),
+                latency: Histogram::total(doubling::<LATENCIES>(), latencies),
+            }
+        });
+        Snapshot {
+            requests,
+            runs: Histogram::total(
+                doubling::<RUNS>(),
+                self.shards.iter().map(|shard| shard.runs.read()),
+            ),
+            time: Phase::ALL
+                .map(|phase| Duration::from_nanos(self.sum(|shard| &shard.nanos[phase as usize]))),
+            under_way,
+        }
+    }
+
+    fn sum<'a>(&'a self, of: impl Fn(&'a Shard) -> &'a AtomicU64) -> u64 {
+        let each = self
+            .shards
+            .iter()
+            .map(|shard| of(shard).load(Ordering::Relaxed));
+        each.fold(0, u64::wrapping_add)
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+/// The counters of a volume at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// By kind, in the order of [`RequestKind::ALL`].
+    pub requests: [Requests; RequestKind::ALL.len()],
+    /// Sectors in each call of the cipher.
+    pub runs: Histogram,
+    /// Where the time went, in the order of [`Phase::ALL`], added up over requests: more than the
+    /// clock shows, where several are under way.
+    pub time: [Duration; Phase::ALL.len()],
+    /// Requests that wait for the store or for others.
+    pub under_way: u64,
+}
+
+/// The requests of one kind.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    /// Bytes that they asked for.
+    pub bytes: u64,
+    /// How many were answered with an error.
+    pub failed: u64,
+    /// Microseconds from when all of a request had been received until its answer was handed to
+    /// the socket.
+    pub latency: Histogram,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_threads_count_adds_up() {
+        let metrics = Metrics::new();
+        std::thread::scope(|scope| {
+            for thread in 0..2 * SHARDS {
+                let metrics = &metrics;
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        metrics.begun();
+                        metrics.run(8);
+                        metrics.asked(RequestKind::Read, 4096);
+                        metrics.answered(RequestKind::Read, 1, Duration::from_micros(3));
+                        metrics.spent(Phase::Cipher, Duration::from_nanos(10));
+                        metrics.ended();
+                    }
+                    if thread == 0 {
+                        metrics.failed(RequestKind::Flush);
+                        metrics.begun();
+                    }
+                });
+            }
+        });
+        let count = 200 * SHARDS as u64;
+        let snapshot = metrics.snapshot();
+        let read = &snapshot.requests[RequestKind::Read as usize];
+        assert_eq!((read.bytes, read.failed), (4096 * count, 0));
+        assert_eq!((read.latency.count(), read.latency.sum), (count, 3 * count));
+        assert_eq!(snapshot.requests[RequestKind::Flush as usize].failed, 1);
+        assert_eq!(snapshot.runs.sum, 8 * count);
+        assert_eq!(
+            snapshot.time[Phase::Cipher as usize],
+            Duration::from_nanos(10 * count)
+        );
+        assert_eq!(snapshot.under_way, 1);
+    }
+}
