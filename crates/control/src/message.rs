@@ -172,6 +172,9 @@ pub struct Served {
     pub clients: usize,
     /// It is being detached.
     pub ending: bool,
+    /// What it has done, for programs.
+    #[serde(default)]
+    pub metrics: serde_json::Value,
 }
 
 impl Request {

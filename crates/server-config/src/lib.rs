@@ -43,6 +43,9 @@ pub struct Server {
     /// Addresses to listen on, as of `--nbd`.
     #[serde(default)]
     pub nbd: Vec<String>,
+    /// Addresses for metrics, as of `--metrics`.
+    #[serde(default)]
+    pub metrics: Vec<String>,
     /// Whether other machines may connect.
     pub allow_remote: Option<bool>,
     /// Clients at a time.

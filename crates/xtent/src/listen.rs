@@ -24,6 +24,17 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
+        Self::parse(text, Some(NBD_PORT))
+    }
+}
+
+/// Parses where `--metrics` wants them: a port has to be said.
+pub(crate) fn parse_metrics(text: &str) -> std::result::Result<Spec, String> {
+    Spec::parse(text, None)
+}
+
+impl Spec {
+    fn parse(text: &str, default_port: Option<u16>) -> std::result::Result<Self, String> {
         let expected = || "write unix:PATH, tcp:HOST:PORT or tcp:[IPv6]:PORT".to_owned();
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Spec::Unix(PathBuf::from(path))),
@@ -36,7 +47,7 @@ impl FromStr for Spec {
                 };
                 let (host, port) = rest.split_at(host_end);
                 let port = match port.strip_prefix(':') {
-                    None if port.is_empty() => NBD_PORT,
+                    None if port.is_empty() => default_port.ok_or_else(expected)?,
                     None => return Err(expected()),
                     Some(port) if port.contains(':') => return Err(expected()),
                     Some(port) => port

@@ -1,8 +1,11 @@
 //! The volumes of a running server: its exports, and beside each what is told of it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
 use xtent_control::Served;
+use xtent_export::metrics;
 use xtent_export::nbd::{Address, Export, Exports, Listing};
 use xtent_volume::{DiscardPolicy, Volume};
 
@@ -186,6 +189,12 @@ impl Volumes {
     /// The same, with what does not change.
     pub(crate) fn told(&self) -> Vec<Told> {
         let listed = self.exports.list();
+        let mut exported: HashMap<_, _> = self
+            .exports
+            .exported()
+            .into_iter()
+            .map(|it| (it.name, it.volume))
+            .collect();
         let kept = self.kept();
         let told = |listing: Listing| {
             let one = kept.all.iter().find(|one| one.is(&listing.name))?;
@@ -201,6 +210,9 @@ impl Volumes {
                     read_only: one.entry.read_only,
                     clients: listing.clients,
                     ending: listing.is_ending,
+                    metrics: exported
+                        .remove(&listing.name)
+                        .map_or(Value::Null, |volume| metrics::json(&volume)),
                     name: listing.name,
                 },
             })

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::Signal;
-use xtent_export::nbd::{self, Shutdown};
+use nix::unistd::User;
+use xtent_export::metrics;
+use xtent_export::nbd::{self, Listener, Shutdown};
 
 use announce::{announce, announce_check};
 use manual::MANUAL;
@@ -101,6 +103,12 @@ pub(crate) struct Args {
     /// Keep privileges and system calls, to find out what the sandbox forbids
     #[arg(long)]
     no_sandbox: bool,
+    /// Offer metrics over HTTP, for Prometheus: unix:PATH or tcp:HOST:PORT (repeatable)
+    ///
+    /// At /metrics, to whoever can connect, without TLS: what each export was asked for, how long
+    /// it took and what that was spent on. Other machines only with --allow-remote.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen::parse_metrics)]
+    metrics: Vec<Spec>,
     // Last: the headings of its options would count for those that come after it.
     #[command(flatten)]
     volume: VolumeArgs,
@@ -125,6 +133,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let opened = open_all(&plan.wanted, &output)?;
     bind_all(args, &plan, &mut bound)?;
     plan.tls.warn_of_anybody(&bound, &output);
+    let mut scraped = Vec::new();
+    for spec in &plan.metrics {
+        scraped.push(listen::bind(spec, plan.allow_remote_clear)?);
+    }
+    give_to(&scraped, plan.user.as_ref())?;
+    let pages: Vec<String> = scraped.iter().filter_map(page).collect();
     let addresses = bound
         .iter()
         .map(|b| b.listener.address(plan.tls.is_on()))
@@ -150,7 +164,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     signals::hold()?;
     let (listeners, made): (Vec<_>, Vec<_>) =
         bound.into_iter().map(|b| (b.listener, b.made)).unzip();
-    let made: Vec<_> = made.into_iter().flatten().collect();
+    let (scraped, made_for_metrics): (Vec<_>, Vec<_>) =
+        scraped.into_iter().map(|b| (b.listener, b.made)).unzip();
+    let made: Vec<_> = made.into_iter().chain(made_for_metrics).flatten().collect();
     let in_force = if args.no_sandbox {
         output.warn("serving without a sandbox (--no-sandbox)");
         Vec::new()
@@ -179,9 +195,17 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         };
         control.start(&volumes, rules, output)?;
     }
+    offer_metrics(scraped, &volumes, &shutdown)?;
     match &mut client {
         Some(client) => client.watch(shutdown.clone())?,
-        None => announce(is_one(args), &plan.tls, &volumes, &in_force, &output)?,
+        None => announce(
+            is_one(args),
+            &plan.tls,
+            &pages,
+            &volumes,
+            &in_force,
+            &output,
+        )?,
     }
     notifier.tell("READY=1");
     // A socket that can send to any other is nothing to keep beside clients.
@@ -287,12 +311,48 @@ fn bind_all(args: &Args, plan: &Plan, bound: &mut Vec<Bound>) -> Result<()> {
             _ => failure,
         })?);
     }
-    let Some(user) = &plan.user else {
+    give_to(bound, plan.user.as_ref())
+}
+
+/// Lets the user that the server becomes own the sockets that it made.
+fn give_to(bound: &[Bound], user: Option<&User>) -> Result<()> {
+    let Some(user) = user else {
         return Ok(());
     };
     for (file, _) in bound.iter().filter_map(|b| b.made.as_ref()) {
         file.give_to(user.uid.as_raw(), user.gid.as_raw())?;
     }
+    Ok(())
+}
+
+/// Where metrics are: the URL of a page, or the socket that has it.
+fn page(bound: &Bound) -> Option<String> {
+    match (&bound.made, bound.listener.tcp_address()) {
+        (Some((_, path)), _) => Some(format!("unix:{}", path.display())),
+        (None, address) => address.map(|address| format!("http://{address}/metrics")),
+    }
+}
+
+/// Answers scrapers on a thread of its own, until the server ends.
+fn offer_metrics(
+    listeners: Vec<Listener>,
+    volumes: &Arc<Volumes>,
+    shutdown: &Shutdown,
+) -> Result<()> {
+    if listeners.is_empty() {
+        return Ok(());
+    }
+    let (volumes, shutdown) = (Arc::clone(volumes), shutdown.clone());
+    let serve = move || {
+        let page = || metrics::text(&volumes.exports().exported());
+        if let Err(error) = metrics::serve(&listeners, &page, &shutdown) {
+            tracing::error!(error = %xtent_store::chain(&error), "no metrics any more");
+        }
+    };
+    std::thread::Builder::new()
+        .name("metrics".into())
+        .spawn(serve)
+        .map_err(|e| Failure::system("cannot start a thread for metrics", e))?;
     Ok(())
 }
 

@@ -60,6 +60,9 @@ struct Volume {
     /// Name of a server's export, and its clients, where the server can be asked.
     export: Option<String>,
     clients: Option<usize>,
+    /// What it has done, where the server can be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<serde_json::Value>,
     uris: Vec<String>,
     mount_point: Option<String>,
     loop_device: Option<String>,
@@ -131,15 +134,18 @@ fn killed(wanted: &Path, volumes: &[Volume]) -> Failure {
 
 fn all() -> Result<Vec<Volume>> {
     let listed = registry::list();
-    let clients = control::clients_of(&listed);
-    let with_clients = |listed: Listed| {
+    let mut told = control::told_of(&listed);
+    let with_told = |listed: Listed| {
         let mut volume = Volume::of(listed);
-        if let (Some(pid), Some(export)) = (volume.pid, &volume.export) {
-            volume.clients = clients.get(&(pid, export.clone())).copied();
+        if let (Some(pid), Some(export)) = (volume.pid, &volume.export)
+            && let Some(served) = told.remove(&(pid, export.clone()))
+        {
+            volume.clients = Some(served.clients);
+            volume.metrics = Some(served.metrics);
         }
         volume
     };
-    let mut volumes: Vec<Volume> = listed.into_iter().map(with_clients).collect();
+    let mut volumes: Vec<Volume> = listed.into_iter().map(with_told).collect();
     volumes.extend(mapped()?);
     Ok(volumes)
 }
@@ -216,6 +222,7 @@ impl Volume {
             uuid: entry.uuid,
             export: entry.export,
             clients: None,
+            metrics: None,
             uris: entry.uris,
             mount_point: entry.mount_point,
             loop_device: entry.loop_device,
@@ -241,6 +248,7 @@ impl Volume {
             partition: None,
             export: None,
             clients: None,
+            metrics: None,
             uris: Vec::new(),
             mount_point: None,
             loop_device: mapped.loop_device.as_deref().map(text_of),
@@ -430,6 +438,7 @@ mod tests {
             uuid: hostile(),
             export: hostile(),
             clients: Some(3),
+            metrics: None,
             uris: hostile().into_iter().collect(),
             mount_point: hostile(),
             loop_device: hostile(),

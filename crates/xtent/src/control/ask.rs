@@ -222,10 +222,10 @@ fn exit_of(code: u8) -> Exit {
     }
 }
 
-/// How many clients each export has of the servers that are listed, by process id and name.
+/// What the servers that are listed say of each of their exports, by process id and name.
 /// What cannot be asked is left out.
-pub(crate) fn clients_of(listed: &[Listed]) -> HashMap<(u32, String), usize> {
-    let mut clients = HashMap::new();
+pub(crate) fn told_of(listed: &[Listed]) -> HashMap<(u32, String), Served> {
+    let mut told = HashMap::new();
     let mut pids: Vec<(u32, u32)> = listed
         .iter()
         .filter(|it| it.is_alive && it.entry.export.is_some())
@@ -246,8 +246,8 @@ pub(crate) fn clients_of(listed: &[Listed]) -> HashMap<(u32, String), usize> {
             continue;
         };
         for served in Server::at(path).status().unwrap_or_default() {
-            clients.insert((pid, served.name), served.clients);
+            told.insert((pid, served.name.clone()), served);
         }
     }
-    clients
+    told
 }

@@ -7,7 +7,7 @@ mod serve;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use ask::{Server, clients_of};
+pub(crate) use ask::{Server, told_of};
 pub(crate) use serve::{Control, Rules};
 
 use crate::failure::{Exit, Failure};

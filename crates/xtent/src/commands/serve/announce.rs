@@ -35,6 +35,7 @@ fn export(told: &Told) -> Value {
 pub(super) fn announce(
     is_one: bool,
     tls: &TlsArgs,
+    metrics: &[String],
     volumes: &Volumes,
     in_force: &[&str],
     output: &Output,
@@ -58,6 +59,7 @@ pub(super) fn announce(
         }
     };
     object["tls"] = json!(tls.name());
+    object["metrics"] = json!(metrics);
     object["sandbox"] = json!(in_force);
     object["pid"] = json!(std::process::id());
     output.result(&object, uris.join("\n"))?;

@@ -128,6 +128,10 @@ CONFIGURATION:
     connections = 1000                        as --connections
     user = \"nbd\"                              as --user
     pid-file = \"/run/gateway.pid\"             as --pid-file
+    metrics = [\"tcp:localhost:9600\"]          as --metrics
+    tls-certificates = \"/etc/xtent/tls\"       as --tls-certificates
+    tls = \"require\"                           as --tls
+    tls-verify-peer = true                    as --tls-verify-peer
 
     [volume.root]                             a table for each volume, by its export
     device = \"/srv/root.img\"
@@ -145,10 +149,12 @@ CONFIGURATION:
     cpu = \"portable\"                          as the options of these names
     cipher-threads = \"auto\"
     discard = \"never\"
+    holes = \"noise\"
+    expect-header = [\"@root.pin\"]
     read-only = true
     direct-io = true
     reconnect = 10
-    clients = [\"host\"]                        names of certificates; needs TLS
+    clients = [\"host\"]                        as --tls-client
 
   The program of key-command gets no input and has a minute. Its output is the passphrase byte
   for byte, as a key file's; what it writes to standard error is shown.

@@ -11,7 +11,7 @@ use crate::cli::Global;
 use crate::config;
 use crate::disk::is_uri;
 use crate::failure::{Failure, Result};
-use crate::listen::Spec;
+use crate::listen::{self, Spec};
 use crate::output::Output;
 use crate::wanted::Wanted;
 
@@ -22,7 +22,10 @@ const CONNECTIONS: u16 = 64;
 pub(super) struct Plan {
     pub(super) wanted: Vec<Wanted>,
     pub(super) nbd: Vec<Spec>,
+    pub(super) metrics: Vec<Spec>,
     pub(super) allow_remote: bool,
+    /// Without TLS, which is not asked for here.
+    pub(super) allow_remote_clear: bool,
     pub(super) connections: u16,
     pub(super) user: Option<User>,
     pub(super) pid_file: Option<PathBuf>,
@@ -45,16 +48,13 @@ pub(super) fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan
         }
         None => (Server::default(), of_devices(args, global)?),
     };
-    let nbd = match args.nbd.is_empty() {
-        false => args.nbd.clone(),
-        true => {
-            let specs = server.nbd.iter().map(|text| {
-                text.parse()
-                    .map_err(|e| Failure::parameters(format!("`nbd` {text:?}: {e}")))
-            });
-            specs.collect::<Result<_>>()?
-        }
-    };
+    let nbd = specs("nbd", &args.nbd, &server.nbd, str::parse)?;
+    let metrics = specs(
+        "metrics",
+        &args.metrics,
+        &server.metrics,
+        listen::parse_metrics,
+    )?;
     let user = args.user.as_ref().or(server.user.as_ref());
     let tls = args.tls.or(&server)?;
     let named = wanted.iter().find(|it| !it.args.clients.is_empty());
@@ -66,6 +66,7 @@ pub(super) fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan
         .advise("Ask them for certificates: --tls-certificates DIR --tls-verify-peer."));
     }
     let connections = args.connections.or(server.connections);
+    let allow_remote_clear = args.allow_remote || server.allow_remote == Some(true);
     Ok(Plan {
         socket_name: match &args.config {
             Some(path) => path.with_extension(""),
@@ -73,12 +74,29 @@ pub(super) fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan
         },
         wanted,
         nbd,
-        allow_remote: args.allow_remote || server.allow_remote == Some(true) || tls.is_required(),
+        metrics,
+        allow_remote: allow_remote_clear || tls.is_required(),
+        allow_remote_clear,
         tls,
         connections: connections.unwrap_or(CONNECTIONS),
         user: user.map(|name| look_up(name)).transpose()?,
         pid_file: args.pid_file.clone().or(server.pid_file),
     })
+}
+
+/// The addresses of the options, or those of the file if there are none.
+fn specs(
+    key: &str,
+    options: &[Spec],
+    file: &[String],
+    parse: impl Fn(&str) -> std::result::Result<Spec, String>,
+) -> Result<Vec<Spec>> {
+    if !options.is_empty() {
+        return Ok(options.to_vec());
+    }
+    file.iter()
+        .map(|text| parse(text).map_err(|e| Failure::parameters(format!("`{key}` {text:?}: {e}"))))
+        .collect()
 }
 
 /// One under the name that was asked for; several each under its own.
