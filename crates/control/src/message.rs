@@ -110,6 +110,8 @@ pub enum Source {
         uri: String,
         /// Seconds that a lost connection may stay lost.
         reconnect: u32,
+        /// The header is on that disk, which is known by the volume's UUID in it.
+        has_header: bool,
     },
 }
 
@@ -227,8 +229,13 @@ impl Attach {
         let count = |role| self.files.iter().filter(|it| **it == role).count();
         let data = match &self.source {
             Source::File { .. } => 1,
-            Source::Export { uri, .. } => {
+            Source::Export {
+                uri, has_header, ..
+            } => {
                 check_text(uri)?;
+                if *has_header && self.uuid.is_none() {
+                    return Err(Error::protocol("a volume with a header has a UUID"));
+                }
                 0
             }
         };
@@ -356,6 +363,14 @@ mod tests {
             |it| it.files = vec![Role::Data, Role::Claim, Role::Claim],
             |it| it.files.resize(MOST_FILES + 1, Role::Held),
             |it| it.uuid = Some("\u{1b}".into()),
+            |it| {
+                it.files = vec![];
+                it.source = Source::Export {
+                    uri: "nbd://h/".into(),
+                    reconnect: 0,
+                    has_header: true,
+                }
+            },
         ] {
             let mut hostile = attach();
             change(&mut hostile);

@@ -19,8 +19,8 @@ use crate::failure::{Failure, Result};
 use crate::growth::Growth;
 use crate::headerless::{Closed, PlainArgs, VolumeKey};
 use crate::output::{Output, text_of};
-use crate::probe;
 use crate::registry::{Entry, Kind};
+use crate::{identity, probe};
 
 /// What discards do, on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -277,6 +277,9 @@ impl Prepared<'_> {
                 Source::Export {
                     uri: text_of(data.path()),
                     reconnect: args.device.reconnect,
+                    has_header: closed
+                        .header()
+                        .is_some_and(|header| identity::tells(&data, header)),
                 }
             }
             Disk::Image(_) => return Err(Failure::parameters("an image in a Ceph cluster")),

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use xtent_control::{Attach, Discard, Link, Listener, Reply, Request, Role, Source};
+use xtent_tests::far::Far;
 use xtent_tests::gateway::Gateway;
 use xtent_tests::luks::{Container, Shape};
-use xtent_tests::nbd::write_all;
+use xtent_tests::nbd::{nbdsh, write_all};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::xtent;
 use xtent_tests::{Cmd, Scratch, pattern};
@@ -162,6 +163,7 @@ fn hostile_control_clients_do_not_harm_the_server() {
             it.source = Source::Export {
                 uri: "nbd://127.0.0.1:1/x".into(),
                 reconnect: 0,
+                has_header: false,
             }
         },
     ] {
@@ -203,6 +205,74 @@ fn hostile_control_clients_do_not_harm_the_server() {
         "{before} descriptors before, {after} after"
     );
     assert_eq!(gateway.exports(), ["a.img", "c.img"]);
+    gateway.stop();
+}
+
+/// The header is read by the attach's own connection, the data by the server's.
+#[test]
+fn an_attached_disk_that_is_another_one_is_not_written_to() {
+    let scratch = Scratch::new();
+    let [a, b, c] = ["a.img", "b.img", "c.img"].map(|it| container(&scratch, it, Shape::LUKS2));
+    let far = Far::qemu(&b.image, &["--format=raw", "--shared=8"]);
+    let gateway = Gateway::start(&[&a], &["--allow-connect"]);
+    let uuid = |of: &Container| {
+        xtent()
+            .arg("uuid")
+            .arg(&of.image)
+            .ok()
+            .out()
+            .trim()
+            .to_owned()
+    };
+    let [of_b, of_c] = [&b, &c].map(uuid);
+    let attach = |options: &[&str]| {
+        let command = gateway.attach(&far.container(&b.key));
+        command.args(["--export", "far"]).args(options)
+    };
+    attach(&["--reconnect", "300"]).ok();
+    nbdsh(&gateway.uri("far"), "h.pwrite(b'x' * 4096, 0)\nh.flush()");
+    // The server comes back with another disk.
+    far.kill();
+    let aside = scratch.join("aside");
+    std::fs::rename(&b.image, &aside).unwrap();
+    std::fs::copy(&c.image, &b.image).unwrap();
+    far.start_again();
+    nbdsh(
+        &gateway.uri("far"),
+        "try:\n h.pwrite(b'y' * 4096, 0)\n h.flush()\nexcept nbd.Error as e:\n \
+         assert e.errno == 'EIO', e\nelse:\n assert False",
+    );
+    far.kill();
+    assert_same(
+        &std::fs::read(&b.image).unwrap(),
+        &std::fs::read(&c.image).unwrap(),
+        "the other disk",
+    );
+    gateway
+        .detach("far")
+        .fails(4)
+        .says(&["another disk", &of_b, &of_c]);
+
+    // It had another one already when it was connected to.
+    far.start_again();
+    let link = Link::connect(&gateway.control()).unwrap();
+    let mut request = attach_request(&b, "far");
+    request.files = Vec::new();
+    request.uuid = Some(of_b.clone());
+    request.source = Source::Export {
+        uri: far.uri(),
+        reconnect: 0,
+        has_header: true,
+    };
+    let request = Request::Attach(Box::new(request)).to_bytes().unwrap();
+    link.send(&request, &[]).unwrap();
+    link.send(&[7; 64], &[]).unwrap();
+    let reply = Reply::parse(&link.receive().unwrap().0).unwrap();
+    let Reply::Failed { message, .. } = reply else {
+        panic!("{reply:?}");
+    };
+    assert!(message.contains("another disk"), "{message}");
+    assert_eq!(gateway.exports(), [""]);
     gateway.stop();
 }
 

@@ -17,6 +17,7 @@ use crate::args::parse_threads;
 use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::Growth;
+use crate::identity;
 use crate::open::parse_backend;
 use crate::registry::{Entry, Kind};
 
@@ -149,9 +150,21 @@ fn disk(attach: &Attach, files: Vec<File>, rules: Rules) -> Result<(Disk, Vec<Fi
             discard,
         })?
         .into(),
-        (Source::Export { uri, reconnect }, None) if rules.connects => {
+        (
+            Source::Export {
+                uri,
+                reconnect,
+                has_header,
+            },
+            None,
+        ) if rules.connects => {
             let reconnect = Duration::from_secs((*reconnect).into());
-            Disk::connect(Path::new(uri), access, reconnect)?
+            let disk = Disk::connect(Path::new(uri), access, reconnect)?;
+            // The header was read by another connection, which may have led elsewhere.
+            if let Some(uuid) = attach.uuid.as_deref().filter(|_| *has_header) {
+                identity::expect(&disk, uuid)?;
+            }
+            disk
         }
         (Source::Export { uri, .. }, None) => {
             return Err(refuse(format!(
