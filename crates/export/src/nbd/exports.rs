@@ -101,7 +101,9 @@ impl Exports {
         served.wait_until_left();
         let result = served.flush();
         // Its locks are free before anybody is told.
-        drop(served.volume().take());
+        let volume = served.volume().take();
+        // It may take its time, and every handshake looks at all exports.
+        drop(volume);
         self.set().all.retain(|other| !Arc::ptr_eq(other, &served));
         tracing::info!(export = name, "export removed");
         result
