@@ -179,6 +179,11 @@ impl Config {
             if volume.device.is_empty() {
                 return refuse(format!("[volume.{table}]: `device` is empty"));
             }
+            if volume.clients.as_ref().is_some_and(Vec::is_empty) {
+                return refuse(format!(
+                    "[volume.{table}]: `clients` names nobody; leave it out for everybody"
+                ));
+            }
             if volume.key_command.as_ref().is_some_and(Vec::is_empty) {
                 return refuse(format!("[volume.{table}]: `key-command` is empty"));
             }
@@ -312,6 +317,7 @@ key-command = ["/usr/bin/key", "b"]
             ),
             ("[volume.a]\ndevice=\"\"", "empty"),
             ("[volume.a]\ndevice=\"x\"\nkey-command=[]", "empty"),
+            ("[volume.a]\ndevice=\"x\"\nclients=[]", "names nobody"),
             (
                 "[volume.a]\ndevice=\"x\"\nkey-file=\"k\"\ncredential=\"c\"",
                 "both say",
