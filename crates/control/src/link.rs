@@ -20,6 +20,8 @@ use crate::{Error, MAX_MESSAGE, MOST_FILES};
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 16;
+/// How long a server may take to accept a client.
+const CONNECTING: Duration = Duration::from_secs(5);
 /// What Linux takes at most beside a message (`SCM_MAX_FD`): what comes is all received, and
 /// closed if it is too much.
 const FDS: usize = 253;
@@ -75,10 +77,20 @@ pub struct Link(OwnedFd);
 impl Link {
     /// Connects to the socket of a server.
     pub fn connect(path: &Path) -> Result<Self, Error> {
+        Self::connect_within(path, CONNECTING)
+    }
+
+    fn connect_within(path: &Path, patience: Duration) -> Result<Self, Error> {
         let fail = |e| Error::io("cannot connect to the server's control socket", e);
         let address = SocketAddrUnix::new(path).map_err(fail)?;
         let socket = socket()?;
+        // A process that accepts nobody has its clients wait.
+        let limit = |patience| {
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience).map_err(fail)
+        };
+        limit(Some(patience))?;
         rustix::io::retry_on_intr(|| connect(&socket, &address)).map_err(fail)?;
+        limit(None)?;
         Ok(Self(socket))
     }
 
@@ -153,14 +165,22 @@ impl Link {
     fn receive_into(&self, space: &mut [u8]) -> Result<(usize, Vec<File>), Error> {
         let mut beside = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut beside = RecvAncillaryBuffer::new(&mut beside);
-        let received = rustix::io::retry_on_intr(|| {
-            recvmsg(
-                &self.0,
-                &mut [IoSliceMut::new(space)],
-                &mut beside,
-                RecvFlags::CMSG_CLOEXEC,
-            )
-        })
+        let mut receive = || {
+            rustix::io::retry_on_intr(|| {
+                recvmsg(
+                    &self.0,
+                    &mut [IoSliceMut::new(space)],
+                    &mut beside,
+                    RecvFlags::CMSG_CLOEXEC,
+                )
+            })
+        };
+        let received = match receive() {
+            // The other side has closed without having read everything. That is told once, and
+            // before what it had said.
+            Err(Errno::CONNRESET) => receive(),
+            other => other,
+        }
         .map_err(|e| Error::io("cannot receive from the other side", e))?;
         // All that came are owned, and closed if they are not wanted.
         let files: Vec<File> = beside
@@ -241,6 +261,33 @@ mod tests {
         assert_eq!(peer.pid.unsigned_abs(), std::process::id());
         drop(client);
         assert_eq!(server.receive().unwrap_err().kind, ErrorKind::Closed);
+    }
+
+    #[test]
+    fn what_was_said_comes_although_the_rest_was_not_heard() {
+        let (_dir, client, server) = pair();
+        client.send(b"request", &[]).unwrap();
+        client.send(&[7; 64], &[]).unwrap();
+        server.receive().unwrap();
+        server.send(b"no", &[]).unwrap();
+        drop(server);
+        assert_eq!(client.receive().unwrap().0, b"no");
+        assert_eq!(client.receive().unwrap_err().kind, ErrorKind::Closed);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_process_that_accepts_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = Listener::bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        let error = loop {
+            match Link::connect_within(&path, Duration::from_millis(1)) {
+                Ok(link) => waiting.push(link),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind, ErrorKind::TimedOut);
     }
 
     #[test]

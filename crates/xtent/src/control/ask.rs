@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xtent_control::{ErrorKind, Link, Reply, Request, Served};
 use xtent_secret::SecretBytes;
@@ -14,7 +14,8 @@ use crate::registry::Listed;
 use crate::runtime;
 use crate::wanted::HandedOver;
 
-/// How long a server may take to say what it serves.
+/// How long a server may take to say what it serves, and about as long all of them together
+/// where one after the other is asked: other users' may do anything.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most exports that a server is believed to have.
 const MOST: usize = 4096;
@@ -96,7 +97,7 @@ impl Server {
     pub(crate) fn status(&self) -> Result<Vec<Served>> {
         let link = self.connect()?;
         link.set_patience(PATIENCE)?;
-        Ok(ask(&link, &Request::Status, None)?.served)
+        Ok(ask(&link, &Request::Status, None, Some(PATIENCE))?.served)
     }
 
     /// Has it serve a volume.
@@ -106,19 +107,20 @@ impl Server {
             &self.connect()?,
             &request,
             Some((&volume.files(), &volume.key)),
+            None,
         )
     }
 
     /// Has it let go of an export; returns when that is on the disk.
     pub(crate) fn detach(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        ask(&self.connect()?, &Request::Detach { name }, None).map(drop)
+        ask(&self.connect()?, &Request::Detach { name }, None, None).map(drop)
     }
 
     /// Has it look at the size of an export's device.
     pub(crate) fn resize(&self, name: &str) -> Result<Answer> {
         let name = name.to_owned();
-        ask(&self.connect()?, &Request::Resize { name }, None)
+        ask(&self.connect()?, &Request::Resize { name }, None, None)
     }
 
     /// The name of the export that a person means by it, or by its device.
@@ -169,7 +171,14 @@ impl Server {
 
 type Volume<'a> = (&'a [BorrowedFd<'a>], &'a SecretBytes);
 
-fn ask(link: &Link, request: &Request, volume: Option<Volume<'_>>) -> Result<Answer> {
+/// Asks, and waits for the end of the answer; if there is a limit, not much longer.
+fn ask(
+    link: &Link,
+    request: &Request,
+    volume: Option<Volume<'_>>,
+    limit: Option<Duration>,
+) -> Result<Answer> {
+    let start = Instant::now();
     let files = volume.map_or(&[][..], |(files, _)| files);
     link.send(&request.to_bytes()?, files)?;
     if let Some((_, key)) = volume {
@@ -181,6 +190,9 @@ fn ask(link: &Link, request: &Request, volume: Option<Volume<'_>>) -> Result<Ans
     }
     let mut answer = Answer::default();
     loop {
+        if limit.is_some_and(|limit| start.elapsed() > limit) {
+            return Err(Failure::new(Exit::Device, "the server does not end"));
+        }
         let (bytes, _) = link.receive().map_err(|error| match error.kind {
             ErrorKind::Closed => Failure::new(
                 Exit::Device,
@@ -232,6 +244,10 @@ pub(crate) fn told_of(listed: &[Listed]) -> HashMap<(u32, String), Served> {
         .map(|it| (it.entry.pid, it.entry.uid))
         .collect();
     pids.dedup();
+    // This user's own first: nobody else's can have them left out.
+    let own = rustix::process::geteuid().as_raw();
+    pids.sort_by_key(|&(_, uid)| uid != own);
+    let start = Instant::now();
     let runtimes = runtime::folders();
     for (pid, uid) in pids {
         let sockets = runtimes.iter().map(|runtime| socket(runtime, pid));
@@ -245,6 +261,9 @@ pub(crate) fn told_of(listed: &[Listed]) -> HashMap<(u32, String), Served> {
         let Some(path) = sockets.filter(|path| path.exists()).find(is_theirs) else {
             continue;
         };
+        if start.elapsed() > PATIENCE {
+            break;
+        }
         for served in Server::at(path).status().unwrap_or_default() {
             told.insert((pid, served.name.clone()), served);
         }
