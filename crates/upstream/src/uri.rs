@@ -115,6 +115,11 @@ impl Uri {
         }
     }
 
+    /// Whether it is by TLS, with certificates that are read from files.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The Unix socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
         match &self.place {

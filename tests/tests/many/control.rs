@@ -255,7 +255,6 @@ fn an_attached_disk_that_is_another_one_is_not_written_to() {
 
     // It had another one already when it was connected to.
     far.start_again();
-    let link = Link::connect(&gateway.control()).unwrap();
     let mut request = attach_request(&b, "far");
     request.files = Vec::new();
     request.uuid = Some(of_b.clone());
@@ -265,13 +264,24 @@ fn an_attached_disk_that_is_another_one_is_not_written_to() {
         has_header: true,
     };
     let request = Request::Attach(Box::new(request)).to_bytes().unwrap();
-    link.send(&request, &[]).unwrap();
-    link.send(&[7; 64], &[]).unwrap();
-    let reply = Reply::parse(&link.receive().unwrap().0).unwrap();
-    let Reply::Failed { message, .. } = reply else {
+    let reply = said(&gateway, &request, &[], Some(&[7; 64]));
+    let Some(Reply::Failed { message, .. }) = reply else {
         panic!("{reply:?}");
     };
     assert!(message.contains("another disk"), "{message}");
+    // By TLS it needs files, which its sandbox does not open.
+    let mut request = attach_request(&b, "far");
+    request.files = Vec::new();
+    request.source = Source::Export {
+        uri: far.secure_uri(scratch.path()),
+        reconnect: 0,
+        has_header: false,
+    };
+    let request = Request::Attach(Box::new(request)).to_bytes().unwrap();
+    let Some(Reply::Failed { message, .. }) = said(&gateway, &request, &[], Some(&[7; 64])) else {
+        panic!("it is not refused");
+    };
+    assert!(message.contains("in its sandbox"), "{message}");
     assert_eq!(gateway.exports(), [""]);
     gateway.stop();
 }

@@ -191,6 +191,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if let Some(control) = &control {
         let rules = Rules {
             connects: args.allow_connect,
+            reads_files: args.no_sandbox,
             verifies_clients: plan.tls.verifies_clients(),
         };
         control.start(&volumes, rules, output)?;

@@ -14,7 +14,7 @@ use xtent_volume::{CipherThreads, Config, DiscardPolicy, Holes, Volume};
 
 use super::Rules;
 use crate::args::parse_threads;
-use crate::disk::Disk;
+use crate::disk::{Disk, uri};
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::Growth;
 use crate::identity;
@@ -107,6 +107,18 @@ fn threads(attach: &Attach) -> Result<CipherThreads> {
     }
 }
 
+/// Certificates are files, and a sandbox opens none.
+fn refuse_tls(name: &str, rules: Rules) -> Result<()> {
+    let has_tls = uri(Path::new(name))?.is_some_and(|uri| uri.has_tls());
+    match has_tls && !rules.reads_files {
+        true => Err(refuse(format!(
+            "{name}: this server cannot read the certificates for TLS in its sandbox"
+        ))
+        .advise("Name the volume when the server is started, or start another one for it.")),
+        false => Ok(()),
+    }
+}
+
 /// What has the ciphertext, and the files that are held for their locks.
 fn disk(attach: &Attach, files: Vec<File>, rules: Rules) -> Result<(Disk, Vec<File>)> {
     if files.len() != attach.files.len() {
@@ -158,6 +170,7 @@ fn disk(attach: &Attach, files: Vec<File>, rules: Rules) -> Result<(Disk, Vec<Fi
             },
             None,
         ) if rules.connects => {
+            refuse_tls(uri, rules)?;
             let reconnect = Duration::from_secs((*reconnect).into());
             let disk = Disk::connect(Path::new(uri), access, reconnect)?;
             // The header was read by another connection, which may have led elsewhere.

@@ -30,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Rules {
     /// To have the server connect to other servers.
     pub(crate) connects: bool,
+    /// That files are read for that.
+    pub(crate) reads_files: bool,
     /// To limit an export to some clients: those that it asks for certificates.
     pub(crate) verifies_clients: bool,
 }
