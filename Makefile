@@ -44,7 +44,7 @@ test-all: test test-later kernel-test rtl-test soak test-constant-time ## make t
 
 soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of a server under load, as many of the storage behind it, what many volumes cost; long
 	@scripts/setup.sh test
-	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many -- --ignored soak --nocapture
+	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many --test standby -- --ignored soak --nocapture
 
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
 	@scripts/setup.sh kernel
@@ -190,7 +190,7 @@ test-fido2: ## tokens of FIDO2 security keys, in software, in a guest with uhid:
 
 test-ceph: ## volumes in a Ceph cluster of this machine's own: librbd, QEMU, fencing, faults; two minutes
 	@scripts/setup.sh ceph
-	$(CARGO) test --package xtent-rbd --package xtent-tests --test rbd
+	$(CARGO) test --package xtent-rbd --package xtent-tests --test rbd --test standby
 	$(CARGO) test --package xtent-tests --test rbd -- --ignored --test-threads=1
 
 install-lib: ## the ciphers' C library, header and pkg-config file below PREFIX

@@ -130,6 +130,11 @@ impl Server {
         done
     }
 
+    /// Waits for an end that it comes to by itself.
+    pub fn wait(self) -> Finished {
+        self.process.finish()
+    }
+
     /// Sends a signal and waits for the end.
     pub fn terminate(self, signal: Signal) -> Finished {
         self.process.signal(signal);

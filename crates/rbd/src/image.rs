@@ -164,6 +164,12 @@ impl Image {
         &self.name
     }
 
+    /// Has `hear` called, once, when it is found that the lock is lost: at once if it is. It is called on a
+    /// thread that others wait for, so it only passes that on.
+    pub fn on_loss(&self, hear: impl FnOnce() + Send + 'static) {
+        self.shared.fence.on_loss(Box::new(hear));
+    }
+
     /// Has librbd decrypt and encrypt from now on, to measure against that.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! The lock of an image: one client writes, and one that lost the lock does nothing any more.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -132,6 +132,8 @@ impl Drop for Watch {
 #[derive(Default)]
 pub(crate) struct Fence {
     is_lost: AtomicBool,
+    /// Who is to be told of it.
+    hears: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     has_failed_flush: AtomicBool,
 }
 
@@ -150,11 +152,31 @@ impl Fence {
             .then_some((ErrorKind::Io, UNFLUSHED))
     }
 
+    /// Has `hear` called when the image is lost: at once if it is.
+    pub(crate) fn on_loss(&self, hear: Box<dyn FnOnce() + Send>) {
+        *self.hears() = Some(hear);
+        if self.is_lost.load(Ordering::Acquire) {
+            self.tell();
+        }
+    }
+
     /// The image is lost.
     fn close(&self) {
         if !self.is_lost.swap(true, Ordering::AcqRel) {
             tracing::error!("{LOST}: nothing is read or written from now on");
+            self.tell();
         }
+    }
+
+    fn tell(&self) {
+        let hears = self.hears().take();
+        if let Some(hear) = hears {
+            hear();
+        }
+    }
+
+    fn hears(&self) -> std::sync::MutexGuard<'_, Option<Box<dyn FnOnce() + Send>>> {
+        self.hears.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks at an operation's error, and gives its kind.
@@ -225,5 +247,22 @@ mod tests {
         for act in [Act::Flush, Act::DurableWrite] {
             assert_eq!(fence.refusal(act), Some((ErrorKind::Io, UNFLUSHED)));
         }
+    }
+
+    #[test]
+    fn a_loss_is_told_once_and_to_who_comes_late_at_once() {
+        let (tell, told) = channel();
+        let on_loss = |fence: &Fence| {
+            let tell = tell.clone();
+            fence.on_loss(Box::new(move || tell.send(()).unwrap()));
+        };
+        let fence = Fence::default();
+        on_loss(&fence);
+        assert!(told.try_recv().is_err());
+        fence.close();
+        fence.close();
+        assert_eq!(told.try_iter().count(), 1);
+        on_loss(&fence);
+        assert_eq!(told.try_iter().count(), 1);
     }
 }

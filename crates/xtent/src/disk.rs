@@ -142,6 +142,14 @@ impl Disk {
         matches!(self, Self::Image(_))
     }
 
+    /// Has `hear` called, on a thread that others wait for, when somebody else has taken it over.
+    /// Only a cluster tells.
+    pub(crate) fn on_loss(&self, hear: impl FnOnce() + Send + 'static) {
+        if let Self::Image(image) = self {
+            image.on_loss(hear);
+        }
+    }
+
     /// Whether it is a block device of this machine.
     pub(crate) fn is_block_device(&self) -> bool {
         self.file().is_some_and(|file| file.is_block_device())

@@ -229,6 +229,13 @@ impl Container {
         self.volume(&unlocked, config)
     }
 
+    /// Opens the volume with its key, if the header says that it is that.
+    pub(crate) fn volume_by_key(self, key: SecretBytes, config: &Config) -> Result<Volume> {
+        let limits = KdfLimits { longest: None };
+        let unlocked = self.metadata.unlock_with_volume_key(key, &limits)?;
+        self.volume(&unlocked, config)
+    }
+
     /// The open volume. It has the locks, so that nobody erases or overwrites the header
     /// of a volume in use either.
     fn volume(self, unlocked: &Unlocked, config: &Config) -> Result<Volume> {

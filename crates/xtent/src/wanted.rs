@@ -86,6 +86,11 @@ impl VolumeArgs {
             .find_map(|(name, given)| given.then_some(name))
     }
 
+    /// Whether the volume has no header.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain.is_plain()
+    }
+
     /// The same for another device.
     pub(crate) fn of(&self, device: PathBuf) -> Self {
         let mut args = self.clone();
@@ -120,8 +125,16 @@ pub(crate) struct Opened {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Whether any of it is in a Ceph cluster.
     pub(crate) has_image: bool,
+    /// The image with its data, if that is in a Ceph cluster.
+    pub(crate) image: Option<Disk>,
     /// Names in certificates, of the clients that may have it; everybody if empty.
     pub(crate) allowed: Vec<String>,
+}
+
+/// What is known of a volume that somebody else has: all that it takes to open it.
+pub(crate) struct Known {
+    key: SecretBytes,
+    config: Config,
 }
 
 /// What another process needs to open a volume.
@@ -159,6 +172,20 @@ impl Wanted {
             Ok(config.length)
         };
         look().map_err(|e| self.name_in(e))
+    }
+
+    /// Reads the header and asks for the passphrase, whoever has the device: it is neither locked
+    /// nor written to.
+    pub(crate) fn get_to_know(&self, output: &Output) -> Result<Known> {
+        let args = &self.args;
+        let know = || {
+            args.unlock.key.source().check()?;
+            let closed = Closed::look(&args.device, &args.plain, &args.unlock, output)?;
+            let config = closed.plan(false, closed.stored_discard_policy(), self.backend)?;
+            let VolumeKey { key, .. } = closed.key(&args.unlock, output)?;
+            Ok(Known { key, config })
+        };
+        know().map_err(|e| self.name_in(e))
     }
 
     fn try_prepare(&self, output: &Output) -> Result<Prepared<'_>> {
@@ -204,10 +231,27 @@ impl Prepared<'_> {
     /// Asks for the passphrase and opens the volume.
     pub(crate) fn open(self, output: &Output) -> Result<Opened> {
         let wanted = self.wanted;
-        self.try_open(output).map_err(|e| wanted.name_in(e))
+        let by_passphrase =
+            |closed: Closed, config: &Config| closed.volume(&wanted.args.unlock, config, output);
+        self.try_open(by_passphrase).map_err(|e| wanted.name_in(e))
     }
 
-    fn try_open(self, output: &Output) -> Result<Opened> {
+    /// Opens the volume by the key that it had when `before` was found; refuses another volume, and
+    /// one that was encrypted anew since.
+    pub(crate) fn open_by(self, before: Known) -> Result<Opened> {
+        let wanted = self.wanted;
+        let Known { key, config } = before;
+        if !is_same_volume(&config, &self.config) {
+            return Err(wanted.name_in(another_volume()));
+        }
+        self.try_open(|closed, config| closed.volume_by_key(key, config))
+            .map_err(|e| match e.is_wrong_passphrase {
+                true => wanted.name_in(another_volume()),
+                false => wanted.name_in(e),
+            })
+    }
+
+    fn try_open(self, open: impl FnOnce(Closed, &Config) -> Result<Volume>) -> Result<Opened> {
         let Self {
             wanted: Wanted { name, args, .. },
             closed,
@@ -216,7 +260,7 @@ impl Prepared<'_> {
         let uuid = uuid_of(&closed);
         let (data, header) = (closed.data(), closed.header().cloned());
         let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
-        let volume = closed.volume(&args.unlock, &config, output)?;
+        let volume = open(closed, &config)?;
         let volume = volume.with_cipher_threads(args.threads.cipher_threads);
         let volume = Arc::new(match args.encrypt {
             true => volume.turned(),
@@ -233,6 +277,7 @@ impl Prepared<'_> {
             entry,
             upstreams,
             has_image,
+            image: data.is_image().then_some(data),
             allowed: args.clients.clone(),
         })
     }
@@ -373,6 +418,27 @@ impl Files {
             self.add(of(Role::Backing), backing);
         }
     }
+}
+
+/// Whether both headers lay the volume out alike; it may have grown.
+fn is_same_volume(a: &Config, b: &Config) -> bool {
+    let layout = |it: &Config| {
+        (
+            it.cipher.to_string(),
+            it.sector_size,
+            it.offset,
+            it.iv_offset,
+        )
+    };
+    layout(a) == layout(b)
+}
+
+fn another_volume() -> Failure {
+    Failure::new(
+        crate::failure::Exit::Device,
+        "this is not the volume any more whose passphrase was given: its key or layout is another",
+    )
+    .advise("It was formatted or encrypted anew meanwhile. Start this server again.")
 }
 
 fn uuid_of(closed: &Closed) -> Option<String> {

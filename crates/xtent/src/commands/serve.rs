@@ -1,8 +1,10 @@
 //! `xtent serve`: volumes over NBD.
 
 mod announce;
+mod fenced;
 mod manual;
 mod plan;
+mod standby;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -59,6 +61,12 @@ pub(crate) struct Args {
     /// Open the devices and read the headers, and end without serving
     #[arg(long, conflicts_with_all = ["run", "pid_file"])]
     check: bool,
+    /// Wait while another server has the volume, and serve it when that is gone
+    ///
+    /// The passphrase is asked for at once. Nothing is listened on before. For one DEVICE: a file or
+    /// block device that this machine or the file system locks, or an image in a Ceph cluster.
+    #[arg(long, conflicts_with_all = ["check", "run", "config", "more", "read_only", "encrypt"])]
+    standby: bool,
     /// Listen here: unix:PATH or tcp:HOST:PORT, IPv6 in brackets (repeatable)
     ///
     /// The port can be left out (10809) or be 0 (any free one). Without this
@@ -130,7 +138,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         )
         .advise("Give --nbd unix:PATH in a folder that the user can enter."));
     }
-    let opened = open_all(&plan.wanted, &output)?;
+    let notifier = Notifier::from_env();
+    let opened = match (&plan.wanted[..], args.standby) {
+        ([wanted], true) => vec![standby::wait(wanted, &notifier, &output)?],
+        _ => open_all(&plan.wanted, &output)?,
+    };
     bind_all(args, &plan, &mut bound)?;
     plan.tls.warn_of_anybody(&bound, &output);
     let mut scraped = Vec::new();
@@ -144,11 +156,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .map(|b| b.listener.address(plan.tls.is_on()))
         .collect::<std::io::Result<Vec<_>>>()
         .map_err(|e| Failure::system("cannot find a socket's address", e))?;
-    let notifier = Notifier::from_env();
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
     let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
     let has_image = opened.iter().any(|it| it.has_image);
+    let losses = fenced::Losses::of(&opened);
     let volumes = Arc::new(Volumes::new(opened, addresses)?);
     let control = Control::bind()
         .inspect_err(|e| tracing::info!(error = %e, "no volume can be attached to this server"))
@@ -188,6 +200,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         })?
     };
     let ended_by = on_signals(&shutdown, &volumes, output)?;
+    let taken_over = losses.act(&volumes, &shutdown)?;
     if let Some(control) = &control {
         let rules = Rules {
             connects: args.allow_connect,
@@ -216,6 +229,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let result = nbd::serve(listeners, volumes.exports(), options, &shutdown);
     volumes.registration().end();
     drop((made, pid_file, control));
+    if let Some(device) = taken_over.get() {
+        return Err(fenced::failure(device));
+    }
     result?;
     tracing::info!("everything is on the disk");
     let Some(mut client) = client else {

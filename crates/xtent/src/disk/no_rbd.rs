@@ -24,6 +24,10 @@ impl Image {
         match *self {}
     }
 
+    pub(crate) fn on_loss(&self, _: impl FnOnce() + Send + 'static) {
+        match *self {}
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match *self {}
     }

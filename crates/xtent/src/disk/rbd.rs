@@ -54,6 +54,11 @@ impl Image {
         &self.bare
     }
 
+    /// Has `hear` called when somebody else has taken the image over.
+    pub(crate) fn on_loss(&self, hear: impl FnOnce() + Send + 'static) {
+        self.image.on_loss(hear);
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.image) as Arc<dyn Store>
     }

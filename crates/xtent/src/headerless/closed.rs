@@ -171,6 +171,17 @@ impl Closed {
         }
     }
 
+    /// Opens the volume with its key, if the header says that it is that.
+    pub(crate) fn volume_by_key(self, key: SecretBytes, config: &Config) -> Result<Volume> {
+        match self {
+            Self::Luks(container) => container.volume_by_key(key, config),
+            Self::Plain(headerless) => {
+                let volume = Volume::open(headerless.data.for_volume(), &key, config)?;
+                Ok(volume.holding(headerless.data))
+            }
+        }
+    }
+
     /// As [`Closed::volume`], and gives the keyslot that opened it, if it has any.
     pub(crate) fn volume_and_keyslot(
         self,

@@ -45,6 +45,8 @@ EXAMPLES:
   Serve a volume in a Ceph cluster, and one of its snapshots:
     xtent serve rbd:pool/disk
     xtent serve --read-only rbd:pool/disk@monday:id=backup
+  Where a second machine is to take over when the first is gone, on both of them:
+    xtent serve --standby --nbd tcp:0.0.0.0 --tls-certificates /etc/xtent/tls --tls-verify-peer rbd:pool/disk
   For one command, which finds the URI in $uri and the socket in $unixsocket:
     xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 
@@ -100,8 +102,15 @@ NOTES:
   DEVICE may be rbd:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT][:id=USER][:conf=FILE], an image in a Ceph
   cluster (Debian package librbd1). A server that writes has the image's exclusive lock: another writer, also
   `xtent key`, is refused with the address of the one that has it. A server whose lock was taken away by force
-  fails every request with ESHUTDOWN from then on, and ends with exit code 5. Snapshots are served with
+  fails every request with ESHUTDOWN from then on, parts from the clients of that volume, and ends with exit
+  code 5, at once if it has no other. Snapshots are served with
   --read-only. Requests wait for a cluster that is away, however long.
+
+  With --standby it asks for the passphrase at once, without locking or writing anything, and waits while another
+  server has the volume, looking once a second. Then it reads the header again, refuses another volume
+  than the one it was told of, listens and serves. A signal ends the wait at once. After a server of an image was
+  killed or lost the network, that takes as long as the cluster keeps its place (30 seconds,
+  osd_client_watch_timeout). docs/gateway.md says what clients see.
 
   With --encrypt the same image and header give the same bytes each time, so that
   a backup can be incremental; who compares two backups sees which sectors changed,

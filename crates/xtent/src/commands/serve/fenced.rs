@@ -1,0 +1,95 @@
+//! Volumes that somebody else has taken over: what they were served for is over at once.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
+
+use xtent_export::nbd::Shutdown;
+
+use crate::failure::{Exit, Failure, Result};
+use crate::signals;
+use crate::volumes::Volumes;
+use crate::wanted::Opened;
+
+/// A volume that is lost.
+struct Loss {
+    export: String,
+    device: String,
+}
+
+/// The losses to come.
+pub(super) struct Losses(Option<Receiver<Loss>>);
+
+impl Losses {
+    /// Those of the volumes whose store tells.
+    pub(super) fn of(opened: &[Opened]) -> Self {
+        let images = || {
+            opened
+                .iter()
+                .filter_map(|one| Some((one, one.image.as_ref()?)))
+        };
+        if images().next().is_none() {
+            return Self(None);
+        }
+        let (tell, told) = channel();
+        for (one, image) in images() {
+            let tell = tell.clone();
+            let (export, device) = (one.name.clone(), one.entry.device.clone());
+            image.on_loss(move || {
+                // Nobody listens any more who is ending.
+                let _ = tell.send(Loss { export, device });
+            });
+        }
+        Self(Some(told))
+    }
+
+    /// Parts from the clients of each that is lost, and ends a server that has nothing left; the
+    /// first device that was lost, once one is.
+    pub(super) fn act(
+        self,
+        volumes: &Arc<Volumes>,
+        shutdown: &Shutdown,
+    ) -> Result<Arc<OnceLock<String>>> {
+        let first = Arc::<OnceLock<String>>::default();
+        let Self(Some(told)) = self else {
+            return Ok(first);
+        };
+        let (volumes, shutdown, lost) = (Arc::clone(volumes), shutdown.clone(), Arc::clone(&first));
+        let act = move || {
+            for Loss { export, device } in told {
+                tracing::error!(
+                    export,
+                    device,
+                    "taken over by another client: its clients are disconnected"
+                );
+                let _ = lost.set(device);
+                if let Err(failure) = volumes.remove(&export) {
+                    tracing::debug!(export, %failure, "nothing is flushed of what is lost");
+                }
+                if volumes.list().is_empty() {
+                    shutdown.trigger();
+                }
+            }
+        };
+        signals::held_back(|| {
+            std::thread::Builder::new()
+                .name("fenced".to_owned())
+                .spawn(act)
+        })?
+        .map_err(|e| Failure::system("cannot start a thread", e))?;
+        Ok(first)
+    }
+}
+
+/// What a server ends with that has lost a volume.
+pub(super) fn failure(device: &str) -> Failure {
+    Failure::new(
+        Exit::Busy,
+        format!(
+            "{device}: somebody else has taken the volume over, and the cluster has shut this server out"
+        ),
+    )
+    .advise(
+        "What was written and not flushed is lost. Look who has the volume (`rbd lock ls`) before a \
+         server is started for it again.",
+    )
+}

@@ -1,0 +1,68 @@
+//! `xtent serve --standby`: waits for a volume that another server has.
+
+use std::time::Duration;
+
+use crate::disk::{is_uri, rbd};
+use crate::failure::{Exit, Failure, Result};
+use crate::notify::Notifier;
+use crate::output::{Output, in_one_line};
+use crate::wanted::{Opened, Wanted};
+
+/// How often it is looked whether the other one is gone.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Gets to know the volume, passphrase and all, and opens it once nobody else has it. Ends at a
+/// signal like any command, since there is nothing yet to put in order.
+pub(super) fn wait(wanted: &Wanted, notifier: &Notifier, output: &Output) -> Result<Opened> {
+    refuse(wanted)?;
+    let known = wanted.get_to_know(output)?;
+    let mut said = String::new();
+    loop {
+        match wanted.prepare(output) {
+            Ok(prepared) => {
+                if !said.is_empty() {
+                    output.note("The volume is free: taking over.");
+                    notifier.tell("STATUS=Taking over");
+                }
+                return prepared.open_by(known);
+            }
+            Err(failure) if is_passing(&failure, !said.is_empty()) => {
+                let why = [vec![failure.message.clone()], failure.causes()].concat();
+                let why = in_one_line(&why.join(": "));
+                if why != said {
+                    output.warn(format!("standing by: {why}"));
+                    notifier.tell(&format!("STATUS=Standing by: {why}"));
+                    said = why;
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Whether it is worth to wait: somebody has the volume or, for one who has waited for that, it
+/// cannot be reached for now.
+fn is_passing(failure: &Failure, waits: bool) -> bool {
+    let source = failure.source.as_deref();
+    let is_of_system = source.is_some_and(|source| source.is::<std::io::Error>());
+    failure.exit == Exit::Busy || waits && failure.exit == Exit::Device && is_of_system
+}
+
+/// Refuses what cannot be taken over without two servers writing at a time, or not be known again.
+fn refuse(wanted: &Wanted) -> Result<()> {
+    let device = &wanted.args.device.device;
+    if is_uri(device) && !rbd::is_image(device) {
+        return Err(Failure::parameters(format!(
+            "--standby: {} is behind an NBD server, and nothing tells whether another machine writes to it",
+            device.display()
+        ))
+        .advise("NBD has no lock and no way to shut a client out. Let whatever runs the servers see to it that one runs."));
+    }
+    if wanted.args.is_plain() {
+        return Err(Failure::parameters(
+            "--standby: a volume without a header cannot be known again after the wait",
+        ));
+    }
+    Ok(())
+}
