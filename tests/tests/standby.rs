@@ -9,7 +9,7 @@ use xtent_tests::luks::{Container, KEY, Maker, OTHER_KEY, Shape, add_key};
 use xtent_tests::nbd::nbdsh;
 use xtent_tests::process::Background;
 use xtent_tests::scratch::Unchanged;
-use xtent_tests::xtent::{Server, binary};
+use xtent_tests::xtent::{Server, binary, xtent};
 use xtent_tests::{Cmd, Scratch};
 
 /// A server that waits, with what it says in `log`.
@@ -81,6 +81,15 @@ fn a_standby_asks_first_and_serves_when_the_first_is_gone() {
     let container = container(&scratch);
     let server = Server::start(&container);
     let mut standby = Standby::start(&container, &scratch, "standby");
+    xtent()
+        .args([
+            "takeover",
+            "-q",
+            "--server",
+            &standby.process.id().to_string(),
+        ])
+        .fails(1)
+        .says(&["cannot be taken over by force", "End the other server"]);
     let who = format!("process {}", server.id());
     assert!(standby.said().contains(&who), "{}", standby.said());
     assert!(!standby.socket.exists(), "it listens already");
@@ -340,12 +349,15 @@ fn a_server_that_was_fenced_parts_from_its_clients_and_the_standby_serves() {
     let mut standby = Standby::start(&container, &scratch, "b");
     let mut load = Load::start(&scratch, [&server.socket, &standby.socket]);
     load.says("flushed");
-    let lock = bed.rbd(&["lock", "ls", "--format", "json", "fenced"]).ok();
-    let lock = &lock.json()[0];
-    let text = |key: &str| lock[key].as_str().unwrap().to_owned();
     let before = load.count("again");
-    bed.rbd(&["lock", "rm", "fenced", &text("id"), &text("locker")])
-        .ok();
+    let takeover = |id: u32| xtent().args(["takeover", "--server", &id.to_string()]);
+    takeover(standby.process.id()).fails(1).says(&["-q"]);
+    takeover(server.id())
+        .arg("-q")
+        .fails(5)
+        .says(&["does not stand by"]);
+    load.says("flushed");
+    takeover(standby.process.id()).arg("-q").ok();
     // By itself.
     let done = server.wait();
     assert_eq!(done.code(), Some(5), "{}", done.text());

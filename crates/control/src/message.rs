@@ -15,6 +15,8 @@ pub const MOST_FILES: usize = 8;
 pub enum Request {
     /// A [`Reply::Served`] for each export.
     Status,
+    /// Take the volume that is waited for away from whoever has it. Of a standby.
+    Takeover,
     /// Serve a volume. Its files come with this message, its key is the next.
     Attach(Box<Attach>),
     /// Part from an export's clients, flush it and let go of it.
@@ -184,7 +186,7 @@ impl Request {
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let request: Self = parse(bytes)?;
         match &request {
-            Self::Status => Ok(()),
+            Self::Status | Self::Takeover => Ok(()),
             Self::Detach { name } | Self::Resize { name } => check_text(name),
             Self::Attach(attach) => attach.check(),
         }?;
@@ -338,6 +340,7 @@ mod tests {
         assert_eq!(round(attach()).unwrap(), request);
         for text in [
             r#""status""#,
+            r#""takeover""#,
             r#"{"detach":{"name":""}}"#,
             r#"{"resize":{"name":"a"}}"#,
         ] {

@@ -67,6 +67,7 @@ pub(crate) enum Command {
     Attach(Box<commands::attach::Args>),
     Detach(commands::attach::Detach),
     Resize(commands::attach::Resize),
+    Takeover(commands::takeover::Args),
     Mount(commands::mount::Args),
     Umount(commands::umount::Args),
     #[cfg(feature = "device-mapper")]
@@ -101,6 +102,7 @@ impl Command {
             Command::Attach(args) => commands::attach::run(args, global),
             Command::Detach(args) => commands::attach::detach(args, global),
             Command::Resize(args) => commands::attach::resize(args, global),
+            Command::Takeover(args) => commands::takeover::run(args, global),
             Command::Mount(args) => commands::mount::run(args, global),
             Command::Umount(args) => commands::umount::run(args, global),
             #[cfg(feature = "device-mapper")]

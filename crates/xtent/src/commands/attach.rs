@@ -83,7 +83,7 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    fn find(&self) -> Result<Server> {
+    pub(super) fn find(&self) -> Result<Server> {
         Server::find(self.server.as_deref())
     }
 }

@@ -22,5 +22,6 @@ pub(crate) mod mount;
 pub(crate) mod open;
 pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod takeover;
 pub(crate) mod token;
 pub(crate) mod umount;

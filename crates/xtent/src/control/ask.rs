@@ -111,6 +111,11 @@ impl Server {
         )
     }
 
+    /// Has a standby take its volume away from whoever has it; returns when nobody else does.
+    pub(crate) fn take_over(&self) -> Result<()> {
+        ask(&self.connect()?, &Request::Takeover, None, None).map(drop)
+    }
+
     /// Has it let go of an export; returns when that is on the disk.
     pub(crate) fn detach(&self, name: &str) -> Result<()> {
         let name = name.to_owned();

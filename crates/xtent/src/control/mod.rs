@@ -8,7 +8,7 @@ mod serve;
 use std::path::{Path, PathBuf};
 
 pub(crate) use ask::{Server, told_of};
-pub(crate) use serve::{Control, Rules};
+pub(crate) use serve::{Control, Rules, StandbyControl};
 
 use crate::failure::{Exit, Failure};
 

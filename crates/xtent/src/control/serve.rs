@@ -1,16 +1,18 @@
 //! The server's side: a thread that accepts, and one for each client. Nothing that a client
 //! sends, or does not send, harms the server or those that it serves.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use xtent_control::{ErrorKind, Link, Listener, Reply, Request};
 
 use super::adopt::adopt;
 use super::{folder, socket};
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::size::show_size;
 use crate::volumes::Volumes;
@@ -90,6 +92,62 @@ impl Control {
         })?
         .map(drop)
         .map_err(|e| Failure::system("cannot start the control thread", e))
+    }
+}
+
+/// How long a client of a standby may take, which looks at nothing else meanwhile.
+const PATIENCE_OF_STANDBY: Duration = Duration::from_secs(2);
+
+/// As [`Control`], of a standby: answered by the thread that waits.
+#[derive(Debug)]
+pub(crate) struct StandbyControl(Control);
+
+impl StandbyControl {
+    /// Makes this process's socket. Drop it before [`Control::bind`].
+    pub(crate) fn bind() -> Result<Self> {
+        Control::bind().map(Self)
+    }
+
+    /// Waits for `time`, or shorter if a client asks for a takeover meanwhile: it is
+    /// answered with what comes of `take_over`.
+    pub(crate) fn wait(&self, time: Duration, take_over: impl FnOnce() -> Result<()>) {
+        let Control {
+            listener, owner, ..
+        } = &self.0;
+        let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+        let time = Timespec::try_from(time).ok();
+        if !matches!(poll(&mut fds, time.as_ref()), Ok(1)) {
+            return;
+        }
+        let answered = listener.accept().map_err(Failure::from).and_then(|link| {
+            let peer = link.peer()?;
+            if peer.uid != 0 && peer.uid != *owner {
+                return Err(Failure::new(Exit::Permission, "it is another user's"));
+            }
+            link.set_patience(PATIENCE_OF_STANDBY)?;
+            let message = match link.receive() {
+                Err(error) if error.kind == ErrorKind::Closed => return Ok(()),
+                received => received?.0,
+            };
+            let done = match Request::parse(&message)? {
+                // It has no exports yet.
+                Request::Status => Ok(()),
+                Request::Takeover => {
+                    tracing::info!(pid = peer.pid, "told to take over");
+                    take_over()
+                }
+                _ => Err(Failure::new(
+                    Exit::Busy,
+                    "this server stands by, and has no volume yet",
+                )),
+            };
+            let reply = done.map_or_else(|failure| refusal(&failure), |()| self::done());
+            send(&link, &reply)
+        });
+        if let Err(failure) = answered {
+            let error = failure.to_string().replace('\n', "; ");
+            tracing::warn!(error, "control client");
+        }
     }
 }
 
@@ -196,6 +254,12 @@ fn answer(link: &Link, volumes: &Volumes, rules: Rules, output: Output) -> Resul
             }
             done()
         }
+        Request::Takeover => {
+            return Err(Failure::new(
+                Exit::Busy,
+                "this server does not stand by: it has its volumes",
+            ));
+        }
         Request::Attach(attach) => {
             let key = link.receive_key(attach.key_length)?;
             let adopted = adopt(&attach, files, &key, rules)?;
@@ -241,7 +305,6 @@ fn answer(link: &Link, volumes: &Volumes, rules: Rules, output: Output) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Exit;
 
     #[test]
     fn a_refusal_fits_into_a_message() {

@@ -22,6 +22,20 @@ pub(crate) struct Image {
 impl Image {
     /// Opens an image; for writing, for this client of the cluster alone.
     pub(crate) fn open(name: &Path, access: Access) -> Result<Self> {
+        Self::open_by(name, move |name| xtent_rbd::Image::open(name, access))
+    }
+
+    /// Opens it for writing, taking its lock away from whoever has it.
+    pub(crate) fn take_over(name: &Path) -> Result<Self> {
+        Self::open_by(name, xtent_rbd::Image::take_over)
+    }
+
+    fn open_by(
+        name: &Path,
+        open: impl FnOnce(&Name) -> std::result::Result<xtent_rbd::Image, xtent_store::Error>
+        + Send
+        + 'static,
+    ) -> Result<Self> {
         let name = parse(name)?;
         let opened = name.clone();
         // The library's threads begin as this one, which can do no more than they have to, and is
@@ -30,7 +44,7 @@ impl Image {
             let thread = std::thread::Builder::new().name("rbd open".into());
             thread.spawn(move || {
                 sandbox::confine_client()?;
-                Ok::<_, Failure>(xtent_rbd::Image::open(&opened, access)?)
+                Ok::<_, Failure>(open(&opened)?)
             })
         })?;
         let opening = opening.map_err(|e| Failure::system("cannot start a thread", e))?;

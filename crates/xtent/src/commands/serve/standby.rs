@@ -1,7 +1,9 @@
 //! `xtent serve --standby`: waits for a volume that another server has.
 
+use std::path::Path;
 use std::time::Duration;
 
+use crate::control::StandbyControl;
 use crate::disk::{is_uri, rbd};
 use crate::failure::{Exit, Failure, Result};
 use crate::notify::Notifier;
@@ -16,6 +18,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn wait(wanted: &Wanted, notifier: &Notifier, output: &Output) -> Result<Opened> {
     refuse(wanted)?;
     let known = wanted.get_to_know(output)?;
+    let control = StandbyControl::bind()
+        .inspect_err(|e| tracing::info!(error = %e, "this standby cannot be told to take over"))
+        .ok();
     let mut said = String::new();
     loop {
         match wanted.prepare(output) {
@@ -37,8 +42,27 @@ pub(super) fn wait(wanted: &Wanted, notifier: &Notifier, output: &Output) -> Res
             }
             Err(failure) => return Err(failure),
         }
-        std::thread::sleep(LOOK);
+        match &control {
+            Some(control) => control.wait(LOOK, || take_over(&wanted.args.device.device)),
+            None => std::thread::sleep(LOOK),
+        }
     }
+}
+
+/// Takes the lock away from whoever has it, who is shut out from then on, and lets it go: the next
+/// look finds it free.
+fn take_over(device: &Path) -> Result<()> {
+    if !rbd::is_image(device) {
+        return Err(Failure::parameters(format!(
+            "{} cannot be taken over by force: nothing would keep the other server from writing on",
+            device.display()
+        ))
+        .advise(
+            "End the other server, with SIGKILL if need be, or its machine: the lock is free then, and \
+             this one serves.",
+        ));
+    }
+    rbd::Image::take_over(device).map(drop)
 }
 
 /// Whether it is worth to wait: somebody has the volume or, for one who has waited for that, it
