@@ -93,6 +93,19 @@ fn a_standby_asks_first_and_serves_when_the_first_is_gone() {
     let who = format!("process {}", server.id());
     assert!(standby.said().contains(&who), "{}", standby.said());
     assert!(!standby.socket.exists(), "it listens already");
+    let listed = || {
+        let status = xtent()
+            .args(["status", "--json"])
+            .arg(&container.image)
+            .run();
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let volumes = status["volumes"].as_array().unwrap().iter();
+        let kind = |volume: &serde_json::Value| volume["kind"].as_str().unwrap().to_owned();
+        let mut kinds: Vec<String> = volumes.map(kind).collect();
+        kinds.sort();
+        kinds
+    };
+    assert_eq!(listed(), ["server", "standby"]);
     // It has the key already, and knows the volume by that when all passphrases are others.
     let other = scratch.file("other", OTHER_KEY);
     add_key(2, &container.image, &container.key, &other).ok();

@@ -33,7 +33,9 @@ pub(crate) fn of(place: &Place, start: Option<u64>) -> Option<(String, String)> 
         // Another partition is not in the way.
         let is_in_the_way =
             start.is_none() || partition.is_none() || start == Some(listed.entry.start);
-        listed.is_alive && is_in_the_way && (has_it || !knows_all && is_named(&listed.entry))
+        // Who waits for it has it not.
+        let has_any = listed.is_alive && listed.entry.kind != Kind::Standby;
+        has_any && is_in_the_way && (has_it || !knows_all && is_named(&listed.entry))
     };
     let mut known: Vec<Listed> = registry::list().into_iter().filter(is_it).collect();
     // A server has others, too.

@@ -34,6 +34,8 @@ const MOST: usize = 1024;
 pub(crate) enum Kind {
     /// By `xtent serve`.
     Server,
+    /// Not yet: `xtent serve --standby` waits for it.
+    Standby,
     /// By the daemon of `xtent mount`.
     Mount,
 }
@@ -86,6 +88,22 @@ impl Entry {
         cipher: String,
         volume: &Volume,
     ) -> Self {
+        let sector_size = volume.sector_size().bytes() as u64;
+        Self {
+            read_only: volume.is_read_only(),
+            ..Self::of(kind, device, uuid, cipher, volume.size(), sector_size)
+        }
+    }
+
+    /// As [`Entry::new`], of a volume that is not open.
+    pub(crate) fn of(
+        kind: Kind,
+        device: &Path,
+        uuid: Option<String>,
+        cipher: String,
+        size: u64,
+        sector_size: u64,
+    ) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let device = std::fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
         Self {
@@ -98,10 +116,10 @@ impl Entry {
             uris: Vec::new(),
             mount_point: None,
             loop_device: None,
-            size: volume.size(),
-            sector_size: volume.sector_size().bytes() as u64,
+            size,
+            sector_size,
             cipher,
-            read_only: volume.is_read_only(),
+            read_only: false,
             since: since.unwrap_or_default().as_secs(),
             pid: std::process::id(),
             uid: rustix::process::geteuid().as_raw(),

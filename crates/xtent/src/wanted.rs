@@ -135,6 +135,8 @@ pub(crate) struct Opened {
 pub(crate) struct Known {
     key: SecretBytes,
     config: Config,
+    /// For `xtent status`.
+    pub(crate) entry: Entry,
 }
 
 /// What another process needs to open a volume.
@@ -183,7 +185,19 @@ impl Wanted {
             let closed = Closed::look(&args.device, &args.plain, &args.unlock, output)?;
             let config = closed.plan(false, closed.stored_discard_policy(), self.backend)?;
             let VolumeKey { key, .. } = closed.key(&args.unlock, output)?;
-            Ok(Known { key, config })
+            let entry = Entry {
+                partition: args.device.partition,
+                start: closed.data().window_start(),
+                ..Entry::of(
+                    Kind::Standby,
+                    closed.data().path(),
+                    uuid_of(&closed),
+                    config.cipher.to_string(),
+                    config.length,
+                    config.sector_size.bytes() as u64,
+                )
+            };
+            Ok(Known { key, config, entry })
         };
         know().map_err(|e| self.name_in(e))
     }
@@ -240,7 +254,7 @@ impl Prepared<'_> {
     /// one that was encrypted anew since.
     pub(crate) fn open_by(self, before: Known) -> Result<Opened> {
         let wanted = self.wanted;
-        let Known { key, config } = before;
+        let Known { key, config, .. } = before;
         if !is_same_volume(&config, &self.config) {
             return Err(wanted.name_in(another_volume()));
         }

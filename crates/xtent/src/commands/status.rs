@@ -27,12 +27,14 @@ NOTES:
   Mappings are those of the kernel's device mapper, whoever made them, `xtent open`
   or cryptsetup. Their cipher is read from the header, where this user may.
 
+  A standby (`xtent serve --standby`) is shown as one that waits for its volume.
+
   A process that was killed is shown as such until the next one of its user
   starts; `xtent umount` undoes what a killed mount left.
 
 EXIT STATUS:
   With an argument, otherwise 0:
-  0  it is served, mounted or mapped
+  0  it is served, waited for, mounted or mapped
   4  nothing is under that name, or the process that did it was killed";
 
 /// Show what is served, mounted and mapped
@@ -145,7 +147,10 @@ fn all() -> Result<Vec<Volume>> {
         }
         volume
     };
-    let mut volumes: Vec<Volume> = listed.into_iter().map(with_told).collect();
+    // A standby that was killed leaves nothing behind.
+    let is_there = |it: &Listed| it.is_alive || it.entry.kind != Kind::Standby;
+    let listed = listed.into_iter().filter(is_there);
+    let mut volumes: Vec<Volume> = listed.map(with_told).collect();
     volumes.extend(mapped()?);
     Ok(volumes)
 }
@@ -214,6 +219,7 @@ impl Volume {
         Self {
             kind: match entry.kind {
                 Kind::Server => "server",
+                Kind::Standby => "standby",
                 Kind::Mount => "mount",
             },
             name: None,
@@ -289,6 +295,7 @@ impl Volume {
         let mut text = match (self.kind, self.alive) {
             (_, Some(false)) => format!("{device}: its process was killed"),
             ("server", _) => format!("{device} is served"),
+            ("standby", _) => format!("{device} is waited for, to be served"),
             ("mount", _) => format!("{device} is mounted"),
             _ => format!("{device} is mapped"),
         };

@@ -8,6 +8,7 @@ use crate::disk::{is_uri, rbd};
 use crate::failure::{Exit, Failure, Result};
 use crate::notify::Notifier;
 use crate::output::{Output, in_one_line};
+use crate::registry;
 use crate::wanted::{Opened, Wanted};
 
 /// How often it is looked whether the other one is gone.
@@ -18,6 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn wait(wanted: &Wanted, notifier: &Notifier, output: &Output) -> Result<Opened> {
     refuse(wanted)?;
     let known = wanted.get_to_know(output)?;
+    let _registration = registry::register(std::slice::from_ref(&known.entry));
     let control = StandbyControl::bind()
         .inspect_err(|e| tracing::info!(error = %e, "this standby cannot be told to take over"))
         .ok();
