@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::Output;
 
 /// Fast disk encryption in user space
@@ -125,7 +125,11 @@ impl Command {
             #[cfg(feature = "device-mapper")]
             Command::Crypttab(args) => match commands::crypttab::run(args, global)? {
                 Some(words) => Cli::try_parse_from(words)
-                    .map_err(|e| Failure::parameters(e.render().to_string().trim().to_owned()))?
+                    .map_err(|e| {
+                        crate::failure::Failure::parameters(
+                            e.render().to_string().trim().to_owned(),
+                        )
+                    })?
                     .command
                     .run(global),
                 None => Ok(()),
