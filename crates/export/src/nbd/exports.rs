@@ -153,7 +153,8 @@ impl Exports {
         set.share_memory();
     }
 
-    /// Flushes what is left, and takes nothing more; names what could not be flushed.
+    /// Flushes what is left and lets go of it, and takes nothing more; names what could not be
+    /// flushed.
     pub(super) fn close(&self) -> Result<(), Error> {
         let all = {
             let mut set = self.set();
@@ -168,6 +169,9 @@ impl Exports {
                 }
                 result = Err(failure);
             }
+            // Whoever still has the set has no volume by it: locks are given back in order.
+            let volume = served.volume().take();
+            drop(volume);
         }
         result
     }

@@ -160,3 +160,14 @@ fn an_export_without_clients_takes_neither_threads_nor_memory() {
     }
     rig.stop().unwrap();
 }
+
+#[test]
+fn a_server_that_has_ended_has_let_go_of_its_volumes() {
+    let rig = Rig::new();
+    let (exports, volume) = (rig.exports.clone(), Arc::downgrade(&rig.volume));
+    let mut client = rig.connect("", true);
+    assert_eq!(client.write(0, 0, &[1; 512]), 0);
+    rig.stop().unwrap();
+    assert!(volume.upgrade().is_none());
+    assert!(exports.list().iter().all(|export| export.clients == 0));
+}
