@@ -96,8 +96,8 @@ pub(crate) fn bind(spec: &Spec, allow_remote: bool) -> Result<Bound> {
     }
 }
 
-const INSIST: &str =
-    "Give --tls-certificates DIR; or, if every machine on the way is trusted, --allow-remote.";
+const INSIST: &str = "Give --tls-certificates DIR, with --tls require; or, if every machine on the way is trusted, \
+     --allow-remote. Metrics have no TLS: for them --allow-remote alone.";
 
 /// The sockets that systemd passes.
 pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {

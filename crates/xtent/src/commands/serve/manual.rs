@@ -91,27 +91,27 @@ NOTES:
   TLS is version 1.3, with certificates in files named as libnbd, nbdkit and QEMU name them
   (docs/gateway.md has how to make some). --tls allow can be taken away by whoever is
   between a client and the server, unless the client insists. Without --tls-verify-peer
-  everybody is let in, and nobody else can listen.
+  everybody is let in; nobody else can read along.
 
-  DEVICE may be nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; with TLS nbds://
-  and nbds+unix://, and tls-certificates=DIR and tls-hostname=NAME among the parameters. When the connection
-  is lost, requests wait while it is made again (--reconnect), and what was written and not flushed
-  is written again first. That one process only writes to an export is seen to among this
-  user's on this machine; the server has to keep others away.
+  DEVICE may be nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; with TLS nbds:// and
+  nbds+unix://, and tls-certificates=DIR and tls-hostname=NAME among the parameters. When the
+  connection is lost, requests wait while it is made again (--reconnect), and what was written
+  and not flushed is written again first. That one process only writes to an export is seen to
+  among this user's on this machine; the server has to keep others away.
 
   DEVICE may be rbd:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT][:id=USER][:conf=FILE], an image in a Ceph
-  cluster (Debian package librbd1). A server that writes has the image's exclusive lock: another writer, also
-  `xtent key`, is refused with the address of the one that has it. A server whose lock was taken away by force
-  fails every request with ESHUTDOWN from then on, parts from the clients of that volume, and ends with exit
-  code 5, at once if it has no other. Snapshots are served with
-  --read-only. Requests wait for a cluster that is away, however long.
+  cluster (Debian package librbd1). A server that writes has the image's exclusive lock: another
+  writer, also `xtent key`, is refused with the address of the one that has it. A server whose
+  lock was taken away by force fails every request with ESHUTDOWN from then on, parts from the
+  clients of that volume, and ends with exit code 5, at once if it has no other. Snapshots are
+  served with --read-only. Requests wait for a cluster that is away, however long.
 
-  With --standby it asks for the passphrase at once, without locking or writing anything, and waits while another
-  server has the volume, looking once a second. Then it reads the header again, refuses another volume
-  than the one it was told of, listens and serves. A signal ends the wait at once. `xtent takeover` has
-  it take an image away from a server that lives. After a server of an image was
-  killed or lost the network, that takes as long as the cluster keeps its place (30 seconds,
-  osd_client_watch_timeout). docs/gateway.md says what clients see.
+  With --standby it asks for the passphrase at once, without locking or writing anything, and
+  waits while another server has the volume, looking once a second. Then it reads the header
+  again, refuses another volume than the one it was told of, listens and serves. A signal ends
+  the wait at once. `xtent takeover` has it take an image away from a server that lives. After a
+  server of an image was killed or lost the network, that takes as long as the cluster keeps its
+  place (30 seconds, osd_client_watch_timeout). docs/gateway.md says what clients see.
 
   With --encrypt the same image and header give the same bytes each time, so that
   a backup can be incremental; who compares two backups sees which sectors changed,
@@ -166,8 +166,12 @@ CONFIGURATION:
     reconnect = 10
     clients = [\"host\"]                        as --tls-client
 
-  The program of key-command gets no input and has a minute. Its output is the passphrase byte
-  for byte, as a key file's; what it writes to standard error is shown.
+  The program of key-command is named by its whole path, or looked for in $PATH. It gets no
+  input and has a minute. Its output is the passphrase byte for byte, as a key file's; what it
+  writes to standard error is shown.
+
+  Options of volumes (--read-only, --key-file, ...) do not count beside --config: write them into
+  the file. Those of the server may be given there, and count in place of the file's.
 
 FILES:
   /run/xtent/NAME.sock, $XDG_RUNTIME_DIR/xtent/NAME.sock
