@@ -95,18 +95,8 @@ fn of(
     })?;
     let mut args = line.volume;
     let command = volume.key_command.as_ref();
-    if let Some(program) = command.and_then(|words| words.first())
-        && program.contains('/')
-        && Path::new(program).exists()
-        && !is_trusted(Path::new(program))
-    {
-        return Err(Failure::new(
-            Exit::Permission,
-            format!("`key-command`: others can change {program}, or could have put it there"),
-        ));
-    }
-    args.unlock.passphrase.key.key_command =
-        command.map(|words| CommandLine(words.iter().map(OsString::from).collect()));
+    let command = command.map(|words| in_folder(words, folder)).transpose()?;
+    args.unlock.passphrase.key.key_command = command.map(CommandLine);
     let backend = volume.cpu.as_deref().map(parse_backend).transpose();
     Ok(Wanted {
         name: name.to_owned(),
@@ -115,6 +105,34 @@ fn of(
             .map_err(|e| Failure::parameters(format!("`cpu`: {e}")))?
             .or(cpu),
     })
+}
+
+/// The words of a command whose program, where it is named by its path, is relative to the file,
+/// and whom others can have nothing to do with. Without a path it is looked for when it is run.
+fn in_folder(words: &[String], folder: &Path) -> Result<Vec<OsString>> {
+    let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let Some(program) = words.first_mut() else {
+        return Ok(words);
+    };
+    if !program.as_encoded_bytes().contains(&b'/') {
+        return Ok(words);
+    }
+    let path = folder.join(&*program);
+    let shown = path.display();
+    let found = std::fs::canonicalize(&path)
+        .map_err(|e| Failure::system(format!("`key-command`: cannot find {shown}"), e))?;
+    if !is_trusted(&found) {
+        return Err(Failure::new(
+            Exit::Permission,
+            format!("`key-command`: others can change {shown}, or could have put it there"),
+        )
+        .advise(
+            "It and its folder have to be yours or root's, and closed to other writers (chmod o-w).",
+        ));
+    }
+    // By the name that was given: some programs go by it.
+    *program = path.into();
+    Ok(words)
 }
 
 /// The options that a volume's table comes to.
@@ -239,8 +257,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         let path = folder.join("x.toml");
+        std::fs::write(folder.join("k"), "").unwrap();
         let text = "[volume.a]\ndevice = \"-x\"\nkey-file = \"k\"\nread-only = true\n\
-                    partition = 2\n[volume.b]\ndevice = \"nbd://h/b\"\nkey-command = [\"/k\", \"--b\"]";
+                    partition = 2\n[volume.b]\ndevice = \"nbd://h/b\"\nkey-command = [\"./k\", \"--b\"]";
         std::fs::write(&path, text).unwrap();
         let wanted = read(&path, None, &QUIET).unwrap().wanted;
         let [a, b] = &wanted[..] else { panic!() };
@@ -252,7 +271,7 @@ mod tests {
         assert_eq!(b.args.device.device, Path::new("nbd://h/b"));
         assert!(b.args.unlock.tokens.no_tokens);
         let command = b.args.unlock.key.key_command.as_ref().unwrap();
-        assert_eq!(command.0, ["/k", "--b"]);
+        assert_eq!(command.0, [folder.join("./k").as_os_str(), "--b".as_ref()]);
     }
 
     #[test]
