@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ValueEnum;
+use clap::{Arg, Args, Id, ValueEnum};
 use sector_cipher::{Backend, SectorCount};
 use xtent_control::{Attach, Role, Source};
 use xtent_secret::SecretBytes;
@@ -64,6 +64,16 @@ pub(crate) struct VolumeArgs {
     /// The server has to ask for certificates (--tls-verify-peer).
     #[arg(long = "tls-client", value_name = "NAME", help_heading = "TLS", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) clients: Vec<String>,
+}
+
+/// Makes options of a volume contradict `--config`, whose file has them for each volume.
+pub(crate) fn not_beside_config() -> impl Fn(Arg) -> Arg {
+    let volume = VolumeArgs::augment_args(clap::Command::new("volume"));
+    let names: Vec<Id> = volume.get_arguments().map(Arg::get_id).cloned().collect();
+    move |arg| match names.contains(arg.get_id()) {
+        true => arg.conflicts_with("config"),
+        false => arg,
+    }
 }
 
 impl VolumeArgs {

@@ -20,6 +20,24 @@ fn a_device_that_is_not_luks() {
 }
 
 #[test]
+fn options_of_volumes_beside_a_file_that_has_them() {
+    let bed = Bed::new();
+    std::fs::write(bed.path("x.toml"), "").unwrap();
+    for option in [
+        "--read-only",
+        "--holes zero",
+        "--key-file k",
+        "--header h",
+        "--discard zero",
+    ] {
+        for command in ["serve", "attach"] {
+            bed.run(&format!("{command} {option} --config x.toml"))
+                .failed(1, &["cannot be used with", "--config"]);
+        }
+    }
+}
+
+#[test]
 fn a_device_that_is_missing_or_no_device() {
     let bed = Bed::new();
     bed.run("serve disk.img")

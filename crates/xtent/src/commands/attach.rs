@@ -12,7 +12,7 @@ use crate::disk::uri;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Output, text_of};
 use crate::size::show_size;
-use crate::wanted::{VolumeArgs, Wanted};
+use crate::wanted::{VolumeArgs, Wanted, not_beside_config};
 
 use super::serve::export_name;
 
@@ -57,6 +57,7 @@ FILES:
     .conflicts_with("config")
     .default_value("-")
     .hide_default_value(true)))]
+#[command(mut_args(not_beside_config()))]
 pub(crate) struct Args {
     #[command(flatten)]
     server: ServerArgs,
@@ -92,12 +93,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     let server = args.server.find()?;
     if let Some(path) = &args.config {
-        if let Some(option) = args.volume.option_of_one() {
-            return Err(Failure::parameters(format!(
-                "{option} is for one volume: write it into {}",
-                path.display()
-            )));
-        }
         let wanted = config::read(path, global.cpu, &output)?.wanted;
         return reconcile(&server, &wanted, args.prune, &output);
     }

@@ -31,7 +31,7 @@ use crate::output::Output;
 use crate::pid_file::PidFile;
 use crate::size::show_size;
 use crate::volumes::Volumes;
-use crate::wanted::{Opened, VolumeArgs, Wanted};
+use crate::wanted::{Opened, VolumeArgs, Wanted, not_beside_config};
 use crate::{sandbox, signals};
 
 /// Serve volumes over NBD
@@ -51,6 +51,7 @@ use crate::{sandbox, signals};
     .conflicts_with("config")
     .default_value("-")
     .hide_default_value(true)))]
+#[command(mut_args(not_beside_config()))]
 pub(crate) struct Args {
     /// More of them, each an export under its file's name
     #[arg(value_name = "DEVICE", index = 2, conflicts_with = "config")]

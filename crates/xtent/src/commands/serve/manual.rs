@@ -166,11 +166,11 @@ CONFIGURATION:
     reconnect = 10
     clients = [\"host\"]                        as --tls-client
 
-  The program of key-command is named by its whole path, or looked for in $PATH. It gets no
+  The program of key-command is looked for in $PATH if it has no / in its name. It gets no
   input and has a minute. Its output is the passphrase byte for byte, as a key file's; what it
   writes to standard error is shown.
 
-  Options of volumes (--read-only, --key-file, ...) do not count beside --config: write them into
+  Options of volumes (--read-only, --key-file, ...) are refused beside --config: write them into
   the file. Those of the server may be given there, and count in place of the file's.
 
 FILES:

@@ -37,12 +37,6 @@ pub(super) struct Plan {
 pub(super) fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan> {
     let (server, wanted) = match &args.config {
         Some(path) => {
-            if let Some(option) = args.volume.option_of_one() {
-                return Err(Failure::parameters(format!(
-                    "{option} is for one volume: write it into {}",
-                    path.display()
-                )));
-            }
             let configured = config::read(path, global.cpu, output)?;
             (configured.server, configured.wanted)
         }
