@@ -10,7 +10,11 @@ const LONGEST: usize = 8 << 10;
 fuzz_target!(|input: (bool, Vec<u8>)| {
     // Half of them begin as a request does, which is hard to guess.
     let (begins, rest) = input;
-    let mut request = if begins { b"GET /metrics HTTP/1.1\r\n".to_vec() } else { Vec::new() };
+    let mut request = if begins {
+        b"GET /metrics HTTP/1.1\r\n".to_vec()
+    } else {
+        Vec::new()
+    };
     request.extend(rest);
     let all = answer(&request);
     assert!(all != Answer::Incomplete || request.len() < LONGEST);
@@ -18,7 +22,10 @@ fuzz_target!(|input: (bool, Vec<u8>)| {
     for end in 0..request.len() {
         let part = answer(&request[..end]);
         if part != Answer::Incomplete {
-            assert_eq!(part, answer(&request[..end.next_multiple_of(1024).min(request.len())]));
+            assert_eq!(
+                part,
+                answer(&request[..end.next_multiple_of(1024).min(request.len())])
+            );
             break;
         }
     }

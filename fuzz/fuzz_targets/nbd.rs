@@ -6,7 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use xtent_export::nbd::proto::constants::{OPTION_MAGIC, REQUEST_LEN, REQUEST_MAGIC};
 use xtent_export::nbd::proto::{
-    Command, ExportInfo, Handshake, MAX_DRAIN, MAX_PAYLOAD, Progress, Request, Session, Tls, Verdict,
+    Command, ExportInfo, Handshake, MAX_DRAIN, MAX_PAYLOAD, Progress, Request, Session, Tls,
+    Verdict,
 };
 
 /// Client flags, options as number and data, request headers without the magic
@@ -76,7 +77,11 @@ fuzz_target!(|input: Input<'_>| {
                 assert!(tls != Tls::Off && names.is_none());
                 let is_alice = input.4 & 1 == 0;
                 names = Some(is_alice);
-                handshake.secured(if is_alice { vec!["alice".into()] } else { Vec::new() });
+                handshake.secured(if is_alice {
+                    vec!["alice".into()]
+                } else {
+                    Vec::new()
+                });
             }
             Progress::Close(_) => return,
             Progress::Continue if used > 0 => {}

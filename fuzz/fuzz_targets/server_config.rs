@@ -27,7 +27,11 @@ fn check(text: &str) {
         }
         Err(error) => {
             let lines = text.split('\n').count();
-            assert!(error.line.is_none_or(|line| (1..=lines + 1).contains(&line)));
+            assert!(
+                error
+                    .line
+                    .is_none_or(|line| (1..=lines + 1).contains(&line))
+            );
         }
     }
 }

@@ -74,7 +74,10 @@ fuzz_target!(|input: Input<'_>| {
             Ok(Next::Receive) if left.is_empty() => return,
             Ok(Next::Receive) => {}
         }
-        let n = left.len().min(usize::from(at_a_time) + 1).min(side.room().len());
+        let n = left
+            .len()
+            .min(usize::from(at_a_time) + 1)
+            .min(side.room().len());
         assert!(n > 0);
         side.room()[..n].copy_from_slice(&left[..n]);
         side.received(n);
