@@ -92,6 +92,7 @@ check: ## format, lints, licences, locked dependencies, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --package xtent --no-default-features -- -D warnings
+	$(CARGO) clippy --package xtent-rbd --features bench --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check
 	$(CARGO) clippy $(CIPHER_BENCH) --no-default-features --all-targets -- -D warnings
 	@scripts/package-check.sh --quick

@@ -8,6 +8,7 @@
 //! `plain` is the image itself, `librbd` its own LUKS2 encryption (passphrase `bench`), and a cipher by
 //! dm-crypt's name a volume with a fixed key and no header, 4096-byte sectors, 16 MiB into the image.
 #![allow(clippy::unwrap_used, reason = "an example may stop at an error")]
+#![allow(clippy::cast_possible_truncation, reason = "any byte will do")]
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use sector_cipher::{CipherSpec, SectorCount, SectorSize};
 use xtent_rbd::{Image, Name};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, Memory, Operation, Store, block_on};
-use xtent_volume::{Config, DiscardPolicy, Volume};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 const DEPTH: usize = 16;
 const OFFSET: u64 = 16 << 20;
@@ -122,6 +123,7 @@ fn volume(image: &Arc<Image>, cipher: &str) -> Volume {
         iv_offset: 0,
         read_only: false,
         discard: DiscardPolicy::Never,
+        holes: Holes::Noise,
         backend: None,
     };
     let store = Arc::clone(image) as Arc<dyn Store>;
