@@ -134,10 +134,11 @@ bench-direct: build ## volumes on this disk, past the page cache and through it
 	@scripts/setup.sh bench
 	bench/volume/direct.py --xtent $(TARGET)/release/xtent --folder $(TARGET) --output $(TARGET)/bench-volume $(BENCH)
 
-bench-rbd: ## volumes in a Ceph cluster of this machine's own, against librbd's own encryption
+bench-rbd: build ## volumes in a Ceph cluster of this machine's own, against librbd's own encryption
 	@scripts/setup.sh ceph
+	@scripts/setup.sh bench
 	$(CARGO) build --release --package xtent-rbd --features bench --example load
-	bench/volume/rbd.py --load $(TARGET)/release/examples/load --output $(TARGET)/bench-volume $(BENCH)
+	bench/volume/rbd.py --xtent $(TARGET)/release/xtent --load $(TARGET)/release/examples/load --output $(TARGET)/bench-volume $(BENCH)
 
 bench-kernel: ## dm-xtent against dm-crypt in User Mode Linux; BENCH="..." gives it options
 	@scripts/setup.sh kernel

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "an example may stop at an error")]
 #![allow(clippy::cast_possible_truncation, reason = "any byte will do")]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
@@ -57,8 +58,12 @@ fn main() {
     let slots = size / request as u64;
     let memory = Memory::new(DEPTH * 2 * request.next_power_of_two().max(16 << 10));
     let pattern: Vec<u8> = (0..request).map(|i| (i * 31 % 251) as u8).collect();
+    // As an export gives it to a socket. Whoever is first to look at what librbd has read on another
+    // core waits for that core's cache: each mode has that once.
+    let sent = RefCell::new(vec![0; request]);
     let run = |index: u64| {
         let (volume, image, memory, pattern) = (&volume, &image, &memory, &pattern);
+        let sent = &sent;
         async move {
             let offset = index % slots * request as u64;
             let mut buffer = memory.wait_for(request).await.unwrap();
@@ -74,7 +79,8 @@ fn main() {
                         .unwrap();
                 }
                 (Some(volume), false) => {
-                    volume.read_async(buffer, offset, request).await.unwrap();
+                    let read = volume.read_async(buffer, offset, request).await.unwrap();
+                    sent.borrow_mut().copy_from_slice(&read[..request]);
                 }
                 (None, true) => {
                     let durably = false;
@@ -88,8 +94,9 @@ fn main() {
                 }
                 (None, false) => {
                     let offset = start + offset;
-                    let read = Operation::Read { buffer, offset };
-                    image.submit(read).await.result.unwrap();
+                    let read = image.submit(Operation::Read { buffer, offset }).await;
+                    read.result.unwrap();
+                    sent.borrow_mut().copy_from_slice(&read.buffer.unwrap());
                 }
             }
         }
