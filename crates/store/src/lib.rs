@@ -19,7 +19,7 @@ pub use buffer::{AlignedBuffer, PAGE};
 pub use chain::{advice, chain};
 pub use error::{Error, ErrorKind};
 pub use file::{Access, FileParts, FileStore};
-pub use memory::{Buffer, Memory, block_on};
+pub use memory::{Buffer, Memory, Share, block_on};
 pub use operation::{Completed, Completion, Operation, Submitted};
 pub use place::Place;
 

@@ -228,6 +228,42 @@ impl Buffer {
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
+
+    /// Parts it from its [`Memory`]: it counts there as long as the share is there, however
+    /// long the bytes are.
+    pub fn part(&mut self) -> Share {
+        let footprint = self.bytes.as_deref().map_or(0, <[u8]>::len);
+        Share {
+            memory: self.memory.take(),
+            footprint: AlignedBuffer::footprint(footprint),
+        }
+    }
+
+    /// Undoes [`Buffer::part`], with the share that it gave.
+    pub fn join(&mut self, mut share: Share) {
+        self.memory = share.memory.take();
+    }
+}
+
+/// What a [`Buffer`] counts for in its [`Memory`], for one that others may keep for ever. Dropped, it
+/// is free for the next buffer.
+pub struct Share {
+    memory: Option<Arc<Memory>>,
+    footprint: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            let mut state = memory.lock();
+            state.allocated -= self.footprint;
+            let next = state.wake_first();
+            drop(state);
+            if let Some(waker) = next {
+                waker.wake();
+            }
+        }
+    }
 }
 
 /// A buffer that no [`Memory`] counts.
@@ -360,6 +396,30 @@ mod tests {
         assert_eq!(memory.allocated(), 0);
         memory.set_limit(2 * one);
         assert!(memory.take(1).is_some());
+    }
+
+    #[test]
+    fn a_buffer_that_is_parted_counts_until_its_share_is_gone() {
+        let one = AlignedBuffer::footprint(SMALLEST);
+        let memory = Memory::new(one);
+        let mut buffer = memory.take(100).unwrap();
+        let share = buffer.part();
+        assert!(memory.take(1).is_none());
+        buffer.join(share);
+        drop(buffer);
+        let mut kept = memory.take(100).unwrap();
+        let share = kept.part();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| block_on(memory.wait_for(1)).is_some());
+            while memory.lock().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            drop(share);
+            assert!(waiter.join().unwrap());
+        });
+        assert_eq!((kept.len(), memory.allocated()), (100, one));
+        drop(kept);
+        assert_eq!(memory.allocated(), one, "it was counted no more");
     }
 
     #[test]
