@@ -192,8 +192,8 @@ test-fido2: ## tokens of FIDO2 security keys, in software, in a guest with uhid:
 
 test-ceph: ## volumes in a Ceph cluster of this machine's own: librbd, QEMU, fencing, faults; two minutes
 	@scripts/setup.sh ceph
-	$(CARGO) test --package xtent-rbd --package xtent-tests --test rbd --test standby
-	$(CARGO) test --package xtent-tests --test rbd -- --ignored --test-threads=1
+	$(CARGO) test --package xtent-rbd --package xtent-tests --test rbd --test rbd_faults --test standby
+	$(CARGO) test --package xtent-tests --test rbd_faults -- --ignored --test-threads=1
 
 install-lib: ## the ciphers' C library, header and pkg-config file below PREFIX
 	@scripts/setup.sh build

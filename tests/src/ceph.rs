@@ -127,6 +127,27 @@ impl Bed {
     }
 }
 
+/// No thread of a server, librados' own included, has more than it needs.
+pub fn assert_confined(id: u32) {
+    let mut of_ceph = 0;
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).unwrap() {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let is_of_ceph =
+            status.contains("Name:\tmsgr-worker") || !status.contains("CapEff:\t0000000000000000");
+        of_ceph += usize::from(is_of_ceph);
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(line), "{line:?} is not in {status}");
+        }
+        // To read files, and to become another user, for neither of which there is a call.
+        let capabilities = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapEff:\t"));
+        let capabilities = u64::from_str_radix(capabilities.unwrap(), 16).unwrap();
+        assert_eq!(capabilities & !0xc4, 0, "{status}");
+    }
+    assert!(of_ceph > 2, "there is no thread of librados");
+}
+
 fn script(verb: &str) -> Cmd {
     Cmd::new(bed::root_folder().join("scripts/ceph-bed.sh")).arg(verb)
 }

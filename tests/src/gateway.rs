@@ -142,10 +142,15 @@ impl Gateway {
         client
     }
 
+    /// Sends a signal and waits for the end.
+    pub fn terminate(self, signal: Signal) -> Finished {
+        self.process.signal(signal);
+        self.process.finish()
+    }
+
     /// Asks it to stop, and fails unless it does so in good order.
     pub fn stop(self) -> Finished {
-        self.process.signal(Signal::TERM);
-        let done = self.process.finish();
+        let done = self.terminate(Signal::TERM);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         done
     }

@@ -3,12 +3,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
+use crate::fence::Fence;
 use crate::ffi::{Handle, Way};
-use crate::lock::{self, Fence, Watch};
+use crate::lock::{self, Watch};
 use crate::settings::{self, OBJECTS};
 use crate::{Name, ffi};
 
@@ -18,7 +20,7 @@ use crate::{Name, ffi};
 pub const LONGEST_OPEN: Duration = Duration::from_secs(30);
 
 /// An image of a Ceph cluster, or a snapshot of one. Dropped, it waits for what is under way and
-/// gives the lock back.
+/// gives the lock back; one that is lost is left to a thread of its own.
 pub struct Image {
     /// Present until dropped.
     way: Option<Way>,
@@ -140,8 +142,8 @@ impl Image {
         // Longer writes than this lie in one object too, if they are aligned.
         let atomic = u32::try_from(stripe.min(4096)).unwrap_or(512);
         let shared = Arc::new(Shared {
+            fence: Fence::new(place.clone()),
             place,
-            fence: Fence::default(),
             size: AtomicU64::new(size),
         });
         let way = Way::new(handle);
@@ -191,7 +193,8 @@ impl Image {
     /// Asks for the size; what was known stays if there is no answer.
     pub(crate) fn look_at_size(&self) -> u64 {
         let size = &self.shared.size;
-        match self.way().map(|way| way.handle().size()) {
+        let way = self.way().filter(|_| !self.shared.fence.is_lost());
+        match way.map(|way| way.handle().size()) {
             Some(Ok(now)) if i64::try_from(now).is_ok() => size.store(now, Ordering::Relaxed),
             Some(Err(error)) => {
                 tracing::warn!(%error, "the size of {} cannot be found out", self.shared.place);
@@ -275,10 +278,32 @@ impl std::fmt::Debug for Image {
 }
 
 impl Drop for Image {
+    /// Another thread closes it, since that has no end where librbd does not end an operation. The loss of
+    /// the image, before or meanwhile, is the end of waiting for it; it can also be on one of the library's
+    /// own threads that the last user of the image goes, which closing it would have to wait for.
     fn drop(&mut self) {
-        let watch = self.watch.take();
-        if let Some(way) = self.way.take() {
-            way.end(|| drop(watch));
+        let (watch, way) = (self.watch.take(), self.way.take());
+        let (tell, told) = channel();
+        let is_lost = tell.clone();
+        self.shared.fence.on_loss(Box::new(move || {
+            // Nobody listens any more if it was closed before.
+            let _ = is_lost.send(());
+        }));
+        let close = move || {
+            drop(watch);
+            if let Some(way) = way {
+                way.end();
+            }
+            let _ = tell.send(());
+        };
+        let thread = std::thread::Builder::new().name("rbd close".into());
+        match thread.spawn(close) {
+            Ok(_) if !ffi::is_librarys_thread() => {
+                let _ = told.recv();
+            }
+            Ok(_) => {}
+            // It was closed with what could not be started.
+            Err(error) => tracing::warn!(%error, "no thread to close an image"),
         }
     }
 }

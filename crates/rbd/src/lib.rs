@@ -15,7 +15,9 @@
 //!
 //! An image whose lock is lost fails every operation with
 //! [`ErrorKind::Fenced`](xtent_store::ErrorKind::Fenced) from then on, reads included, whatever
-//! becomes of the lock later. One that has nothing to do looks every ten seconds. [`Image::take_over`] is the other side of it.
+//! becomes of the lock later, and those that are under way at once: librbd may never end them. Until it
+//! does, their memory is its own, and so is the image, which is closed by a thread that nobody waits
+//! for. One that has nothing to do looks every ten seconds. [`Image::take_over`] is the other side of it.
 //!
 //! # What is durable
 //!
@@ -34,6 +36,7 @@
 //! What the operations' owners gave it, what librbd has for each (some KiB, and what is read once more
 //! while it arrives), and the calls on borrowed memory copy what they are given.
 
+mod fence;
 mod ffi;
 mod image;
 mod lock;
@@ -41,5 +44,6 @@ mod name;
 mod settings;
 mod store;
 
+pub use ffi::has_clients;
 pub use image::{Image, LONGEST_OPEN};
 pub use name::{Name, NameError};

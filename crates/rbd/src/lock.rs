@@ -1,16 +1,16 @@
 //! The lock of an image: one client writes, and one that lost the lock does nothing any more.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use xtent_store::{Act, ErrorKind};
+use xtent_store::ErrorKind;
 
 use crate::Name;
+use crate::fence::is;
 use crate::ffi::{Handle, Way};
 use crate::image::{Shared, Trouble};
 
@@ -102,7 +102,9 @@ impl Watch {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("rbd lock".into());
         let thread = thread.spawn(move || {
-            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout)
+                && !shared.fence.is_lost()
+            {
                 match way.handle().has_lock() {
                     Ok(true) => {}
                     Ok(false) => return shared.fence.close(),
@@ -125,144 +127,5 @@ impl Drop for Watch {
             // A panic there has been reported.
             let _ = thread.join();
         }
-    }
-}
-
-/// Whether the image was lost to somebody else. Nothing undoes it.
-#[derive(Default)]
-pub(crate) struct Fence {
-    is_lost: AtomicBool,
-    /// Who is to be told of it.
-    hears: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    has_failed_flush: AtomicBool,
-}
-
-/// Why nothing is done any more.
-const LOST: &str = "the cluster has given the image's lock to another client, or shut this one out";
-const UNFLUSHED: &str = "an earlier flush has failed";
-
-impl Fence {
-    /// Why an operation is not even tried.
-    pub(crate) fn refusal(&self, act: Act) -> Option<(ErrorKind, &'static str)> {
-        if self.is_lost.load(Ordering::Acquire) {
-            return Some((ErrorKind::Fenced, LOST));
-        }
-        let waits = matches!(act, Act::Flush | Act::DurableWrite);
-        (waits && self.has_failed_flush.load(Ordering::Acquire))
-            .then_some((ErrorKind::Io, UNFLUSHED))
-    }
-
-    /// Has `hear` called when the image is lost: at once if it is.
-    pub(crate) fn on_loss(&self, hear: Box<dyn FnOnce() + Send>) {
-        *self.hears() = Some(hear);
-        if self.is_lost.load(Ordering::Acquire) {
-            self.tell();
-        }
-    }
-
-    /// The image is lost.
-    fn close(&self) {
-        if !self.is_lost.swap(true, Ordering::AcqRel) {
-            tracing::error!("{LOST}: nothing is read or written from now on");
-            self.tell();
-        }
-    }
-
-    fn tell(&self) {
-        let hears = self.hears().take();
-        if let Some(hear) = hears {
-            hear();
-        }
-    }
-
-    fn hears(&self) -> std::sync::MutexGuard<'_, Option<Box<dyn FnOnce() + Send>>> {
-        self.hears.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at an operation's error, and gives its kind.
-    pub(crate) fn note(&self, act: Act, error: &io::Error) -> ErrorKind {
-        // librbd says "read-only" of a write without the lock, and the cluster "shut down" of
-        // whatever comes from a client on its blocklist.
-        let is_lost = is(error, Errno::SHUTDOWN) || act != Act::Read && is(error, Errno::ROFS);
-        if is_lost {
-            self.close();
-            return ErrorKind::Fenced;
-        }
-        if matches!(act, Act::Flush | Act::DurableWrite) {
-            self.has_failed_flush.store(true, Ordering::Release);
-        }
-        ErrorKind::of(error)
-    }
-}
-
-fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_lost_stays_lost() {
-        let fence = Fence::default();
-        assert!(fence.refusal(Act::Write).is_none());
-        assert_eq!(
-            fence.note(Act::Read, &Errno::ROFS.into()),
-            ErrorKind::ReadOnly
-        );
-        assert!(fence.refusal(Act::Read).is_none());
-        assert_eq!(
-            fence.note(Act::Read, &Errno::SHUTDOWN.into()),
-            ErrorKind::Fenced
-        );
-        for act in [Act::Read, Act::Write, Act::Flush, Act::Discard] {
-            assert_eq!(
-                fence.refusal(act).map(|(kind, _)| kind),
-                Some(ErrorKind::Fenced)
-            );
-        }
-    }
-
-    #[test]
-    fn a_write_without_the_lock_is_a_loss_and_a_full_cluster_is_none() {
-        let fence = Fence::default();
-        assert_eq!(
-            fence.note(Act::Write, &Errno::NOSPC.into()),
-            ErrorKind::NoSpace
-        );
-        assert!(fence.refusal(Act::Write).is_none());
-        assert_eq!(
-            fence.note(Act::Write, &Errno::ROFS.into()),
-            ErrorKind::Fenced
-        );
-        assert!(fence.refusal(Act::Write).is_some());
-    }
-
-    #[test]
-    fn after_a_failed_flush_every_later_one_fails() {
-        let fence = Fence::default();
-        assert_eq!(fence.note(Act::Flush, &Errno::IO.into()), ErrorKind::Io);
-        assert!(fence.refusal(Act::Write).is_none());
-        for act in [Act::Flush, Act::DurableWrite] {
-            assert_eq!(fence.refusal(act), Some((ErrorKind::Io, UNFLUSHED)));
-        }
-    }
-
-    #[test]
-    fn a_loss_is_told_once_and_to_who_comes_late_at_once() {
-        let (tell, told) = channel();
-        let on_loss = |fence: &Fence| {
-            let tell = tell.clone();
-            fence.on_loss(Box::new(move || tell.send(()).unwrap()));
-        };
-        let fence = Fence::default();
-        on_loss(&fence);
-        assert!(told.try_recv().is_err());
-        fence.close();
-        fence.close();
-        assert_eq!(told.try_iter().count(), 1);
-        on_loss(&fence);
-        assert_eq!(told.try_iter().count(), 1);
     }
 }

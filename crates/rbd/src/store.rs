@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use xtent_store::{
-    Act, AlignedBuffer, Buffer, Completed, Completion, Error, ErrorKind, Limits, Operation, Store,
-    Submitted, block_on,
+    Act, AlignedBuffer, Buffer, Completed, Error, ErrorKind, Limits, Operation, Store, Submitted,
+    block_on,
 };
 
 use crate::Image;
+use crate::fence::Ticket;
 use crate::ffi::Way;
 use crate::image::Shared;
 
@@ -93,30 +94,45 @@ impl Store for Image {
             }
         };
         let (completion, submitted) = Submitted::later();
-        let end = End {
-            shared: Arc::clone(&self.shared),
-            completion,
-            act,
-            offset,
+        let place = (act != Act::Flush).then_some(offset);
+        let fence = &self.shared.fence;
+        let begin = |buffer: Option<&mut Buffer>| {
+            Some(End {
+                ticket: fence.begin(act, place, completion, buffer)?,
+                shared: Arc::clone(&self.shared),
+                act,
+            })
         };
         match operation {
-            Operation::Read { buffer, offset } => way.read(buffer, offset, move |buffer, read| {
-                let whole = read.and_then(|read| all(read as u64, len));
-                end.tell(buffer, whole);
-            }),
+            Operation::Read { mut buffer, offset } => {
+                if let Some(end) = begin(Some(&mut buffer)) {
+                    way.read(buffer, offset, move |buffer, read| {
+                        let whole = read.and_then(|read| all(read as u64, len));
+                        end.tell(buffer, whole);
+                    });
+                }
+            }
             Operation::Write {
-                buffer,
+                mut buffer,
                 offset,
                 durably,
             } => {
-                let again = durably.then(|| way.clone());
-                way.write(buffer, offset, move |buffer, written| {
-                    end.after_write(again, buffer, written.map(drop));
-                });
+                if let Some(end) = begin(Some(&mut buffer)) {
+                    let again = durably.then(|| way.clone());
+                    way.write(buffer, offset, move |buffer, written| {
+                        end.after_write(again, buffer, written.map(drop));
+                    });
+                }
             }
-            Operation::Flush => way.flush(move |_, flushed| end.tell(None, flushed.map(drop))),
+            Operation::Flush => {
+                if let Some(end) = begin(None) {
+                    way.flush(move |_, flushed| end.tell(None, flushed.map(drop)));
+                }
+            }
             Operation::Discard { offset, len } => {
-                way.discard(offset, len, move |_, gone| end.tell(None, gone.map(drop)));
+                if let Some(end) = begin(None) {
+                    way.discard(offset, len, move |_, gone| end.tell(None, gone.map(drop)));
+                }
             }
         }
         submitted
@@ -136,15 +152,14 @@ fn all(read: u64, asked: u64) -> io::Result<()> {
 /// The end of an operation, to be told.
 struct End {
     shared: Arc<Shared>,
-    completion: Completion,
+    ticket: Ticket,
     act: Act,
-    offset: u64,
 }
 
 impl End {
     fn after_write(self, flush: Option<Way>, buffer: Option<Buffer>, written: io::Result<()>) {
         match flush {
-            Some(way) if written.is_ok() => {
+            Some(way) if written.is_ok() && !self.shared.fence.is_lost() => {
                 way.flush(move |_, flushed| self.tell(buffer, flushed.map(drop)));
             }
             // What was to be flushed is not in doubt.
@@ -159,14 +174,7 @@ impl End {
 
     /// Tells of an operation that ended in this part of it.
     fn tell_of(self, part: Act, buffer: Option<Buffer>, result: io::Result<()>) {
-        let result = result.map_err(|source| Error {
-            kind: self.shared.fence.note(part, &source),
-            act: self.act,
-            place: self.shared.place.clone(),
-            offset: (self.act != Act::Flush).then_some(self.offset),
-            source: Some(source),
-        });
-        self.completion.complete(Completed::new(buffer, result));
+        self.shared.fence.end(self.ticket, part, buffer, result);
     }
 }
 

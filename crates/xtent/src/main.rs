@@ -44,6 +44,7 @@ mod wanted;
 mod watched;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -68,15 +69,21 @@ fn main() -> ExitCode {
     if let Err(error) = hardened {
         tracing::warn!(%error, "core dumps and tracing could not be forbidden");
     }
-    match unlimited.and_then(|()| cli.command.run(&cli.global)) {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match unlimited.and_then(|()| cli.command.run(&cli.global)) {
+        Ok(()) => 0,
         Err(failure) => {
             if !failure.message.is_empty() {
                 show(&failure, cli.global.json);
             }
-            ExitCode::from(failure.exit as u8)
+            failure.exit as u8
         }
+    };
+    if disk::rbd::has_clients() {
+        // A lost image may never be closed.
+        let _ = std::io::stdout().flush();
+        signals::end_with(code.into());
     }
+    ExitCode::from(code)
 }
 
 /// The command line. Under the name that systemd knows the generator by, its arguments.

@@ -68,6 +68,12 @@ fn end_at_once(signal: libc::c_int) -> ! {
     } else {
         say(b"xtent: interrupted\n");
     }
+    end_with(code)
+}
+
+/// Ends the process as it stands: nothing is run that libraries have for the end. What was printed
+/// has been flushed with its line.
+pub(crate) fn end_with(code: libc::c_int) -> ! {
     // SAFETY: ends the process without running anything of it.
     unsafe { libc::_exit(code) }
 }
@@ -248,7 +254,8 @@ fn end_without_the_disk(signal: Signal, which: &str) -> ! {
     complain(&format!(
         "xtent: {which} signal: ending at once, without waiting for the disk"
     ));
-    std::process::exit(128 + signal as i32);
+    // Whatever the disk's library is at work on, its threads go on meanwhile.
+    end_with(128 + signal as libc::c_int)
 }
 
 /// Calls `each`, which knows about force; but where even that waits for a server, another signal

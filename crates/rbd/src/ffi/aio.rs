@@ -16,6 +16,11 @@ thread_local! {
     static TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether this thread is one of the library's, for which closing an image waits.
+pub(crate) fn is_librarys_thread() -> bool {
+    TELLING.get()
+}
+
 /// A way to an image for operations; clones are the same one. It waits for none: see [`Way::end`].
 #[derive(Clone)]
 pub(crate) struct Way {
@@ -69,24 +74,10 @@ impl Way {
         &self.handle
     }
 
-    /// Does what comes before the end, waits until every operation has ended, and closes the image
-    /// if this is the last way to it. On the library's own threads, for which that would have to
-    /// wait, another one does it.
-    pub(crate) fn end(self, before: impl FnOnce() + Send + 'static) {
-        let end = move || {
-            before();
-            self.under_way.wait();
-            drop(self);
-        };
-        match TELLING.get() {
-            true => {
-                let thread = std::thread::Builder::new().name("rbd close".into());
-                if let Err(error) = thread.spawn(end) {
-                    tracing::warn!(%error, "an image stays open");
-                }
-            }
-            false => end(),
-        }
+    /// Waits until every operation has ended, and closes the image if this is the last way to it.
+    /// Not on one of the library's threads.
+    pub(crate) fn end(self) {
+        self.under_way.wait();
     }
 
     /// Fills the buffer from `offset` on, and then calls `done` on some thread with the buffer and

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,6 +11,16 @@ use super::{Api, Opaque, api, check, text};
 
 /// Longest value of a setting that is asked for.
 const LONGEST: usize = 4096;
+
+/// Clients that are not shut down yet.
+static CLIENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are clients of clusters, with librados' threads: those of images that are open, and
+/// of images that were lost and that librbd may never close. A process that ends then must do so by
+/// `_exit`: at `exit`, C++ destroys what those threads use.
+pub fn has_clients() -> bool {
+    CLIENTS.load(Ordering::Acquire) > 0
+}
 
 /// A client of a cluster: its settings, and once connected its connections. Shut down when
 /// dropped.
@@ -33,6 +44,7 @@ impl Cluster {
         let mut raw = null_mut();
         // SAFETY: both pointers are good for the call; the text ends with a NUL, or there is none.
         check(unsafe { (api.rados_create)(&raw mut raw, id) })?;
+        CLIENTS.fetch_add(1, Ordering::AcqRel);
         Ok(Self { api, raw })
     }
 
@@ -88,6 +100,7 @@ impl Drop for Cluster {
         // SAFETY: the handle is ours, nobody has it after this, and what was made of it is gone:
         // a pool has its cluster.
         unsafe { (self.api.rados_shutdown)(self.raw) };
+        CLIENTS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -11,7 +11,8 @@ mod cluster;
 mod encryption;
 mod image;
 
-pub(crate) use aio::Way;
+pub(crate) use aio::{Way, is_librarys_thread};
+pub use cluster::has_clients;
 pub(crate) use cluster::{Cluster, Pool};
 pub(crate) use image::Handle;
 

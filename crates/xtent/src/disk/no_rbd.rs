@@ -41,6 +41,10 @@ impl Image {
     }
 }
 
+pub(crate) fn has_clients() -> bool {
+    false
+}
+
 pub(crate) fn is_image(name: &Path) -> bool {
     name.as_os_str().as_encoded_bytes().starts_with(b"rbd:")
 }

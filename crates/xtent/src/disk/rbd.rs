@@ -82,6 +82,11 @@ impl Image {
     }
 }
 
+/// Whether librados has threads, which the ordinary end of a process would have run into what is gone.
+pub(crate) fn has_clients() -> bool {
+    xtent_rbd::has_clients()
+}
+
 /// Whether a name is meant as an image's, be it a right one or not.
 pub(crate) fn is_image(name: &Path) -> bool {
     name.to_str().is_some_and(Name::looks_like)

@@ -2,18 +2,13 @@
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use xtent_export::nbd::Shutdown;
 
 use crate::failure::{Exit, Failure, Result};
-use crate::output::complain;
 use crate::signals;
 use crate::volumes::Volumes;
 use crate::wanted::Opened;
-
-/// How long the end of a server may take that has nothing left.
-const LONGEST: Duration = Duration::from_secs(6);
 
 /// A volume that is lost.
 struct Loss {
@@ -66,9 +61,6 @@ impl Losses {
                     device,
                     "taken over by another client: its clients are disconnected"
                 );
-                if volumes.list().len() == 1 {
-                    end_in_time(&device);
-                }
                 let _ = lost.set(device);
                 if let Err(failure) = volumes.remove(&export) {
                     tracing::debug!(export, %failure, "nothing is flushed of what is lost");
@@ -85,21 +77,6 @@ impl Losses {
         })?
         .map_err(|e| Failure::system("cannot start a thread", e))?;
         Ok(first)
-    }
-}
-
-/// Ends the process if it does not end by itself: librbd may never complete a request that it
-/// had when the lock was lost, and nothing that is waited for can become durable any more.
-fn end_in_time(device: &str) {
-    let failure = failure(device);
-    let end = move || {
-        std::thread::sleep(LONGEST);
-        complain(&format!("xtent: {failure}"));
-        std::process::exit(Exit::Busy as i32);
-    };
-    let named = std::thread::Builder::new().name("fenced end".to_owned());
-    if let Err(error) = named.spawn(end) {
-        tracing::warn!(%error, "cannot start a thread");
     }
 }
 
