@@ -51,9 +51,13 @@ fn each_volume_is_an_export_of_its_own() {
     for (seed, name) in (0..).zip(names) {
         write_all(&gateway.uri(name), &pattern(usize_of(SIZE), seed));
     }
-    let status = gateway.status();
-    assert_eq!(status.len(), 3);
-    assert!(status.iter().all(|volume| volume["clients"] == 0));
+    // A client counts until the server has seen its end.
+    let is_idle = |volume: &serde_json::Value| volume["clients"] == 0;
+    let start = std::time::Instant::now();
+    while !gateway.status().iter().all(is_idle) {
+        assert!(start.elapsed() < xtent_tests::PATIENCE);
+    }
+    assert_eq!(gateway.status().len(), 3);
     let image = scratch.file("expected", &pattern(usize_of(SIZE), 1));
     Cmd::peer("qemu-img")
         .args(["compare", "-f", "raw", "-F", "raw"])
