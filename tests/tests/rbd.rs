@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
+use std::time::Instant;
 
+use xtent_tests::bed::has_fuse;
 use xtent_tests::ceph::{Bed, assert_confined, cluster};
 use xtent_tests::luks::{Container, KEY, Maker, OTHER_KEY, Shape, add_key};
+use xtent_tests::mount::{Cleaner, mount, umount};
 use xtent_tests::nbd::{nbdsh, read_all, write_all};
+use xtent_tests::process::PATIENCE;
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::{Server, xtent};
 use xtent_tests::{Cmd, Scratch, pattern};
@@ -280,17 +284,10 @@ fn an_image_has_one_writer_and_grows_while_it_is_served() {
             .status
             .success()
     );
-    let larger = shape.data_offset() + (12 << 20);
-    bed.rbd(&[
-        "resize",
-        "--no-progress",
-        "one",
-        "--size",
-        &format!("{larger}B"),
-    ])
-    .ok();
-    let id = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap());
-    rustix::process::kill_process(id.unwrap(), rustix::process::Signal::HUP).unwrap();
+    // Of a change of the size the server hears without being told, and of one that is none of that.
+    bed.rbd(&["snap", "create", "--no-progress", "one@before"])
+        .ok();
+    resize(bed, "one", shape.data_offset() + (12 << 20));
     let size = format!("wanted = {}\n", 12 << 20);
     nbdsh(
         &server.uri,
@@ -304,6 +301,7 @@ fn an_image_has_one_writer_and_grows_while_it_is_served() {
     let data = container.decrypt();
     assert_eq!(data.len(), 12 << 20);
     assert_same(&data[data.len() - 8192..], &[b'g'; 8192], "at the new end");
+    bed.rbd(&["snap", "rm", "--no-progress", "one@before"]).ok();
     // Without its lock, an image would have any number of writers.
     for feature in ["fast-diff", "object-map", "exclusive-lock"] {
         bed.rbd(&["feature", "disable", "one", feature]).run();
@@ -312,6 +310,47 @@ fn an_image_has_one_writer_and_grows_while_it_is_served() {
         .fails(4)
         .says(&["rbd feature enable rbd/one exclusive-lock"]);
     xtent().args(["header", "dump"]).arg(&container.image).ok();
+}
+
+fn resize(bed: &Bed, image: &str, size: u64) {
+    bed.rbd(&[
+        "resize",
+        "--no-progress",
+        image,
+        "--size",
+        &format!("{size}B"),
+    ])
+    .ok();
+}
+
+#[test]
+fn a_mounted_image_grows() {
+    let name = "a_mounted_image_grows";
+    let Some(bed) = cluster(name) else {
+        return;
+    };
+    if !has_fuse(name) {
+        return;
+    }
+    let _share = bed.share();
+    let scratch = Scratch::new();
+    let _cleaner = Cleaner::new(scratch.path());
+    let key = scratch.file("key", KEY);
+    let shape = Shape::LUKS2_4096;
+    let container = bed.container("mounted", shape.data_offset() + (4 << 20), &key);
+    shape.format(Maker::Xtent, &container.image, &key);
+    let folder = scratch.folder("mnt");
+    mount(&container, &folder, &["--file-only"]).ok();
+    let size = || std::fs::metadata(folder.join("volume")).unwrap().len();
+    assert_eq!(size(), 4 << 20);
+    resize(bed, "mounted", shape.data_offset() + (12 << 20));
+    let start = Instant::now();
+    while size() != 12 << 20 {
+        assert!(start.elapsed() < PATIENCE, "{} bytes", size());
+        std::thread::yield_now();
+    }
+    umount(&folder).ok();
+    assert_eq!(container.decrypt().len(), 12 << 20);
 }
 
 #[test]

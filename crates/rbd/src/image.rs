@@ -1,15 +1,15 @@
 //! An open image, from its name.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
 use crate::fence::Fence;
-use crate::ffi::{Handle, Way};
+use crate::ffi::{Changes, Handle, Way};
 use crate::lock::{self, Watch};
 use crate::settings::{self, OBJECTS};
 use crate::{Name, ffi};
@@ -26,6 +26,8 @@ pub struct Image {
     way: Option<Way>,
     /// Looks at the lock; none for an image that is only read.
     watch: Option<Watch>,
+    /// Who is told of changes.
+    changes: Mutex<Vec<Changes>>,
     name: Name,
     pub(crate) shared: Arc<Shared>,
     pub(crate) read_only: bool,
@@ -154,6 +156,7 @@ impl Image {
         Ok(Self {
             way: Some(way),
             watch,
+            changes: Mutex::default(),
             name: name.clone(),
             shared,
             read_only,
@@ -170,6 +173,22 @@ impl Image {
     /// thread that others wait for, so it only passes that on.
     pub fn on_loss(&self, hear: impl FnOnce() + Send + 'static) {
         self.shared.fence.on_loss(Box::new(hear));
+    }
+
+    /// Has `hear` called when the image has another size, and when it has changed otherwise: it has a snapshot
+    /// more, say. That is on a thread that others wait for, so it only passes that on. librbd starts one
+    /// for it, which begins with what this thread may do. Of an image that was opened to read only
+    /// nothing is told.
+    ///
+    /// # Errors
+    /// What librbd says.
+    pub fn on_change(&self, hear: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+        if let (Some(way), false) = (self.way(), self.read_only) {
+            let changes = Changes::tell(way.clone(), Box::new(hear))?;
+            let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(changes);
+        }
+        Ok(())
     }
 
     /// Has librbd decrypt and encrypt from now on, to measure against that.
@@ -283,6 +302,7 @@ impl Drop for Image {
     /// own threads that the last user of the image goes, which closing it would have to wait for.
     fn drop(&mut self) {
         let (watch, way) = (self.watch.take(), self.way.take());
+        let changes = std::mem::take(&mut self.changes);
         let (tell, told) = channel();
         let is_lost = tell.clone();
         self.shared.fence.on_loss(Box::new(move || {
@@ -290,7 +310,7 @@ impl Drop for Image {
             let _ = is_lost.send(());
         }));
         let close = move || {
-            drop(watch);
+            drop((watch, changes));
             if let Some(way) = way {
                 way.end();
             }

@@ -150,6 +150,14 @@ impl Disk {
         }
     }
 
+    /// Has `hear` called, on a thread that others wait for, when it may have another size. Only a
+    /// cluster tells, and only who writes.
+    pub(crate) fn on_change(&self, hear: impl Fn() + Send + Sync + 'static) {
+        if let Self::Image(image) = self {
+            image.on_change(hear);
+        }
+    }
+
     /// Whether it is a block device of this machine.
     pub(crate) fn is_block_device(&self) -> bool {
         self.file().is_some_and(|file| file.is_block_device())

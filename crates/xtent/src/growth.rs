@@ -1,5 +1,7 @@
 //! A volume that grows with its device while it is served or mounted.
 
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
 use xtent_luks::Header;
@@ -7,6 +9,8 @@ use xtent_store::Store;
 use xtent_volume::Volume;
 
 use crate::disk::Disk;
+use crate::failure::{Failure, Result};
+use crate::signals;
 
 /// What it takes to find out how large a volume could be by now. Keeps neither
 /// the volume nor its device open.
@@ -27,6 +31,7 @@ enum Sizing {
 }
 
 /// A volume that has grown.
+#[derive(Clone, Copy)]
 pub(crate) struct Grown {
     /// Bytes that it had.
     pub(crate) before: u64,
@@ -99,5 +104,53 @@ impl Growth {
                 None
             }
         }
+    }
+}
+
+/// What devices tell that have changed, each of which has a name here.
+pub(crate) struct Changes<T> {
+    tell: Sender<T>,
+    told: Receiver<T>,
+}
+
+impl<T: Clone + Ord + Send + Sync + 'static> Changes<T> {
+    /// Of no device yet.
+    pub(crate) fn new() -> Self {
+        let (tell, told) = channel();
+        Self { tell, told }
+    }
+
+    /// And of this one, if it tells.
+    pub(crate) fn of(&self, device: &Disk, name: T) {
+        if !device.is_image() {
+            return;
+        }
+        let (tell, changed) = (self.tell.clone(), name.clone());
+        device.on_change(move || {
+            // Nobody listens any more who is ending.
+            let _ = tell.send(changed.clone());
+        });
+        // It may have grown since it was opened.
+        let _ = self.tell.send(name);
+    }
+
+    /// Has `look` called with the names of those that have changed, on a thread of its own: to look takes a
+    /// while. The thread ends with the last of the devices.
+    pub(crate) fn follow(self, look: impl Fn(BTreeSet<T>) + Send + 'static) -> Result<()> {
+        let Self { tell, told } = self;
+        drop(tell);
+        let follow = move || {
+            while let Ok(first) = told.recv() {
+                // Several notices of one change are one.
+                look([first].into_iter().chain(told.try_iter()).collect());
+            }
+        };
+        signals::held_back(|| {
+            std::thread::Builder::new()
+                .name("growth".into())
+                .spawn(follow)
+        })?
+        .map(drop)
+        .map_err(|e| Failure::system("cannot start a thread", e))
     }
 }

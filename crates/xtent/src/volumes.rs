@@ -40,7 +40,7 @@ struct Kept {
 /// What there is beside an export.
 struct One {
     number: u64,
-    growth: Growth,
+    growth: Arc<Growth>,
     entry: Entry,
     discard: DiscardPolicy,
 }
@@ -57,7 +57,7 @@ impl Kept {
         self.next += 1;
         self.all.push(One {
             number,
-            growth,
+            growth: Arc::new(growth),
             entry,
             discard,
         });
@@ -156,21 +156,30 @@ impl Volumes {
     /// Looks at the device of an export; its size before and after.
     pub(crate) fn look(&self, name: &str) -> Result<(u64, u64)> {
         let before = self.exports.listing(name)?.size;
-        self.look_at(|one| one.is(name));
+        self.look_at(|export| export == name);
         Ok((before, self.exports.listing(name)?.size))
     }
 
-    /// Looks at all devices; which volumes have grown.
-    pub(crate) fn look_again(&self) -> Vec<(Entry, Grown)> {
-        self.look_at(|_| true)
-    }
-
-    fn look_at(&self, which: impl Fn(&One) -> bool) -> Vec<(Entry, Grown)> {
+    /// Looks at the devices of some exports; which volumes have grown.
+    pub(crate) fn look_at(&self, which: impl Fn(&str) -> bool) -> Vec<(Entry, Grown)> {
+        let is_meant = |one: &&One| which(one.entry.export.as_deref().unwrap_or_default());
+        let looks: Vec<_> = self
+            .kept()
+            .all
+            .iter()
+            .filter(is_meant)
+            .map(|one| (one.number, Arc::clone(&one.growth)))
+            .collect();
+        // A device may be away, and nobody else is to wait for that.
+        let found: HashMap<_, _> = looks
+            .into_iter()
+            .filter_map(|(number, growth)| Some((number, growth.look()?)))
+            .collect();
         let mut kept = self.kept();
         let mut grown = Vec::new();
-        for one in kept.all.iter_mut().filter(|one| which(one)) {
-            if let Some(found) = one.growth.look() {
-                one.entry.size = found.now;
+        for one in &mut kept.all {
+            if let Some(&found) = found.get(&one.number) {
+                one.entry.size = one.entry.size.max(found.now);
                 grown.push((one.entry.clone(), found));
             }
         }

@@ -6,12 +6,14 @@
 #![allow(unsafe_code)]
 
 mod aio;
+mod changes;
 mod cluster;
 #[cfg(feature = "bench")]
 mod encryption;
 mod image;
 
 pub(crate) use aio::{Way, is_librarys_thread};
+pub(crate) use changes::Changes;
 pub use cluster::has_clients;
 pub(crate) use cluster::{Cluster, Pool};
 pub(crate) use image::Handle;
@@ -32,6 +34,8 @@ const PACKAGE: &str = "librbd1";
 type Opaque = *mut c_void;
 /// `rbd_callback_t`.
 type Callback = unsafe extern "C" fn(Opaque, *mut c_void);
+/// `rbd_update_callback_t`.
+type UpdateCallback = unsafe extern "C" fn(*mut c_void);
 
 /// `rbd_image_watcher_t`.
 #[repr(C)]
@@ -97,6 +101,8 @@ functions! {
         rbd_is_exclusive_lock_owner(Opaque, *mut c_int) -> c_int;
         rbd_watchers_list(Opaque, *mut Watcher, *mut usize) -> c_int;
         rbd_watchers_list_cleanup(*mut Watcher, usize);
+        rbd_update_watch(Opaque, *mut u64, UpdateCallback, *mut c_void) -> c_int;
+        rbd_update_unwatch(Opaque, u64) -> c_int;
         rbd_aio_create_completion(*mut c_void, Callback, *mut Opaque) -> c_int;
         rbd_aio_get_return_value(Opaque) -> isize;
         rbd_aio_release(Opaque);

@@ -15,7 +15,7 @@ use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::disk::place;
 use crate::failure::{Failure, Result};
-use crate::growth::{Grown, Growth};
+use crate::growth::{Changes, Grown, Growth};
 use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
@@ -51,8 +51,8 @@ NOTES:
   A file system is not offered discards (fstrim says so): none reach the disk.
 
   The volume grows while it is mounted: make the image larger, send the daemon
-  (`xtent status` names it) SIGHUP, and then grow the file system, for example by
-  resize2fs /dev/loopN. It never becomes smaller.";
+  (`xtent status` names it) SIGHUP, which an image in a Ceph cluster does not need, and
+  then grow the file system, for example by resize2fs /dev/loopN. It never becomes smaller.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
@@ -153,6 +153,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         told::not_mounted(error, args, &found)
     })?;
     let start = data.window_start();
+    let changes = Changes::new();
+    changes.of(&data, ());
     drop(data);
     for warning in mount.warnings() {
         output.warn(warning);
@@ -171,22 +173,22 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     drop(volume);
     let stop = mount.stop();
     let (registered, kernel) = (Arc::clone(&registration), mount.growth());
+    let look = Arc::new(move || {
+        let Some(Grown { now, .. }) = growth.look() else {
+            return;
+        };
+        if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
+            tracing::warn!(%error, "the kernel does not take the volume's new size");
+        }
+        registered.update(&[Entry {
+            size: now,
+            ..entry.clone()
+        }]);
+    });
+    let look_again = Arc::clone(&look);
     // The thread that acts on signals comes after the fork, as every thread.
-    signals::on_ending_repeated(
-        move || stop.request(),
-        move || {
-            let Some(Grown { now, .. }) = growth.look() else {
-                return;
-            };
-            if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
-                tracing::warn!(%error, "the kernel does not take the volume's new size");
-            }
-            registered.update(&[Entry {
-                size: now,
-                ..entry.clone()
-            }]);
-        },
-    )?;
+    signals::on_ending_repeated(move || stop.request(), move || look_again())?;
+    changes.follow(move |_| look())?;
     ready.ready()?;
     let result = mount.wait();
     registration.end();

@@ -2,6 +2,7 @@
 
 mod announce;
 mod fenced;
+mod grown;
 mod manual;
 mod plan;
 mod standby;
@@ -24,12 +25,10 @@ use crate::cli::Global;
 use crate::client::Client;
 use crate::control::{Control, Rules};
 use crate::failure::{Exit, Failure, Result};
-use crate::growth::Grown;
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::pid_file::PidFile;
-use crate::size::show_size;
 use crate::volumes::Volumes;
 use crate::wanted::{Opened, VolumeArgs, Wanted, not_beside_config};
 use crate::{sandbox, signals};
@@ -162,6 +161,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
     let has_image = opened.iter().any(|it| it.has_image);
     let losses = fenced::Losses::of(&opened);
+    let changes = grown::changes(&opened);
     let volumes = Arc::new(Volumes::new(opened, addresses)?);
     let control = Control::bind()
         .inspect_err(|e| tracing::info!(error = %e, "no volume can be attached to this server"))
@@ -201,6 +201,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         })?
     };
     let ended_by = on_signals(&shutdown, &volumes, output)?;
+    grown::follow(changes, &volumes, output)?;
     let taken_over = losses.act(&volumes, &shutdown)?;
     if let Some(control) = &control {
         let rules = Rules {
@@ -392,18 +393,7 @@ fn on_signals(
             shutdown.trigger();
         },
         move || {
-            for (entry, Grown { before, now }) in volumes.look_again() {
-                let which = match entry.export.as_deref() {
-                    None | Some("") => "The volume".to_owned(),
-                    Some(name) => format!("The volume {name}"),
-                };
-                output.note(format!(
-                    "{which} has grown from {} to {}. Clients that connect from now on see that; \
-                     NBD has no way to tell the others.",
-                    show_size(before),
-                    show_size(now)
-                ));
-            }
+            grown::tell(volumes.look_at(|_| true), &output);
         },
     )?;
     Ok(ended_by)

@@ -32,6 +32,10 @@ impl Image {
         match *self {}
     }
 
+    pub(crate) fn on_change(&self, _: impl Fn() + Send + Sync + 'static) {
+        match *self {}
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match *self {}
     }

@@ -38,20 +38,7 @@ impl Image {
     ) -> Result<Self> {
         let name = parse(name)?;
         let opened = name.clone();
-        // The library's threads begin as this one, which can do no more than they have to, and is
-        // not one that acts on signals.
-        let opening = signals::held_back(|| {
-            let thread = std::thread::Builder::new().name("rbd open".into());
-            thread.spawn(move || {
-                sandbox::confine_client()?;
-                Ok::<_, Failure>(open(&opened)?)
-            })
-        })?;
-        let opening = opening.map_err(|e| Failure::system("cannot start a thread", e))?;
-        // A panic there has been reported.
-        let image = opening
-            .join()
-            .unwrap_or_else(|_| Err(Failure::parameters("the image could not be opened")))?;
+        let image = confined("rbd open", move || Ok(open(&opened)?))?;
         Ok(Self {
             image: Arc::new(image),
             bare: name.bare().to_string().into(),
@@ -73,6 +60,16 @@ impl Image {
         self.image.on_loss(hear);
     }
 
+    /// Has `hear` called when the image has changed.
+    pub(crate) fn on_change(&self, hear: impl Fn() + Send + Sync + 'static) {
+        let image = Arc::clone(&self.image);
+        let failed = |e| Failure::system("cannot listen to an image's changes", e);
+        if let Err(error) = confined("rbd changes", move || image.on_change(hear).map_err(failed)) {
+            let name = self.bare.display();
+            tracing::warn!(%error, "{name} is looked at for its size when SIGHUP comes only");
+        }
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.image) as Arc<dyn Store>
     }
@@ -85,6 +82,26 @@ impl Image {
 /// Whether librados has threads, which the ordinary end of a process would have run into what is gone.
 pub(crate) fn has_clients() -> bool {
     xtent_rbd::has_clients()
+}
+
+/// Carries out what starts threads of the library. They begin as the one that starts them: this is one that
+/// can do no more than they have to, and that does not act on signals.
+fn confined<T: Send + 'static>(
+    name: &str,
+    act: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let thread = signals::held_back(|| {
+        let thread = std::thread::Builder::new().name(name.into());
+        thread.spawn(move || {
+            sandbox::confine_client()?;
+            act()
+        })
+    })?;
+    let thread = thread.map_err(|e| Failure::system("cannot start a thread", e))?;
+    // A panic there has been reported.
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(Failure::parameters(format!("{name}: it has panicked"))))
 }
 
 /// Whether a name is meant as an image's, be it a right one or not.
