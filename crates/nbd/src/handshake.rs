@@ -407,6 +407,8 @@ impl Handshake {
             let mut info = Vec::with_capacity(14);
             info.extend(INFO_BLOCK_SIZE.to_be_bytes());
             info.extend(export.minimum_block.to_be_bytes());
+            // The least that is efficient, of which clients are to send multiples: of an image in a
+            // Ceph cluster no whole object either.
             info.extend(export.minimum_block.max(4096).to_be_bytes());
             info.extend(MAX_PAYLOAD.to_be_bytes());
             self.reply(option, REP_INFO, &info);
