@@ -56,6 +56,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("resize2fs", "e2fsprogs"),
     ("udevadm", "udev"),
     ("umount", "mount"),
+    ("unshare", "util-linux"),
 ];
 
 /// Where an installed peer is; fails with the name of its Debian package.

@@ -72,7 +72,7 @@ pub(crate) fn other(shared: &Arc<Shared>, lane: usize) {
         let (wire, found) = match connected {
             Ok(connected) => connected,
             Err(error) => {
-                tracing::debug!("no connection number {}: {error}", lane + 1);
+                tracing::debug!(device = %shared.terms.place, number = lane + 1, %error, "no connection");
                 continue;
             }
         };
@@ -229,7 +229,7 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
         shared.carry_out(todo);
         match renewed {
             Ok(()) => {
-                tracing::info!("connected to {} again", shared.terms.place);
+                tracing::info!(device = %shared.terms.place, "connected again");
                 return Some(connection);
             }
             Err(_) => return None,

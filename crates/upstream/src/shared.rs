@@ -233,12 +233,12 @@ impl Shared {
             match trouble {
                 Trouble::Dead => return,
                 Trouble::Gone(why) => {
-                    tracing::warn!("lost the connection to {}: {why}", self.terms.place);
+                    tracing::warn!(device = %self.terms.place, error = why, "lost the connection");
                     state.lost(why.clone());
                     state.give_up_after(self.reconnect, &why, &mut todo);
                 }
                 Trouble::Violation(why, cookie) => {
-                    tracing::warn!("cut the connection to {}: {why}", self.terms.place);
+                    tracing::warn!(device = %self.terms.place, error = why, "cut the connection");
                     let mut of_request = 0;
                     if let Some(piece) = state.piece(connection, cookie) {
                         piece.violations += 1;

@@ -325,8 +325,10 @@ impl Container {
         }
         let Found { unlocked, token } =
             unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
+        let device = self.data.path().display().to_string();
         let volume = self.volume(&unlocked, config)?;
         tracing::info!(
+            device,
             keyslot = unlocked.keyslot,
             token,
             cipher = %config.cipher,

@@ -233,40 +233,12 @@ fn ends_with_the_last_client() {
     assert!(!bed.path("pid").exists() && !bed.path("s").exists());
     let log = server.rest();
     let uid = rustix::process::geteuid().as_raw();
-    let client = format!("client=0 (pid {}, uid {uid})", std::process::id());
+    let client = format!("client=0 peer=pid {}, uid {uid}", std::process::id());
     for line in ["connection opened", "connection closed", "requests=0"] {
         assert!(
             log.lines().any(|l| l.contains(line) && l.contains(&client)),
             "{log}"
         );
-    }
-}
-
-#[test]
-fn lines_for_the_journal_have_a_priority() {
-    use std::os::unix::fs::MetadataExt;
-    let bed = Bed::with_luks2();
-    for is_journal in [true, false] {
-        let log = std::fs::File::create(bed.path("log")).unwrap();
-        let file = log.metadata().unwrap();
-        let inode = file.ino() + u64::from(!is_journal);
-        let status = bed
-            .command([
-                "-v",
-                "decrypt",
-                "--key-file",
-                "key",
-                "disk.img",
-                "/dev/null",
-            ])
-            .env("JOURNAL_STREAM", format!("{}:{inode}", file.dev()))
-            .stdin(Stdio::null())
-            .stderr(log)
-            .status()
-            .unwrap();
-        let text = std::fs::read_to_string(bed.path("log")).unwrap();
-        let info = text.lines().find(|line| line.contains("INFO")).unwrap();
-        assert_eq!(info.starts_with("<6>"), is_journal, "{status}: {text}");
     }
 }
 

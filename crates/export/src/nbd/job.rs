@@ -52,23 +52,31 @@ impl Reply {
     /// The volume's failure, which is also logged.
     pub(super) fn volume_failure(
         self,
+        served: &Served,
         volume: &Volume,
         kind: RequestKind,
         error: &xtent_volume::Error,
     ) -> Head {
-        let error = self.report(volume, kind, error);
+        let error = self.report(served, volume, kind, error);
         self.failure(error, errno::message(error))
     }
 
     /// Logs and counts a failed request; its error for the client.
     pub(super) fn report(
         self,
+        served: &Served,
         volume: &Volume,
         kind: RequestKind,
         error: &xtent_volume::Error,
     ) -> NbdError {
-        let operation = kind.name();
-        tracing::warn!(client = %self.client, operation, error = %chain(error), "request failed");
+        tracing::warn!(
+            client = self.client.id,
+            peer = %self.client.peer,
+            export = served.name,
+            operation = kind.name(),
+            error = %chain(error),
+            "request failed"
+        );
         volume.metrics().failed(kind);
         errno::from_errno(error.errno())
     }
@@ -255,7 +263,9 @@ impl Job {
     fn send_result(&self, kind: RequestKind, result: Result<(), xtent_volume::Error>) {
         let head = match result {
             Ok(()) => self.reply.success(),
-            Err(error) => self.reply.volume_failure(&self.volume, kind, &error),
+            Err(error) => self
+                .reply
+                .volume_failure(&self.served, &self.volume, kind, &error),
         };
         self.send(kind, head);
     }
@@ -280,14 +290,14 @@ impl Job {
             }),
             Err(error) if left.is_some() => {
                 let at = error_offset(&error, offset, len);
-                let error = reply.report(&self.volume, kind, &error);
+                let error = reply.report(&self.served, &self.volume, kind, &error);
                 self.reply_with(|| {
                     let text = errno::message(error);
                     Message::head(proto::error_at(reply.cookie, error, at, text, is_last()))
                 });
             }
             Err(error) => {
-                let head = reply.volume_failure(&self.volume, kind, &error);
+                let head = reply.volume_failure(&self.served, &self.volume, kind, &error);
                 self.reply_with(|| Message::head(head));
             }
         }
@@ -358,7 +368,12 @@ impl Drop for Job {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Nobody will answer: this client loses its connection, and no other does.
-            tracing::error!(client = %self.reply.client, "a request panicked; its connection is closed");
+            tracing::error!(
+                client = self.reply.client.id,
+                peer = %self.reply.client.peer,
+                export = self.served.name,
+                "a request panicked; its connection is closed"
+            );
             self.link.break_off();
             self.link.wake();
         }

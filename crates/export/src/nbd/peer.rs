@@ -10,12 +10,13 @@ use rustix::net::{AddressFamily, getpeername, sockopt};
 /// A client: a number of this server's, and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    id: u64,
-    peer: Peer,
+    pub(super) id: u64,
+    pub(super) peer: Peer,
 }
 
+/// Where a client comes from.
 #[derive(Clone, Copy, Debug)]
-enum Peer {
+pub(super) enum Peer {
     /// The process that connected to a Unix socket, and its user.
     Process { pid: i32, uid: u32 },
     /// An address.
@@ -45,12 +46,12 @@ impl Client {
     }
 }
 
-impl fmt::Display for Client {
+impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.peer {
-            Peer::Process { pid, uid } => write!(f, "{} (pid {pid}, uid {uid})", self.id),
-            Peer::Address(address) => write!(f, "{} ({address})", self.id),
-            Peer::Unknown => write!(f, "{}", self.id),
+        match self {
+            Self::Process { pid, uid } => write!(f, "pid {pid}, uid {uid}"),
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Unknown => f.write_str("unknown"),
         }
     }
 }
@@ -64,15 +65,15 @@ mod tests {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let uid = rustix::process::getuid().as_raw();
         assert_eq!(
-            Client::new(7, &one).to_string(),
-            format!("7 (pid {}, uid {uid})", std::process::id())
+            Client::new(7, &one).peer.to_string(),
+            format!("pid {}, uid {uid}", std::process::id())
         );
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let ours = listener.accept().unwrap().0;
         assert_eq!(
-            Client::new(8, &ours).to_string(),
-            format!("8 ({})", client.local_addr().unwrap())
+            Client::new(8, &ours).peer.to_string(),
+            client.local_addr().unwrap().to_string()
         );
     }
 }

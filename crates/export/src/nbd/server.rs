@@ -162,7 +162,8 @@ impl Server<'_> {
         if self.links().len() >= self.limit {
             tracing::warn!(
                 limit = self.limit,
-                client = %Client::new(id, &socket),
+                client = id,
+                peer = %Client::new(id, &socket).peer,
                 "too many connections; one more is refused"
             );
             return;
@@ -185,8 +186,11 @@ impl Server<'_> {
                 let serve = AssertUnwindSafe(|| connection::serve(self.shared, &link));
                 if catch_unwind(serve).is_err() {
                     link.break_off();
-                    let client = link.client;
-                    tracing::error!(%client, "serving a connection panicked; it is closed");
+                    tracing::error!(
+                        client = id,
+                        peer = %link.client.peer,
+                        "serving a connection panicked; it is closed"
+                    );
                 }
             });
         if let Err(error) = spawned {

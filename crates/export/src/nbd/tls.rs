@@ -51,7 +51,8 @@ impl Port {
         let peer = channel.peer().cloned();
         let subject = peer.as_ref().map_or("none", |peer| &peer.subject);
         tracing::info!(
-            client = %self.link.client,
+            client = self.link.client.id,
+            peer = %self.link.client.peer,
             certificate = subject,
             cipher = channel.cipher(),
             "TLS"

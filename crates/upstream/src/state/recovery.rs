@@ -86,7 +86,7 @@ impl State {
             (Ok(()), _) => connection.admit(),
             (Err(why), 0) => self.close(why, todo),
             (Err(why), lane) => {
-                tracing::warn!("{}: connection {}: {why}", self.terms.place, lane + 1);
+                tracing::warn!(device = %self.terms.place, number = lane + 1, error = why, "connection given up");
                 connection.kill();
                 self.connections[lane] = None;
             }
@@ -95,7 +95,7 @@ impl State {
 
     /// The export is of no use any more: nothing is written to it, and everything fails.
     pub(crate) fn close(&mut self, why: String, todo: &mut Todo) {
-        tracing::error!("{}: {why}", self.terms.place);
+        tracing::error!(device = %self.terms.place, error = why, "given up for good");
         self.lost(why.clone());
         if !self.terms.read_only {
             self.fail_flushes(why.clone());

@@ -19,6 +19,7 @@ use crate::nbd::exports::{Exports, Served, Visit};
 use crate::nbd::input::Input;
 use crate::nbd::job::{Job, Reply, Task};
 use crate::nbd::link::{Link, MAX_GATHER};
+use crate::nbd::peer::Client;
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{
@@ -65,9 +66,11 @@ pub(super) struct Shared {
     pub(super) timeouts: Timeouts,
 }
 
-/// What a client has asked for.
+/// What a client has asked for, for the log.
 #[derive(Default)]
 struct Totals {
+    /// The export that it has chosen.
+    export: Option<String>,
     requests: u64,
     /// Bytes read.
     read: u64,
@@ -77,16 +80,17 @@ struct Totals {
 
 /// Serves one client until it leaves or the server stops.
 pub(super) fn serve(shared: &Shared, link: &Arc<Link>) {
-    let client = link.client;
-    tracing::info!(%client, "connection opened");
+    let Client { id, peer } = link.client;
+    tracing::info!(client = id, %peer, "connection opened");
     let mut totals = Totals::default();
     let reason = serve_until_closed(shared, link, &mut totals);
     let Totals {
+        export,
         requests,
         read,
         written,
     } = totals;
-    tracing::info!(%client, %reason, requests, read, written, "connection closed");
+    tracing::info!(client = id, %peer, export, %reason, requests, read, written, "connection closed");
 }
 
 /// Why it ended.
@@ -100,6 +104,7 @@ fn serve_until_closed(shared: &Shared, link: &Arc<Link>, totals: &mut Totals) ->
         Ok((session, visit)) => {
             port.begin_transmission();
             link.has_session.store(true, Ordering::Relaxed);
+            totals.export = Some(visit.served().name.clone());
             let closed = visit_export(shared, session, &visit, (&mut port, input), totals);
             port.finish();
             // From here on nothing of the connection is at the volume.
@@ -453,7 +458,13 @@ impl Connection<'_> {
     }
 
     fn refuse(&mut self, reply: Reply, refusal: &Refusal) -> Result<(), Closed> {
-        tracing::debug!(client = %reply.client, reason = refusal.message, "request refused");
+        tracing::debug!(
+            client = reply.client.id,
+            peer = %reply.client.peer,
+            export = self.served.name,
+            reason = refusal.message,
+            "request refused"
+        );
         self.drain(refusal.drain as usize)?;
         self.answer(reply.failure(refusal.error, refusal.message))
     }

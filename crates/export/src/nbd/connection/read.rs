@@ -43,7 +43,8 @@ impl Connection<'_> {
                 (reply.whole_read(offset, len), range)
             }
             Err(error) => {
-                let head = reply.volume_failure(self.volume, RequestKind::Read, &error);
+                let head =
+                    reply.volume_failure(self.served, self.volume, RequestKind::Read, &error);
                 (head, 0..0)
             }
         };

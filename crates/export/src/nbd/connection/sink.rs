@@ -89,8 +89,12 @@ impl Sink {
             Self::Chunks { left } => send_chunk(connection, reply, piece, result, left.as_deref()),
             Self::Whole { failure, .. } => {
                 if let (Err(error), None) = (result, &failure) {
-                    *failure =
-                        Some(reply.volume_failure(connection.volume, RequestKind::Read, &error));
+                    *failure = Some(reply.volume_failure(
+                        connection.served,
+                        connection.volume,
+                        RequestKind::Read,
+                        &error,
+                    ));
                 }
                 Ok(())
             }
@@ -106,6 +110,7 @@ impl Sink {
                 if let (Err(error), None) = (result, &failure) {
                     if turn.is_none() {
                         *refused = Some(reply.volume_failure(
+                            connection.served,
                             connection.volume,
                             RequestKind::Read,
                             &error,
@@ -114,7 +119,12 @@ impl Sink {
                     }
                     let at = error_offset(&error, piece.offset, piece.len);
                     *failure = Some((
-                        reply.report(connection.volume, RequestKind::Read, &error),
+                        reply.report(
+                            connection.served,
+                            connection.volume,
+                            RequestKind::Read,
+                            &error,
+                        ),
                         at,
                     ));
                     if !reply.structured {
@@ -204,7 +214,12 @@ fn send_chunk(
     let failure = result.err().map(|error| {
         let at = error_offset(&error, offset, len);
         (
-            reply.report(connection.volume, RequestKind::Read, &error),
+            reply.report(
+                connection.served,
+                connection.volume,
+                RequestKind::Read,
+                &error,
+            ),
             at,
         )
     });

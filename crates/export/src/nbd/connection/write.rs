@@ -95,7 +95,7 @@ impl Connection<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
-                let head = reply.volume_failure(volume, RequestKind::Write, &error);
+                let head = reply.volume_failure(self.served, volume, RequestKind::Write, &error);
                 self.drain(left)?;
                 return self.answer(head);
             }

@@ -80,8 +80,10 @@ NOTES:
   their address or process; those that are connected keep what they have.
 
   With -v the log has a line for each connection and its end, with what it read
-  and wrote. A request that fails is logged with its client always. Under systemd
-  lines carry their priority (sd-daemon(3)).
+  and wrote. A request that fails is logged with its client always. Where standard
+  error is systemd's journal, entries have a priority and fields: XTENT_EXPORT,
+  XTENT_DEVICE, XTENT_CLIENT (a connection's number), XTENT_PEER (its address or process),
+  and the other values of the line, as in `journalctl XTENT_EXPORT=web`.
 
   Once the volume is open it gives up all capabilities and confines itself
   (Landlock, seccomp) to the open volume and its clients; with -v it says what

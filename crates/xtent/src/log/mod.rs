@@ -1,5 +1,8 @@
 //! Logs for people who look for a fault, on standard error: what happened, with
-//! its values as `name=value`. Never a secret.
+//! its values as `name=value`. Where that is systemd's journal, the values are
+//! fields of the entry as well. Never a secret.
+
+mod journal;
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -9,8 +12,10 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{Format, Full, Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
+use self::journal::Journal;
 use crate::cli::Global;
 use crate::output::in_one_line;
 
@@ -23,11 +28,19 @@ pub(crate) fn start(global: &Global) {
         (false, 2) => LevelFilter::DEBUG,
         (false, _) => LevelFilter::TRACE,
     };
+    let is_journal = is_journal();
+    if is_journal && let Ok(journal) = Journal::new(global.verbose > 1) {
+        let subscriber = tracing_subscriber::registry().with(journal).with(level);
+        // Nothing else in this process sets one.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+        return;
+    }
+    // Without the journal's socket, as in a container, its lines have a priority at least.
     let format = Prioritized {
         inner: tracing_subscriber::fmt::format()
             .without_time()
             .with_target(global.verbose > 1),
-        is_journal: is_journal(),
+        is_journal,
     };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
