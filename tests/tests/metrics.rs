@@ -157,6 +157,11 @@ fn metrics_are_for_this_machine_unless_told() {
     };
     let refused = serve("tcp:0.0.0.0:0").fails(1).stderr;
     assert!(refused.contains("--allow-remote"), "{refused}");
+    // What does not help, and is not at stake.
+    assert!(
+        !refused.contains("--tls") && !refused.contains("NBD"),
+        "{refused}"
+    );
     let refused = serve("tcp:localhost").fails(1).stderr;
     assert!(refused.contains("PORT"), "{refused}");
 

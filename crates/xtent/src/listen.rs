@@ -71,8 +71,18 @@ pub(crate) struct Bound {
     pub(crate) made: Option<(SocketFile, PathBuf)>,
 }
 
-/// Listens on `spec`.
+/// Listens on `spec` for NBD.
 pub(crate) fn bind(spec: &Spec, allow_remote: bool) -> Result<Bound> {
+    bind_for(spec, allow_remote, NBD_IN_THE_CLEAR, INSIST)
+}
+
+/// Listens on `spec` for those who read the metrics.
+pub(crate) fn bind_metrics(spec: &Spec, allow_remote: bool) -> Result<Bound> {
+    bind_for(spec, allow_remote, METRICS_IN_THE_CLEAR, INSIST_ON_METRICS)
+}
+
+/// What other machines can reach is refused with what they would have of it.
+fn bind_for(spec: &Spec, allow_remote: bool, what: &str, advice: &str) -> Result<Bound> {
     match spec {
         Spec::Unix(path) => {
             let path = std::path::absolute(path)
@@ -86,7 +96,8 @@ pub(crate) fn bind(spec: &Spec, allow_remote: bool) -> Result<Bound> {
         Spec::Tcp(address) => match nbd::bind_tcp(address, allow_remote) {
             Err(e) if e.kind == xtent_export::ErrorKind::Permission && !allow_remote => {
                 // The options forbid it: no permission of the system's is missing.
-                Err(Failure::parameters(e.message).advise(INSIST))
+                let message = format!("{}, and {what}", e.message);
+                Err(Failure::parameters(message).advise(advice))
             }
             other => Ok(Bound {
                 listener: other?,
@@ -96,8 +107,13 @@ pub(crate) fn bind(spec: &Spec, allow_remote: bool) -> Result<Bound> {
     }
 }
 
-const INSIST: &str = "Give --tls-certificates DIR, with --tls require; or, if every machine on the way is trusted, \
-     --allow-remote. Metrics have no TLS: for them --allow-remote alone.";
+const NBD_IN_THE_CLEAR: &str = "NBD without TLS sends the decrypted data in the clear";
+const INSIST: &str = "Listen on 127.0.0.1 or a Unix socket; or give --tls-certificates DIR, with --tls require; or, if \
+     every machine on the way is trusted, --allow-remote.";
+
+const METRICS_IN_THE_CLEAR: &str =
+    "metrics, which have no TLS, tell everybody there what exports there are and how they are used";
+const INSIST_ON_METRICS: &str = "Listen on 127.0.0.1 or a Unix socket; or, if everybody there may read them, give --allow-remote.";
 
 /// The sockets that systemd passes.
 pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {
@@ -109,7 +125,7 @@ pub(crate) fn activated(allow_remote: bool) -> Result<Vec<Bound>> {
         {
             return Err(Failure::parameters(format!(
                 "the socket at {address}, passed by the service manager, can be reached from other machines, \
-                 and NBD without TLS sends the decrypted data in the clear"
+                 and {NBD_IN_THE_CLEAR}"
             ))
             .advise(INSIST));
         }

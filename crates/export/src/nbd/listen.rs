@@ -259,10 +259,7 @@ pub fn bind_tcp(address: &str, allow_remote: bool) -> Result<Listener, Error> {
     {
         return Err(Error {
             kind: ErrorKind::Permission,
-            message: format!(
-                "{remote} can be reached from other machines, and NBD without TLS sends the decrypted data in the clear; \
-                 listen on 127.0.0.1 or a Unix socket, require TLS, or insist"
-            ),
+            message: format!("{remote} can be reached from other machines"),
             source: None,
         });
     }

@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     plan.tls.warn_of_anybody(&bound, &output);
     let mut scraped = Vec::new();
     for spec in &plan.metrics {
-        scraped.push(listen::bind(spec, plan.allow_remote_clear)?);
+        scraped.push(listen::bind_metrics(spec, plan.allow_remote_clear)?);
     }
     give_to(&scraped, plan.user.as_ref())?;
     let pages: Vec<String> = scraped.iter().filter_map(page).collect();
