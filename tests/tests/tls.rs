@@ -441,24 +441,27 @@ fn servers_that_are_not_to_be_trusted_are_told_nothing() {
     let stranger = certificates.empty("stranger");
     Authority::new("tests").certify(&stranger, &Wanted::server(&["localhost"]));
     let localhost = Wanted::server(&["localhost"]);
-    for (folder, word) in [
+    for (folder, word, advice) in [
         (
             certificates.folder("late", &localhost.clone().expired()),
             "has expired",
+            "needs a new one",
         ),
         (
             certificates.folder("early", &localhost.not_yet()),
             "not valid yet",
+            "clock",
         ),
         (
             certificates.folder("other", &Wanted::server(&["example.org"])),
             "another host",
+            "tls-hostname=NAME",
         ),
-        (stranger, "not signed by"),
+        (stranger, "not signed by", "tls-certificates=DIR"),
     ] {
         let far = nbdkit(Some(&folder));
         let uri = far.secure_uri(&client);
-        xtent().args(["uuid", &uri]).fails(4).says(&[word]);
+        xtent().args(["uuid", &uri]).fails(4).says(&[word, advice]);
         if word == "another host" {
             xtent()
                 .args(["uuid", &format!("{uri}&tls-hostname=example.org")])
@@ -468,14 +471,18 @@ fn servers_that_are_not_to_be_trusted_are_told_nothing() {
         let system = format!("nbds+unix:///?socket={}", far.socket().display());
         let done = xtent().args(["uuid", &system]).run();
         assert!(!done.status.success(), "{}", done.text());
+        if word == "not signed by" {
+            done.says(&[word, advice]);
+        }
+        assert!(!done.stderr.contains("its log"), "{}", done.text());
         let plain = xtent().args(["uuid", &far.uri()]);
-        plain.fails(4).says(&["wants TLS", "nbds"]);
+        plain.fails(4).says(&["wants TLS", "Write nbds"]);
     }
     let far = nbdkit(None);
     xtent()
         .args(["uuid", &far.secure_uri(&client)])
         .fails(4)
-        .says(&["refuses TLS"]);
+        .says(&["refuses TLS", "write nbd:"]);
     xtent().args(["uuid", &far.uri()]).ok();
     for (uri, word) in [
         (
@@ -498,6 +505,7 @@ fn servers_that_are_not_to_be_trusted_are_told_nothing() {
         let done = xtent().args(["uuid", &uri]).run();
         assert!(!done.status.success(), "{}", done.text());
         done.says(&[word]);
+        assert!(!done.stderr.contains("its log"), "{}", done.text());
     }
 }
 

@@ -172,8 +172,8 @@ fn system() -> Result<Arc<RootCertStore>, Error> {
     if roots.is_empty() {
         let what = "this system has no certificates of authorities";
         let failure = Error::new(ErrorKind::File, what).advise(
-            "Debian's are in the package ca-certificates; an authority of one's own is given with \
-             --tls-certificates DIR, as DIR/ca-cert.pem.",
+            "Debian's are in the package ca-certificates; an authority of one's own is \
+             DIR/ca-cert.pem, with tls-certificates=DIR in the URI.",
         );
         return Err(match found.errors.into_iter().next() {
             Some(error) => failure.because(error),

@@ -99,15 +99,24 @@ impl Error {
     fn untrusted(error: &CertificateError) -> Self {
         use CertificateError as E;
         let (message, advice) = match error {
-            E::Expired | E::ExpiredContext { .. } => ("the peer's certificate has expired", None),
+            E::Expired | E::ExpiredContext { .. } => (
+                "the peer's certificate has expired",
+                Some("It needs a new one, or this machine's clock is wrong."),
+            ),
             E::NotValidYet | E::NotValidYetContext { .. } => (
                 "the peer's certificate is not valid yet",
                 Some("Is this machine's clock right?"),
             ),
-            E::Revoked => ("the peer's certificate has been revoked", None),
+            E::Revoked => (
+                "the peer's certificate has been revoked",
+                Some("It needs a new one, or ca-crl.pem is of another authority."),
+            ),
             E::UnknownIssuer | E::BadSignature => (
                 "the peer's certificate was not signed by an authority that is trusted here",
-                None,
+                Some(
+                    "Give the ca-cert.pem of the authority that has signed it, in the folder of \
+                     tls-certificates=DIR in the URI; without that the system's authorities are trusted.",
+                ),
             ),
             E::NotValidForName | E::NotValidForNameContext { .. } => (
                 "the peer's certificate is for another host",
@@ -171,12 +180,9 @@ impl std::error::Error for Error {
     }
 }
 
-/// For those who know I/O errors only: what to do is in the message.
+/// For those who know I/O errors only.
 impl From<Error> for io::Error {
-    fn from(mut error: Error) -> Self {
-        if let Some(advice) = error.advice.take() {
-            error.message = format!("{}. {advice}", error.message);
-        }
+    fn from(error: Error) -> Self {
         let kind = match error.kind {
             ErrorKind::Untrusted | ErrorKind::Refused => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::InvalidData,

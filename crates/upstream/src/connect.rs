@@ -81,6 +81,39 @@ impl ConnectError {
     }
 }
 
+/// What to do about the cause of an error, if it is one of TLS, or of a server that wants it or does not.
+pub(crate) fn advice(cause: &io::Error) -> Option<&'static str> {
+    let cause = cause.get_ref()?;
+    if let Some(tls) = cause.downcast_ref::<xtent_tls::Error>() {
+        return tls.advice.or(match tls.kind {
+            xtent_tls::ErrorKind::File | xtent_tls::ErrorKind::Unusable => Some(
+                "tls-certificates=DIR in the URI names a folder: ca-cert.pem there says whom to trust, and \
+                 client-cert.pem with client-key.pem is shown to servers that ask.",
+            ),
+            xtent_tls::ErrorKind::Untrusted => Some("The server needs another certificate."),
+            xtent_tls::ErrorKind::Name => {
+                Some("tls-hostname=NAME in the URI says which name the certificate has.")
+            }
+            xtent_tls::ErrorKind::Refused => Some(
+                "client-cert.pem and client-key.pem in the folder of tls-certificates=DIR in the URI are what \
+                 this side shows; the server's authority has to have signed them.",
+            ),
+            _ => None,
+        });
+    }
+    match cause.downcast_ref::<HandshakeError>()?.kind {
+        HandshakeErrorKind::TlsRequired => Some(
+            "Write nbds:// in place of nbd:// (nbds+unix:// in place of nbd+unix://), with tls-certificates=DIR \
+             where none of the system's authorities has signed the server's certificate.",
+        ),
+        HandshakeErrorKind::NoTls => Some(
+            "If the server has none and the way to it is trusted, write nbd:// in place of nbds:// \
+             (nbd+unix:// in place of nbds+unix://), without the parameters of TLS.",
+        ),
+        _ => None,
+    }
+}
+
 impl Addresses {
     /// Looks the host up and reads certificates.
     pub(crate) fn of(uri: &Uri) -> io::Result<Self> {

@@ -300,6 +300,11 @@ fn check(found: &Negotiated, read_only: bool, place: &Place) -> Result<(), Error
     Ok(())
 }
 
+/// What to do about an error of [`Upstream::open`], where its cause says more than its kind.
+pub fn advice(error: &Error) -> Option<&'static str> {
+    connect::advice(error.source.as_ref()?)
+}
+
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Upstream")

@@ -256,8 +256,8 @@ impl From<store::Error> for Failure {
             let message = format!("{} is in use by {who}", error.place);
             return Self::new(Exit::Busy, message).advise(advice);
         }
-        let failure =
-            Self::new(exit_of_store(error.kind), error.to_string()).advise(error.advice());
+        let advice = xtent_upstream::advice(&error).unwrap_or_else(|| error.advice());
+        let failure = Self::new(exit_of_store(error.kind), error.to_string()).advise(advice);
         match error.source {
             Some(source) => failure.because(source),
             None => failure,

@@ -123,7 +123,7 @@ impl HandshakeError {
             ),
             REP_ERR_TLS_REQD => (
                 HandshakeErrorKind::TlsRequired,
-                "the server wants TLS (nbds:// or nbds+unix:// in its URI)".to_owned(),
+                "the server wants TLS".to_owned(),
             ),
             REP_ERR_SHUTDOWN => (
                 HandshakeErrorKind::Refused,

@@ -277,5 +277,5 @@ fn without_tls_nothing_is_said_where_it_is_wanted() {
     ]);
     let error = required.unwrap_err();
     assert_eq!(error.kind, HandshakeErrorKind::TlsRequired);
-    assert!(error.message.contains("nbds"), "{error}");
+    assert!(error.message.contains("wants TLS"), "{error}");
 }
