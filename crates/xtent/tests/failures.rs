@@ -395,6 +395,16 @@ fn sockets_that_cannot_be() {
 }
 
 #[test]
+fn what_is_for_one_device_is_refused_for_two() {
+    let bed = Bed::with_luks2();
+    for option in ["--standby", "--run true"] {
+        let name = option.split(' ').next().unwrap();
+        bed.run(&format!("serve --key-file key {option} disk.img other.img"))
+            .failed(1, &[&format!("{name} is for one DEVICE, and there are 2")]);
+    }
+}
+
+#[test]
 fn mount_points_that_cannot_be() {
     let bed = Bed::with_luks2();
     bed.run("mount --key-file key disk.img key")

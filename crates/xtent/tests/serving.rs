@@ -405,3 +405,16 @@ fn announces_itself_as_json() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_check_names_the_export_that_has_no_name() {
+    let bed = Bed::with_luks2();
+    let said = bed.run("serve --check disk.img").ok();
+    assert!(
+        said.out.starts_with("The export without a name: "),
+        "{}",
+        said.out
+    );
+    let said = bed.run("serve --check --export web disk.img").ok();
+    assert!(said.out.starts_with("\"web\": "), "{}", said.out);
+}

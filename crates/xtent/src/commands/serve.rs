@@ -65,7 +65,7 @@ pub(crate) struct Args {
     ///
     /// The passphrase is asked for at once. Nothing is listened on before. For one DEVICE: a file or
     /// block device that this machine or the file system locks, or an image in a Ceph cluster.
-    #[arg(long, conflicts_with_all = ["check", "run", "config", "more", "read_only", "encrypt"])]
+    #[arg(long, conflicts_with_all = ["check", "run", "config", "read_only", "encrypt"])]
     standby: bool,
     /// Listen here: unix:PATH or tcp:HOST:PORT, IPv6 in brackets (repeatable)
     ///
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     /// a Unix socket in $unixsocket. Nothing is printed on standard output. It runs
     /// outside of the sandbox. It is asked to
     /// end (SIGTERM) when the server ends first.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last", "more"], value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["json", "user", "exit_with_last"], value_parser = clap::builder::NonEmptyStringValueParser::new())]
     run: Option<String>,
     /// End when the last client has gone that had chosen an export
     #[arg(long)]

@@ -92,7 +92,10 @@ pub(super) fn announce_check(found: &[(String, u64)], output: &Output) -> Result
         .collect();
     let lines: Vec<String> = found
         .iter()
-        .map(|(name, size)| format!("{name:?}: {}", show_size(*size)))
+        .map(|(name, size)| match name.as_str() {
+            "" => format!("The export without a name: {}", show_size(*size)),
+            name => format!("{name:?}: {}", show_size(*size)),
+        })
         .collect();
     output.done(&json!({ "volumes": volumes }), lines.join("\n"))
 }

@@ -103,6 +103,14 @@ fn of_devices(args: &Args, global: &Global) -> Result<Vec<Wanted>> {
             backend: global.cpu,
         }]);
     }
+    let of_one = [("--standby", args.standby), ("--run", args.run.is_some())];
+    if let Some((option, _)) = of_one.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::parameters(format!(
+            "{option} is for one DEVICE, and there are {}",
+            1 + args.more.len()
+        ))
+        .advise("Start a server for each."));
+    }
     let export = args.export.as_ref().map(|_| "--export");
     if let Some(option) = export.or(args.volume.option_of_one()) {
         return Err(Failure::parameters(format!(
