@@ -423,7 +423,14 @@ fn a_file_system_behind_a_server_is_mounted() {
         &data,
         "mounted again",
     );
-    umount(&folder).ok();
+    // By its device, as with files.
+    umount(&there.image).ok();
+    umount(&there.image)
+        .fails(1)
+        .says(&["nothing that xtent mounted"]);
+    umount(Path::new("rbd:pool/none"))
+        .fails(1)
+        .says(&["rbd:pool/none: nothing that xtent mounted"]);
 }
 
 /// Whether its program ends when it is asked to or not, no folder is left behind.

@@ -30,7 +30,7 @@ use crate::{Error, ErrorKind};
 pub use file_system::Options;
 pub use mount::{Growth, Mount, Served, Stop, check, may_mount};
 pub use options::refused_option;
-pub use umount::{UmountOptions, Unmounted, umount};
+pub use umount::{UmountOptions, Unmounted, umount, umount_device};
 
 /// Name of the one file in the FUSE directory.
 pub const FILE_NAME: &str = "volume";

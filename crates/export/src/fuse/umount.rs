@@ -49,7 +49,30 @@ pub struct Unmounted {
 /// places; [`ErrorKind::Io`] if the daemon's last flush failed.
 pub fn umount(place: &Path, options: UmountOptions) -> Result<Unmounted, Error> {
     let place = resolve(place)?;
-    let mut found = StateDir::open()?.find(|s| s.dir == place || s.device == place)?;
+    match only(&place, |s| s.dir == place || s.device == place)? {
+        Some(found) => undo(found, options),
+        None => without_state(&place, options),
+    }
+}
+
+/// The same for a device that is no file, such as an export of a server; `is_same` says whether a mount's
+/// device is the one that is named.
+///
+/// Errors: as of [`umount`].
+pub fn umount_device(
+    name: &Path,
+    is_same: impl Fn(&Path) -> bool,
+    options: UmountOptions,
+) -> Result<Unmounted, Error> {
+    match only(name, |state| is_same(&state.device))? {
+        Some(found) => undo(found, options),
+        None => Err(not_mounted(name)),
+    }
+}
+
+/// The one mount that is wanted, if there is one.
+fn only(place: &Path, wanted: impl Fn(&State) -> bool) -> Result<Option<(State, Found)>, Error> {
+    let mut found = StateDir::open()?.find(wanted)?;
     if found.len() > 1 {
         let dirs: Vec<_> = found
             .iter()
@@ -64,9 +87,10 @@ pub fn umount(place: &Path, options: UmountOptions) -> Result<Unmounted, Error> 
             ),
         ));
     }
-    let Some((state, found)) = found.pop() else {
-        return without_state(&place, options);
-    };
+    Ok(found.pop())
+}
+
+fn undo((state, found): (State, Found), options: UmountOptions) -> Result<Unmounted, Error> {
     let (is_closed, warnings) = match found {
         Found::Alive(path) => {
             let warnings = with_daemon(&state, &path, options)?;
@@ -252,13 +276,17 @@ fn without_state(dir: &Path, options: UmountOptions) -> Result<Unmounted, Error>
             )],
         });
     }
+    Err(not_mounted(dir))
+}
+
+fn not_mounted(place: &Path) -> Error {
     let hint = if rustix::process::geteuid().is_root() {
         ""
     } else {
         " by this user; if it was root, run this as root"
     };
-    Err(refuse(
+    refuse(
         ErrorKind::NotMounted,
-        format!("{}: nothing that xtent mounted{hint}", dir.display()),
-    ))
+        format!("{}: nothing that xtent mounted{hint}", place.display()),
+    )
 }

@@ -3,16 +3,20 @@
 use std::path::PathBuf;
 
 use xtent_export::fuse::{self, UmountOptions};
+use xtent_store::Place;
 
 use crate::cli::Global;
+use crate::disk;
 use crate::failure::{Failure, Result};
 use crate::output::text_of;
+use crate::same::share_storage;
 
 const MANUAL: &str = "\
 EXAMPLES:
   Unmount, flush and close the volume; either does:
     xtent umount /mnt
     xtent umount disk.img
+    xtent umount rbd:pool/disk
   Get rid of a mount that programs still use:
     xtent umount --lazy /mnt
 
@@ -36,11 +40,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
-    let place = std::path::absolute(&args.place)
-        .map_err(|e| Failure::system(format!("cannot find {}", args.place.display()), e))?;
+    let place = disk::place(&args.place)?;
     // Else this process, started in a folder of the mount, would itself be in the way.
     rustix::process::chdir("/").map_err(|e| Failure::system("cannot leave this folder", e))?;
-    let unmounted = fuse::umount(&place, UmountOptions { lazy: args.lazy })?;
+    let options = UmountOptions { lazy: args.lazy };
+    let name = place.name();
+    let unmounted = match &place {
+        Place::Path(path) => fuse::umount(path, options),
+        // It may be mounted by another of its names.
+        _ => fuse::umount_device(name, |device| share_storage(device, name), options),
+    }?;
     for warning in &unmounted.warnings {
         output.warn(warning);
     }
