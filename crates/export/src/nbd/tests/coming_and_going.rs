@@ -110,6 +110,43 @@ fn a_flush_that_fails_at_the_removal_is_told() {
     rig.stop().unwrap();
 }
 
+/// Each waits for its own disk only, and none that fails keeps another from its flush.
+#[test]
+fn at_the_end_all_are_flushed_side_by_side() {
+    let (rig, more) = with_more();
+    let stores = [(); 3].map(|()| SlowStore::new());
+    for (name, store) in ["a", "b", "c"].into_iter().zip(&stores) {
+        let volume = volume(Arc::clone(store) as _, false);
+        rig.exports.add(export(name, &volume)).unwrap();
+        store.stop_flushes(true);
+    }
+    let [a, b, c] = &stores;
+    for store in [a, b] {
+        store.inner.inject(Fault::on(Operation::Flush));
+    }
+    let exports = rig.exports.clone();
+    thread::scope(|scope| {
+        let end = scope.spawn(|| rig.stop());
+        for store in &stores {
+            store.await_waiting(1);
+        }
+        // One that is done is let go of while others are not.
+        while Arc::strong_count(&more) > 1 {
+            thread::yield_now();
+        }
+        assert!(!end.is_finished());
+        for store in &stores {
+            store.stop_flushes(false);
+        }
+        let error = end.join().unwrap().unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::Volume(_)), "{error}");
+        let told: Vec<_> = error.message.lines().map(|line| &line[..2]).collect();
+        assert_eq!(told, ["a:", "b:"], "{error}");
+    });
+    assert_eq!(c.flushes(), 1);
+    assert!(exports.list().iter().all(|export| export.clients == 0));
+}
+
 /// However many requests wait for the one store, and however many clients have them.
 #[test]
 fn an_export_that_stands_still_holds_up_no_other() {
