@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::open::parse_backend;
 use crate::output::Output;
 use crate::secrets::CommandLine;
-use crate::tokens::is_trusted;
+use crate::trust::open_to_others;
 use crate::wanted::{VolumeArgs, Wanted};
 
 /// What the file says.
@@ -41,14 +41,14 @@ pub(crate) fn read(
     let shown = path.display();
     let fail = |e| Failure::system(format!("cannot read {shown}"), e);
     let path = std::fs::canonicalize(path).map_err(fail)?;
-    if !is_trusted(&path) {
+    if let Some(place) = open_to_others(&path) {
         return Err(Failure::new(
             Exit::Permission,
-            format!("{shown} is not trusted: others can change it, or could have put it there"),
+            format!("{shown} is not trusted: {}", others(&place)),
         )
         .advise(
-            "It says which programs are run and which devices are opened: it and its folder have \
-             to be yours or root's, and closed to other writers (chmod o-w).",
+            "It says which programs are run and which devices are opened: it and all folders above it \
+             have to be yours or root's, and closed to other writers (chmod o-w).",
         ));
     }
     let mut text = String::new();
@@ -119,20 +119,28 @@ fn in_folder(words: &[String], folder: &Path) -> Result<Vec<OsString>> {
     }
     let path = folder.join(&*program);
     let shown = path.display();
-    let found = std::fs::canonicalize(&path)
+    std::fs::metadata(&path)
         .map_err(|e| Failure::system(format!("`key-command`: cannot find {shown}"), e))?;
-    if !is_trusted(&found) {
+    // By the name that was given, links and all: some programs go by it.
+    if let Some(place) = open_to_others(&path) {
         return Err(Failure::new(
             Exit::Permission,
-            format!("`key-command`: others can change {shown}, or could have put it there"),
+            format!("`key-command`: {shown} is not run: {}", others(&place)),
         )
         .advise(
-            "It and its folder have to be yours or root's, and closed to other writers (chmod o-w).",
+            "It and all folders and links on the way to it have to be yours or root's, and closed to other \
+             writers (chmod o-w).",
         ));
     }
-    // By the name that was given: some programs go by it.
     *program = path.into();
     Ok(words)
+}
+
+fn others(place: &Path) -> String {
+    format!(
+        "others can change {}, or could have put it there",
+        place.display()
+    )
 }
 
 /// The options that a volume's table comes to.

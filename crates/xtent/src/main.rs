@@ -38,6 +38,7 @@ mod signals;
 mod size;
 mod sparse;
 mod tokens;
+mod trust;
 mod volumes;
 mod waiting;
 mod wanted;

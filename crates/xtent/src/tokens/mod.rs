@@ -3,7 +3,6 @@
 
 mod helper;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::args::{TokenArgs, UnlockArgs};
 use crate::failure::{Exit, Failure, Result};
 use crate::open::{Found, PATIENCE, while_deriving};
 use crate::output::Output;
+use crate::trust::open_to_others;
 use helper::{Answer, Patience};
 
 /// Not opened by machines: the passphrase is on somebody's paper.
@@ -341,27 +341,17 @@ fn find_helper(kind: &str, args: &TokenArgs) -> Option<PathBuf> {
         .flat_map(|folder| names.iter().flatten().map(|name| folder.join(name)))
         .find(|path| path.is_file())?;
     // Whoever names a folder answers for it.
-    if args.token_helpers.is_none() && !is_trusted(&found) {
+    if args.token_helpers.is_none()
+        && let Some(place) = open_to_others(&found)
+    {
         tracing::warn!(
             path = %found.display(),
+            place = %place.display(),
             "token helper not run: others could have put it there, or can change it"
         );
         return None;
     }
     Some(found)
-}
-
-/// Whether only root and this user can have made the file, the folder that it is in
-/// and the one above.
-pub(crate) fn is_trusted(program: &Path) -> bool {
-    let us = rustix::process::geteuid().as_raw();
-    program.ancestors().take(3).all(|path| {
-        path.metadata().is_ok_and(|found| {
-            // A folder like /tmp lets nobody but its owner replace what is in it.
-            let is_closed = found.mode() & 0o002 == 0 || found.mode() & 0o1000 != 0;
-            is_closed && [0, us].contains(&found.uid())
-        })
-    })
 }
 
 /// Where helpers are: `libexec/xtent` of the tree that this program is installed in, or beside

@@ -134,7 +134,8 @@ NOTES:
 
 CONFIGURATION:
   The file of --config is TOML. Paths in it are relative to its folder. It has to be
-  root's or the user's own, and closed to other writers. What is not known is refused.
+  root's or the user's own, and closed to other writers, as all folders above it. What is
+  not known is refused.
     [server]                                  all of it can be left out
     nbd = [\"unix:/run/xtent/gateway.sock\"]    as --nbd
     allow-remote = false                      as --allow-remote
