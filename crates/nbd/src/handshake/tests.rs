@@ -1,6 +1,8 @@
 //! What clients may ask, and hostile ones send.
 
+use super::option_data::string32;
 use super::*;
+use crate::{ALLOCATION_CONTEXT_ID, MAX_PAYLOAD, be16};
 use proptest::prelude::*;
 
 fn exports() -> Vec<ExportInfo> {
