@@ -2,12 +2,13 @@
 //! once what need not wait, and sends the replies together. What would wait
 //! for a disk or a server goes to the executor.
 
+mod command;
+mod handshake;
 mod read;
+mod replies;
 mod sink;
 mod write;
 
-use std::io::IoSlice;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -17,16 +18,16 @@ use xtent_volume::{Phase, RequestKind, Volume, Watch};
 
 use crate::nbd::exports::{Exports, Served, Visit};
 use crate::nbd::input::Input;
-use crate::nbd::job::{Job, Reply, Task};
-use crate::nbd::link::{Link, MAX_GATHER};
+use crate::nbd::link::Link;
 use crate::nbd::peer::Client;
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
-use crate::nbd::proto::{
-    self, Command, Handshake, Head, Progress, Refusal, Request, Session, Verdict,
-};
+use crate::nbd::proto::{Request, Session};
 use crate::nbd::shutdown::{Ending, Shutdown};
 use crate::nbd::tls::Tls;
+
+use handshake::handshake;
+use replies::Replies;
 
 /// Requests of one connection in flight; more wait where they were received, or
 /// in the socket.
@@ -151,96 +152,6 @@ fn visit_export(
     };
     let Err(closed) = connection.transmission();
     closed
-}
-
-fn handshake(
-    shared: &Shared,
-    port: &mut Port,
-    input: &mut Input,
-) -> Result<(Session, Visit), Closed> {
-    let tls = shared.tls.as_ref();
-    let mut handshake = Handshake::new(
-        &[],
-        match tls.map(|tls| tls.required) {
-            None => proto::Tls::Off,
-            Some(false) => proto::Tls::Allowed,
-            Some(true) => proto::Tls::Required,
-        },
-    );
-    loop {
-        if port.check_stop() {
-            handshake.shut_down();
-        }
-        let (served, infos) = shared.exports.offered();
-        handshake.set_exports(infos);
-        let (used, progress) = handshake.step(input.bytes());
-        input.consume(used);
-        let visit = match &progress {
-            Progress::Transmission(session) => {
-                let served = served.get(session.export);
-                let visit = served
-                    .and_then(|it| Visit::begin(&shared.exports, it, &port.link, shared.workers));
-                // Before it is told that it may go on.
-                Some(visit.ok_or(Closed::Handshake("the export is ending"))?)
-            }
-            _ => None,
-        };
-        let output = handshake.take_output();
-        if !output.is_empty() {
-            let (mut turn, ()) = port.take_turn(|| ())?;
-            turn.send(port, &mut [IoSlice::new(&output)])?;
-        }
-        match (progress, visit) {
-            (Progress::Transmission(session), Some(visit)) => {
-                port.choose(visit.served());
-                return Ok((session, visit));
-            }
-            // Whoever is in between could have put it there, to be taken for the client's own words.
-            (Progress::StartTls, _) if !input.bytes().is_empty() => {
-                return Err(Closed::Handshake(
-                    "data in the clear behind the wish for TLS",
-                ));
-            }
-            (Progress::StartTls, _) => {
-                if let Some(tls) = tls {
-                    handshake.secured(port.start_tls(&tls.server)?);
-                }
-            }
-            (Progress::Close(reason), _) => return Err(Closed::Handshake(reason)),
-            (Progress::Continue, _) if used > 0 => {}
-            _ => {
-                if port.expired() {
-                    return Err(Closed::TimedOut("handshake"));
-                }
-                let room = input.room_for_messages();
-                let received = loop {
-                    match port.try_receive(room, "in the handshake")? {
-                        Some(received) => break received,
-                        None if port.check_stop() => return Err(Closed::Stopping),
-                        None => port.wait(For::Input)?,
-                    }
-                };
-                input.received(received);
-            }
-        }
-    }
-}
-
-/// Replies that go out together.
-struct Replies {
-    data: AlignedBuffer,
-    used: usize,
-    waiting: Vec<(Head, Range<usize>)>,
-}
-
-impl Replies {
-    fn new(len: usize) -> Option<Self> {
-        Some(Self {
-            data: AlignedBuffer::zeroed(len).ok()?,
-            used: 0,
-            waiting: Vec::new(),
-        })
-    }
 }
 
 struct Connection<'a> {
@@ -371,104 +282,6 @@ impl Connection<'_> {
         }
     }
 
-    fn serve(&mut self, request: Request) -> Result<(), Closed> {
-        let reply = Reply {
-            cookie: request.cookie,
-            structured: self.session.structured_replies,
-            client: self.port.link.client,
-            since: self.since,
-        };
-        self.totals.requests += 1;
-        let command = match request.check(&self.session) {
-            Verdict::Serve(command) => command,
-            Verdict::Refuse(refusal) => return self.refuse(reply, &refusal),
-            Verdict::End(error) => {
-                self.flush()?;
-                return Err(Closed::Protocol(error));
-            }
-        };
-        let (kind, len) = match command {
-            Command::Read { len, .. } => (RequestKind::Read, len),
-            Command::Write { len, .. } => (RequestKind::Write, len),
-            Command::Flush => (RequestKind::Flush, 0),
-            Command::Trim { len, .. } => (RequestKind::Discard, len),
-            Command::WriteZeroes { len, .. } => (RequestKind::WriteZeroes, len),
-            Command::Cache { len, .. } => (RequestKind::ReadAhead, len),
-            Command::BlockStatus { .. } | Command::Disconnect => {
-                return self.carry_out(reply, command);
-            }
-        };
-        self.asked[kind as usize] += u64::from(len);
-        match kind {
-            RequestKind::Read => self.totals.read += u64::from(len),
-            RequestKind::Write => self.totals.written += u64::from(len),
-            _ => {}
-        }
-        self.waits = false;
-        self.carry_out(reply, command)?;
-        if !self.waits {
-            self.answered[kind as usize] += 1;
-            if len as usize > self.piece {
-                // What comes after it takes its own time.
-                self.count_answered();
-            }
-        }
-        Ok(())
-    }
-
-    fn carry_out(&mut self, reply: Reply, command: Command) -> Result<(), Closed> {
-        match command {
-            Command::Read { len: 0, .. } => {
-                let head = match reply.structured {
-                    true => proto::no_data_reply(reply.cookie),
-                    false => reply.success(),
-                };
-                self.answer(head)
-            }
-            Command::Read { offset, len, whole } => {
-                let len = len as usize;
-                match len <= self.piece {
-                    true => self.read(reply, offset, len),
-                    false => self.read_in_pieces(reply, offset, len, whole),
-                }
-            }
-            Command::Write { offset, len, fua } => self.write(reply, offset, len as usize, fua),
-            Command::Flush => self.hand_over(reply, Task::Flush),
-            Command::Trim { len: 0, .. }
-            | Command::WriteZeroes { len: 0, .. }
-            | Command::Cache { len: 0, .. } => self.answer(reply.success()),
-            Command::Trim { offset, len, fua } => {
-                let len = u64::from(len);
-                self.hand_over(reply, Task::Trim { offset, len, fua })
-            }
-            Command::WriteZeroes { offset, len, fua } => {
-                let len = u64::from(len);
-                self.hand_over(reply, Task::WriteZeroes { offset, len, fua })
-            }
-            Command::Cache { offset, len } => {
-                let len = u64::from(len);
-                self.hand_over(reply, Task::Cache { offset, len })
-            }
-            Command::BlockStatus { len } => self.answer(proto::block_status(reply.cookie, len)),
-            Command::Disconnect => {
-                self.flush()?;
-                Err(Closed::Disconnect)
-            }
-        }
-    }
-
-    fn refuse(&mut self, reply: Reply, refusal: &Refusal) -> Result<(), Closed> {
-        tracing::debug!(
-            client = reply.client.id,
-            peer = %reply.client.peer,
-            export = self.served.name,
-            reason = refusal.message,
-            "request refused"
-        );
-        self.drain(refusal.drain as usize)?;
-        self.answer(reply.failure(refusal.error, refusal.message))
-    }
-
     /// Drops payload.
     fn drain(&mut self, mut left: usize) -> Result<(), Closed> {
         loop {
@@ -490,72 +303,6 @@ impl Connection<'_> {
         let received = self.port.receive(room, IN_PAYLOAD)?;
         self.input.received(received);
         self.since = Instant::now();
-        Ok(())
-    }
-
-    fn hand_over(&mut self, reply: Reply, task: Task) -> Result<(), Closed> {
-        self.waits = true;
-        self.is_full = self.port.link.add_job() >= MAX_IN_FLIGHT;
-        let grace = self.shared.timeouts.grace;
-        let ending = self.port.ending();
-        let link = &self.port.link;
-        Job::new(link, self.volume, self.served, reply, ending, grace).start(task);
-        Ok(())
-    }
-
-    /// Adds a reply without data to those that go out together.
-    fn answer(&mut self, head: Head) -> Result<(), Closed> {
-        if self.replies.waiting.len() == MAX_GATHER {
-            self.flush()?;
-        }
-        self.replies.waiting.push((head, 0..0));
-        Ok(())
-    }
-
-    /// Sends the replies, and counts what was answered.
-    fn flush(&mut self) -> Result<(), Closed> {
-        if !self.replies.waiting.is_empty() {
-            let mut watch = Watch::of_some(self.volume.metrics());
-            self.send_replies()?;
-            watch.lap(Phase::Socket);
-        }
-        self.count_answered();
-        Ok(())
-    }
-
-    fn count_answered(&mut self) {
-        let metrics = self.volume.metrics();
-        let latency = self.since.elapsed();
-        for kind in RequestKind::ALL {
-            let asked = std::mem::take(&mut self.asked[kind as usize]);
-            if asked > 0 {
-                metrics.asked(kind, asked);
-            }
-            let answered = std::mem::take(&mut self.answered[kind as usize]);
-            if answered > 0 {
-                metrics.answered(kind, answered, latency);
-            }
-        }
-    }
-
-    fn send_replies(&mut self) -> Result<(), Closed> {
-        let Replies {
-            data,
-            used,
-            waiting,
-        } = &mut self.replies;
-        let mut slices = Vec::with_capacity(2 * waiting.len());
-        for (head, range) in waiting.iter() {
-            slices.push(IoSlice::new(head.as_bytes()));
-            if !range.is_empty() {
-                slices.push(IoSlice::new(&data[range.clone()]));
-            }
-        }
-        let (mut turn, ()) = self.port.take_turn(|| ())?;
-        turn.send(self.port, &mut slices)?;
-        drop(turn);
-        waiting.clear();
-        *used = 0;
         Ok(())
     }
 }
