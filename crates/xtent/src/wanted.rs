@@ -1,26 +1,28 @@
 //! A volume that a server is to have: from options or a configuration file to the open volume,
 //! or to what another process needs to open it.
 
-use std::os::fd::{AsFd, BorrowedFd};
+mod hand_over;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Arg, Args, Id, ValueEnum};
-use sector_cipher::{Backend, SectorCount};
-use xtent_control::{Attach, Role, Source};
+use sector_cipher::Backend;
 use xtent_secret::SecretBytes;
-use xtent_store::{Access, FileParts};
+use xtent_store::Access;
 use xtent_upstream::Upstream;
-use xtent_volume::{CipherThreads, Config, DiscardPolicy, Holes, Volume};
+use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::disk::Disk;
 use crate::failure::{Failure, Result};
 use crate::growth::Growth;
 use crate::headerless::{Closed, PlainArgs, VolumeKey};
-use crate::output::{Output, text_of};
+use crate::output::Output;
+use crate::probe;
 use crate::registry::{Entry, Kind};
-use crate::{identity, probe};
+
+pub(crate) use hand_over::HandedOver;
 
 /// What discards do, on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,20 +149,6 @@ pub(crate) struct Known {
     config: Config,
     /// For `xtent status`.
     pub(crate) entry: Entry,
-}
-
-/// What another process needs to open a volume.
-pub(crate) struct HandedOver {
-    pub(crate) attach: Attach,
-    pub(crate) key: SecretBytes,
-    files: Vec<std::fs::File>,
-}
-
-impl HandedOver {
-    /// The files, in the order of [`Attach::files`].
-    pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
-        self.files.iter().map(AsFd::as_fd).collect()
-    }
 }
 
 impl Wanted {
@@ -304,143 +292,6 @@ impl Prepared<'_> {
             image: data.is_image().then_some(data),
             allowed: args.clients.clone(),
         })
-    }
-
-    /// Asks for the passphrase; what a server needs to open the volume, and the locks with it.
-    pub(crate) fn hand_over(self, output: &Output) -> Result<HandedOver> {
-        let wanted = self.wanted;
-        self.try_hand_over(output).map_err(|e| wanted.name_in(e))
-    }
-
-    fn try_hand_over(self, output: &Output) -> Result<HandedOver> {
-        let Self {
-            wanted: Wanted { name, args, .. },
-            closed,
-            config,
-        } = self;
-        let data = closed.data();
-        if data.is_image() {
-            return Err(Failure::parameters(
-                "a server cannot be given an image in a Ceph cluster while it runs",
-            )
-            .advise("Name it when the server is started, or start another one for it."));
-        }
-        let VolumeKey { key, .. } = closed.key(&args.unlock, output)?;
-        let mut files = Files::default();
-        let source = match &data {
-            Disk::File(file) => {
-                let parts = file.hand_over()?;
-                let source = Source::File {
-                    window: parts.window,
-                    direct: parts.is_direct,
-                    atomic: parts.atomic,
-                    discard: parts.discard,
-                };
-                files.add_store(parts, Role::Data);
-                source
-            }
-            Disk::Export(_) => {
-                if let Some(lock) = data.lock_file() {
-                    files.add_copy(lock)?;
-                }
-                Source::Export {
-                    uri: text_of(data.path()),
-                    reconnect: args.device.reconnect,
-                    has_header: closed
-                        .header()
-                        .is_some_and(|header| identity::tells(&data, header)),
-                }
-            }
-            Disk::Image(_) => return Err(Failure::parameters("an image in a Ceph cluster")),
-        };
-        // So that nobody erases or overwrites the header of a volume in use.
-        match closed.detached_header() {
-            Some(Disk::File(header)) => files.add_store(header.hand_over()?, Role::Held),
-            Some(disk) => {
-                if let Some(lock) = disk.lock_file() {
-                    files.add_copy(lock)?;
-                }
-            }
-            None => {}
-        }
-        // Whether the header fixes the size shows with a larger device.
-        let grows = closed.header().is_some_and(|header| {
-            let length = |size: u64| header.segment(size).map(|segment| segment.length).ok();
-            length(data.size()) != length(data.size().saturating_add(1 << 30))
-        });
-        let path = std::fs::canonicalize(data.path()).unwrap_or_else(|_| data.path().to_owned());
-        let attach = Attach {
-            name: name.clone(),
-            clients: args.clients.clone(),
-            device: text_of(&path),
-            partition: args.device.partition,
-            uuid: uuid_of(&closed),
-            source,
-            files: files.roles,
-            key_length: key.len(),
-            cipher: config.cipher.to_string(),
-            sector_size: u32::try_from(config.sector_size.bytes()).unwrap_or_default(),
-            large_sectors: config.sector_count == SectorCount::Large,
-            offset: config.offset,
-            length: config.length,
-            iv_offset: config.iv_offset,
-            grows,
-            read_only: config.read_only,
-            encrypt: args.encrypt,
-            discard: match config.discard {
-                DiscardPolicy::Never => xtent_control::Discard::Never,
-                DiscardPolicy::Allow => xtent_control::Discard::Allow,
-                DiscardPolicy::Zero => xtent_control::Discard::Zero,
-            },
-            zero_holes: config.holes == Holes::Zero,
-            backend: config.backend.map(|backend| backend.name().to_owned()),
-            cipher_threads: match args.threads.cipher_threads {
-                CipherThreads::Auto => None,
-                CipherThreads::Count(count) => Some(count.get()),
-            },
-        };
-        Ok(HandedOver {
-            attach,
-            key,
-            files: files.files,
-        })
-    }
-}
-
-/// Files on their way to another process, and what they are.
-#[derive(Default)]
-struct Files {
-    roles: Vec<Role>,
-    files: Vec<std::fs::File>,
-}
-
-impl Files {
-    fn add(&mut self, role: Role, file: std::fs::File) {
-        self.roles.push(role);
-        self.files.push(file);
-    }
-
-    fn add_copy(&mut self, file: &std::fs::File) -> Result<()> {
-        let copy = file
-            .try_clone()
-            .map_err(|e| Failure::system("cannot hand a lock over", e))?;
-        self.add(Role::Held, copy);
-        Ok(())
-    }
-
-    /// The file, and what belongs to it: of one that is only held, all is held.
-    fn add_store(&mut self, parts: FileParts, role: Role) {
-        let of = |other| match role {
-            Role::Data => other,
-            _ => Role::Held,
-        };
-        self.add(role, parts.file);
-        if let Some(claim) = parts.claim {
-            self.add(of(Role::Claim), claim);
-        }
-        if let Some(backing) = parts.backing {
-            self.add(of(Role::Backing), backing);
-        }
     }
 }
 
