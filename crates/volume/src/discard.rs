@@ -16,6 +16,14 @@ pub(crate) struct Discard {
 }
 
 impl Volume {
+    /// Bytes that can be discarded at a time: ranges that are no multiples of it, from one on, are
+    /// not discarded whole.
+    pub fn discard_unit(&self) -> u64 {
+        let limits = self.store.limits();
+        let unit = u64::from(limits.discard.max(limits.block));
+        unit.max(self.sector_size.bytes() as u64)
+    }
+
     /// What of the range lies wholly inside in units of sectors and of the store; nothing
     /// if the store cannot discard.
     pub(crate) fn discardable(&self, offset: u64, len: u64) -> Option<Discard> {

@@ -1,0 +1,198 @@
+//! The guest's memory, as the front-end shares it. What is in it may change at any time, so
+//! nothing is read from it twice and believed both times.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+
+/// All regions, mapped.
+pub(super) struct Guest {
+    map: Arc<GuestMemoryMmap>,
+    regions: Vec<Region>,
+}
+
+/// Where a region is, for the guest, and for the front-end itself: it gives the rings' places by
+/// that.
+pub(super) struct Region {
+    pub(super) user: u64,
+    pub(super) guest: u64,
+    pub(super) size: u64,
+}
+
+/// A piece of a request's memory: one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) at: GuestAddress,
+    pub(super) len: u32,
+}
+
+/// Why memory cannot be had.
+#[derive(Debug)]
+pub(super) struct BadMemory(pub(super) String);
+
+impl Guest {
+    /// Maps the regions, each from a byte of its file on. It must be inside of that: beyond, an
+    /// access would end the process.
+    pub(super) fn new(wanted: Vec<(Region, u64)>, files: Vec<File>) -> Result<Self, BadMemory> {
+        let bad = |what: String| BadMemory(what);
+        let (mut mapped, mut regions) = (Vec::new(), Vec::new());
+        if wanted.len() != files.len() {
+            return Err(bad("not one file for each region".into()));
+        }
+        for ((region, start), file) in wanted.into_iter().zip(files) {
+            let Region { user, guest, size } = region;
+            let end = start.checked_add(size);
+            let length = file.metadata().map_err(|e| bad(e.to_string()))?.len();
+            if size == 0 || end.is_none_or(|end| end > length) {
+                return Err(bad("a region goes beyond its file".into()));
+            }
+            if user.checked_add(size).is_none() {
+                return Err(bad("a region beyond the address space".into()));
+            }
+            let bytes = usize::try_from(size).map_err(|e| bad(e.to_string()))?;
+            let map = MmapRegion::from_file(FileOffset::new(file, start), bytes)
+                .map_err(|e| bad(e.to_string()))?;
+            let map = GuestRegionMmap::new(map, GuestAddress(guest));
+            mapped.push(map.ok_or_else(|| bad("a region beyond the address space".into()))?);
+            regions.push(region);
+        }
+        mapped.sort_by_key(vm_memory::GuestMemoryRegion::start_addr);
+        let map = GuestMemoryMmap::from_regions(mapped).map_err(|e| bad(e.to_string()))?;
+        Ok(Self {
+            map: Arc::new(map),
+            regions,
+        })
+    }
+
+    /// Of memory that this process has itself.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn of_map(map: Arc<GuestMemoryMmap>) -> Self {
+        Self {
+            map,
+            regions: Vec::new(),
+        }
+    }
+
+    pub(super) fn map(&self) -> &Arc<GuestMemoryMmap> {
+        &self.map
+    }
+
+    /// Where something is for the guest that is here for the front-end.
+    pub(super) fn place(&self, user: u64) -> Option<GuestAddress> {
+        self.regions.iter().find_map(|region| {
+            let inside = user.checked_sub(region.user)?;
+            (inside < region.size).then_some(GuestAddress(region.guest + inside))
+        })
+    }
+
+    /// Copies out of the segments, which are taken as one run of bytes, from its byte `from` on;
+    /// false if that is not all there.
+    #[must_use]
+    pub(super) fn read(&self, segments: &[Segment], from: u64, buf: &mut [u8]) -> bool {
+        each(segments, from, buf.len(), |at, range| {
+            self.map.read_slice(&mut buf[range], at).is_ok()
+        })
+    }
+
+    /// Copies into the segments; see [`Guest::read`].
+    #[must_use]
+    pub(super) fn write(&self, segments: &[Segment], from: u64, data: &[u8]) -> bool {
+        each(segments, from, data.len(), |at, range| {
+            self.map.write_slice(&data[range], at).is_ok()
+        })
+    }
+}
+
+/// Bytes in all of them.
+pub(super) fn total(segments: &[Segment]) -> u64 {
+    segments.iter().map(|it| u64::from(it.len)).sum()
+}
+
+/// Calls `copy` with the place of each part of the run, and which of the `len` bytes it is.
+fn each(
+    segments: &[Segment],
+    mut from: u64,
+    len: usize,
+    mut copy: impl FnMut(GuestAddress, std::ops::Range<usize>) -> bool,
+) -> bool {
+    let mut done = 0;
+    for segment in segments {
+        let size = u64::from(segment.len);
+        if from >= size {
+            from -= size;
+            continue;
+        }
+        let here = usize::try_from(size - from).unwrap_or(usize::MAX);
+        let here = here.min(len - done);
+        let Some(at) = segment.at.0.checked_add(from) else {
+            return false;
+        };
+        if here > 0 && !copy(GuestAddress(at), done..done + here) {
+            return false;
+        }
+        (done, from) = (done + here, 0);
+        if done == len {
+            break;
+        }
+    }
+    done == len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_one_run_of_bytes() {
+        let segments = [(0x1000, 3), (0x9000, 0), (0x5000, 4)].map(|(at, len)| Segment {
+            at: GuestAddress(at),
+            len,
+        });
+        assert_eq!(total(&segments), 7);
+        let parts = |from, len| {
+            let mut parts = Vec::new();
+            let all = each(&segments, from, len, |at, range| {
+                parts.push((at.0, range));
+                true
+            });
+            (all, parts)
+        };
+        assert_eq!(parts(0, 7), (true, vec![(0x1000, 0..3), (0x5000, 3..7)]));
+        assert_eq!(parts(2, 2), (true, vec![(0x1002, 0..1), (0x5000, 1..2)]));
+        assert_eq!(parts(4, 3), (true, vec![(0x5001, 0..3)]));
+        assert!(!parts(4, 4).0);
+        assert_eq!(parts(7, 0), (true, vec![]));
+        assert!(!parts(100, 1).0);
+    }
+
+    #[test]
+    fn memory_outside_is_no_memory() {
+        let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0x1000), 0x1000)]).unwrap();
+        let guest = Guest {
+            map: Arc::new(map),
+            regions: vec![Region {
+                user: 0x7000_0000,
+                guest: 0x1000,
+                size: 0x1000,
+            }],
+        };
+        assert_eq!(guest.place(0x7000_0fff), Some(GuestAddress(0x1fff)));
+        assert_eq!(guest.place(0x7000_1000), None);
+        assert_eq!(guest.place(0x6fff_ffff), None);
+        let at = |at, len| {
+            [Segment {
+                at: GuestAddress(at),
+                len,
+            }]
+        };
+        let mut buf = [0; 16];
+        assert!(guest.write(&at(0x1ff0, 16), 0, &[7; 16]));
+        assert!(guest.read(&at(0x1ff0, 16), 0, &mut buf));
+        assert_eq!(buf, [7; 16]);
+        for outside in [0, 0xfff, 0x1ff1, 0x2000, u64::MAX - 3, u64::MAX] {
+            assert!(!guest.read(&at(outside, 16), 0, &mut buf), "{outside:x}");
+            assert!(!guest.write(&at(outside, 16), 0, &buf), "{outside:x}");
+        }
+    }
+}

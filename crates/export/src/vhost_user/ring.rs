@@ -1,0 +1,375 @@
+//! A ring in service: one thread takes what the guest has put in, does at once what need not wait,
+//! and gives it back; what waits is given back by whoever ends it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use virtio_queue::{Queue, QueueT};
+use vm_memory::GuestAddress;
+
+use super::guest::Guest;
+use super::inflight::RingInflight;
+use super::request::{self, Chain, Request, Status};
+use super::work::{Job, Scratch, Work};
+use crate::{Error, ErrorKind};
+
+/// Bytes after which the guest is told, though there is more to do.
+const WORTH_TELLING: u64 = 128 << 10;
+
+/// What the front-end says of a ring.
+pub(super) struct Layout {
+    pub(super) entries: u16,
+    pub(super) descriptors: GuestAddress,
+    pub(super) available: GuestAddress,
+    pub(super) used: GuestAddress,
+    /// The next request's index, where nothing is known of requests under way.
+    pub(super) next: u16,
+    pub(super) has_event_index: bool,
+}
+
+/// Where the guest is told that something was given back; it can change at any time.
+pub(super) type Call = Arc<Mutex<Option<File>>>;
+
+/// What the ring's thread and those who end its requests share.
+pub(super) struct Shared {
+    pub(super) guest: Arc<Guest>,
+    state: Mutex<State>,
+    /// Nothing is under way.
+    none: Condvar,
+    call: Call,
+    /// Nothing more is taken.
+    is_stopped: AtomicBool,
+}
+
+struct State {
+    queue: Queue,
+    inflight: Option<RingInflight>,
+    under_way: usize,
+    /// The guest cannot be told any more: its ring is not in memory.
+    is_broken: bool,
+}
+
+/// A ring that is served, until it is stopped or dropped.
+pub(super) struct Ring {
+    shared: Arc<Shared>,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ring {
+    /// Begins to serve.
+    pub(super) fn start(
+        name: String,
+        layout: &Layout,
+        guest: Arc<Guest>,
+        kick: File,
+        call: Call,
+        mut inflight: Option<RingInflight>,
+        work: Arc<Work>,
+    ) -> Result<Self, Error> {
+        let (queue, left) = queue(layout, &guest, inflight.as_mut())?;
+        let shared = Arc::new(Shared {
+            guest,
+            state: Mutex::new(State {
+                queue,
+                inflight,
+                under_way: 0,
+                is_broken: false,
+            }),
+            none: Condvar::new(),
+            call,
+            is_stopped: AtomicBool::new(false),
+        });
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| Error::io("cannot make an event", e))?;
+        let stop = Arc::new(stop);
+        let (told, ring) = (Arc::clone(&stop), Arc::clone(&shared));
+        let serve = move || ring.serve(&kick, &told, left, &work);
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(serve)
+            .map_err(|e| Error::io("cannot start a thread for a ring", e))?;
+        Ok(Self {
+            shared,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Ends what is under way, and serves no more; the index of the next request.
+    pub(super) fn stop(mut self) -> u16 {
+        self.end();
+        self.shared.state().queue.next_avail()
+    }
+
+    fn end(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("serving a ring panicked");
+        }
+        let mut state = self.shared.state();
+        while state.under_way > 0 {
+            state = self
+                .shared
+                .none
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.end();
+        }
+    }
+}
+
+/// The ring as the layout says, if it is in memory; and what was under way when it was served last.
+fn queue(
+    layout: &Layout,
+    guest: &Guest,
+    inflight: Option<&mut RingInflight>,
+) -> Result<(Queue, Vec<u16>), Error> {
+    let bad = |why: String| Error {
+        kind: ErrorKind::Argument,
+        message: format!("the guest's ring cannot be served: {why}"),
+        source: None,
+    };
+    let mut queue = Queue::new(layout.entries).map_err(|e| bad(e.to_string()))?;
+    queue.set_size(layout.entries);
+    queue
+        .try_set_desc_table_address(layout.descriptors)
+        .and_then(|()| queue.try_set_avail_ring_address(layout.available))
+        .and_then(|()| queue.try_set_used_ring_address(layout.used))
+        .map_err(|e| bad(e.to_string()))?;
+    queue.set_event_idx(layout.has_event_index);
+    queue.set_ready(true);
+    if !queue.is_valid(&**guest.map()) {
+        return Err(bad("parts of it are not in memory".into()));
+    }
+    let used = queue
+        .used_idx(&**guest.map(), Ordering::Acquire)
+        .map_err(|e| bad(e.to_string()))?
+        .0;
+    queue.set_next_used(used);
+    let left = match inflight {
+        None => {
+            queue.set_next_avail(layout.next);
+            Vec::new()
+        }
+        Some(inflight) => {
+            let left = inflight.begin(used);
+            // As many as there are entries.
+            let count = u16::try_from(left.len()).unwrap_or(layout.entries);
+            queue.set_next_avail(used.wrapping_add(count));
+            left
+        }
+    };
+    Ok((queue, left))
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread's life.
+    fn serve(self: &Arc<Self>, kick: &File, stop: &OwnedFd, left: Vec<u16>, work: &Arc<Work>) {
+        let Some(mut scratch) = Scratch::new(&work.volume) else {
+            tracing::error!("no memory to serve a ring");
+            return;
+        };
+        self.state().under_way = left.len();
+        for head in left {
+            if let Some(request) = self.look_at(head, work) {
+                self.carry_out(request, work, &mut scratch);
+            }
+        }
+        self.tell();
+        // Also before the first kick: one can have come before there was anybody to see it.
+        loop {
+            self.take_all(work, &mut scratch);
+            if is_over(kick, stop) {
+                return;
+            }
+        }
+    }
+
+    /// Takes what is in the ring, until there is nothing more.
+    fn take_all(self: &Arc<Self>, work: &Arc<Work>, scratch: &mut Scratch) {
+        let mut has_taken = true;
+        loop {
+            // Where the guest's ring is gone, the rest finds out as well.
+            let _ = self.state().queue.disable_notification(&**self.guest.map());
+            let had_taken = std::mem::replace(&mut has_taken, false);
+            let mut untold = 0;
+            while let Some(head) = self.take() {
+                has_taken = true;
+                let Some(request) = self.look_at(head, work) else {
+                    continue;
+                };
+                untold += self.carry_out(request, work, scratch);
+                if untold >= WORTH_TELLING {
+                    self.tell();
+                    untold = 0;
+                }
+                if self.is_stopped.load(Ordering::Relaxed) {
+                    return self.tell();
+                }
+            }
+            self.tell();
+            let mut state = self.state();
+            let has_more = state.queue.enable_notification(&**self.guest.map());
+            if state.is_broken || !matches!(has_more, Ok(true)) {
+                return;
+            }
+            // One can have come just before; but a ring that says so twice, and has none, counts wrong.
+            if !has_taken && !had_taken {
+                tracing::warn!(
+                    "a guest's ring says that it has more than fits: it is served no more"
+                );
+                state.is_broken = true;
+                return;
+            }
+        }
+    }
+
+    /// Takes the next request.
+    fn take(&self) -> Option<u16> {
+        let mut state = self.state();
+        if state.is_broken {
+            return None;
+        }
+        let chain = state.queue.pop_descriptor_chain(&**self.guest.map())?;
+        let head = chain.head_index();
+        if let Some(inflight) = &mut state.inflight {
+            inflight.take(head);
+        }
+        state.under_way += 1;
+        Some(head)
+    }
+
+    /// What a request is that was taken; none that cannot be understood: it is given back.
+    fn look_at(&self, head: u16, work: &Work) -> Option<Request> {
+        let (table, entries) = {
+            let queue = &self.state().queue;
+            (GuestAddress(queue.desc_table()), queue.size())
+        };
+        let request = request::parse((table, entries, head), &self.guest, &work.volume);
+        if request.is_none() {
+            tracing::warn!(head, "a request of the guest's is malformed");
+            self.give_back(head, 0);
+        }
+        request
+    }
+
+    /// Carries it out, or has it carried out; the bytes that were moved here.
+    fn carry_out(
+        self: &Arc<Self>,
+        request: Request,
+        work: &Arc<Work>,
+        scratch: &mut Scratch,
+    ) -> u64 {
+        match request {
+            Request::Serve(chain, command) => work.carry_out(
+                Job::new(self, chain, &command, &work.volume),
+                command,
+                scratch,
+            ),
+            Request::Refuse(chain, status) => {
+                self.end(&chain, status, 0);
+                0
+            }
+        }
+    }
+    /// The end of a request of which `written` bytes were written for the guest, which is not
+    /// told yet.
+    pub(super) fn end(&self, chain: &Chain, status: Status, written: u64) {
+        let written = chain.end(&self.guest, status, written);
+        self.give_back(chain.head, written);
+    }
+
+    fn give_back(&self, head: u16, written: u32) {
+        let mut state = self.state();
+        let State {
+            queue,
+            inflight,
+            under_way,
+            is_broken,
+        } = &mut *state;
+        if let Some(inflight) = inflight {
+            inflight.before_return(head);
+        }
+        if let Err(error) = queue.add_used(&**self.guest.map(), head, written) {
+            if !*is_broken {
+                tracing::warn!(%error, "the guest's ring is not in memory any more");
+            }
+            *is_broken = true;
+        }
+        if let Some(inflight) = inflight {
+            inflight.after_return(head, queue.next_used());
+        }
+        *under_way -= 1;
+        if *under_way == 0 {
+            self.none.notify_all();
+        }
+    }
+
+    /// Tells the guest what was given back, if it wants to know.
+    pub(super) fn tell(&self) {
+        let mut state = self.state();
+        let wants = state.queue.needs_notification(&**self.guest.map());
+        drop(state);
+        if !matches!(wants, Ok(true)) {
+            return;
+        }
+        let call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = &*call {
+            // It does not wait; where the counter is full, the guest will look.
+            let _ = rustix::io::write(call, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Waits for the guest; true if the ring is to be served no more.
+fn is_over(kick: &File, stop: &OwnedFd) -> bool {
+    let mut fds = [
+        PollFd::new(stop, PollFlags::IN),
+        PollFd::new(kick, PollFlags::IN),
+    ];
+    match poll(&mut fds, None) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return false,
+        Err(error) => {
+            tracing::error!(%error, "cannot wait for a guest");
+            return true;
+        }
+    }
+    if !fds[0].revents().is_empty() {
+        return true;
+    }
+    if fds[1].revents().is_empty() {
+        return false;
+    }
+    let mut count = [0; 8];
+    match rustix::io::read(kick, &mut count) {
+        Ok(8) | Err(Errno::AGAIN | Errno::INTR) => false,
+        other => {
+            tracing::warn!(
+                ?other,
+                "a guest's event is none: the ring is served no more"
+            );
+            true
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A guest in memory, for tests: its driver writes descriptors, and a ring serves them.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use xtent_store::Memory;
+use xtent_volume::Volume;
+
+use super::guest::Guest;
+use super::inflight::RingInflight;
+use super::ring::{Call, Layout, Ring};
+use super::work::Work;
+use crate::executor::Executor;
+
+/// Entries of its ring.
+pub const ENTRIES: u16 = 16;
+/// Where the ring is.
+const DESCRIPTORS: u64 = 0x1000;
+const AVAILABLE: u64 = 0x2000;
+const USED: u64 = 0x3000;
+/// The memory: two regions, and nothing between.
+pub const REGIONS: [(u64, usize); 2] = [(0x1000, 0xf000), (0x10_0000, 0x40_0000)];
+
+/// Only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor {
+    /// Where its memory is.
+    pub at: u64,
+    /// Bytes of it.
+    pub len: u32,
+    /// `NEXT` 1, `WRITE` 2, `INDIRECT` 4.
+    pub flags: u16,
+    /// The one after it.
+    pub next: u16,
+}
+
+/// A guest, and the ring that serves it.
+pub struct Rig {
+    map: Arc<GuestMemoryMmap>,
+    guest: Arc<Guest>,
+    work: Arc<Work>,
+    kick: File,
+    call: Call,
+    ring: Option<Ring>,
+    available: u16,
+    has_event_index: bool,
+}
+
+impl Rig {
+    /// A guest whose disk is the volume; its memory is zeros.
+    #[expect(clippy::missing_panics_doc, reason = "of tests")]
+    pub fn new(volume: Arc<Volume>) -> Self {
+        let regions = REGIONS.map(|(at, len)| (GuestAddress(at), len));
+        let map = GuestMemoryMmap::from_ranges(&regions).expect("memory for a guest");
+        let executor = Executor::with_own_threads();
+        executor.open(2).expect("a thread");
+        let event = || {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            File::from(eventfd(0, flags).expect("an event"))
+        };
+        let map = Arc::new(map);
+        Self {
+            guest: Arc::new(Guest::of_map(Arc::clone(&map))),
+            map,
+            work: Arc::new(Work {
+                volume,
+                executor,
+                memory: Memory::new(8 << 20),
+                bulk: Memory::new(4 << 20),
+                id: *b"0123456789abcdefghij",
+            }),
+            kick: event(),
+            call: Arc::new(std::sync::Mutex::new(Some(event()))),
+            ring: None,
+            available: 0,
+            has_event_index: false,
+        }
+    }
+
+    /// The guest says when it wants to be told.
+    #[must_use]
+    pub fn with_event_index(mut self) -> Self {
+        self.has_event_index = true;
+        self
+    }
+
+    /// Begins to serve, from the index on.
+    pub(super) fn start(&mut self, next: u16, inflight: Option<RingInflight>) {
+        let layout = Layout {
+            entries: ENTRIES,
+            descriptors: GuestAddress(DESCRIPTORS),
+            available: GuestAddress(AVAILABLE),
+            used: GuestAddress(USED),
+            next,
+            has_event_index: self.has_event_index,
+        };
+        let kick = self.kick.try_clone().expect("an event");
+        let call = Arc::clone(&self.call);
+        let (guest, work) = (Arc::clone(&self.guest), Arc::clone(&self.work));
+        let ring = Ring::start("test".into(), &layout, guest, kick, call, inflight, work);
+        self.ring = Some(ring.expect("a ring"));
+    }
+
+    /// Ends what is under way; the index of the next request.
+    pub fn stop(&mut self) -> u16 {
+        self.ring.take().map_or(0, Ring::stop)
+    }
+
+    /// Serves what is there, whatever it is; the guest says that it has so many requests.
+    pub fn serve_anything(&mut self, available: u16) {
+        self.put(AVAILABLE + 2, &available.to_le_bytes());
+        self.start(0, None);
+        self.stop();
+    }
+
+    /// Says that there are so many requests.
+    pub fn claim(&mut self, available: u16) {
+        self.put(AVAILABLE + 2, &available.to_le_bytes());
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    /// Writes into the guest's memory what there is room for.
+    pub fn put(&self, at: u64, bytes: &[u8]) {
+        let _ = self.map.write(bytes, GuestAddress(at));
+    }
+
+    /// Reads from the guest's memory.
+    #[expect(clippy::missing_panics_doc, reason = "of tests")]
+    pub fn get(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.map
+            .read_slice(&mut bytes, GuestAddress(at))
+            .expect("the guest's memory");
+        bytes
+    }
+
+    /// Writes descriptors into a table, from an index on.
+    pub fn describe(&self, table: u64, from: u16, descriptors: &[Descriptor]) {
+        for (index, it) in (u64::from(from)..).zip(descriptors) {
+            let mut bytes = it.at.to_le_bytes().to_vec();
+            bytes.extend(it.len.to_le_bytes());
+            bytes.extend(it.flags.to_le_bytes());
+            bytes.extend(it.next.to_le_bytes());
+            self.put(table + index * 16, &bytes);
+        }
+    }
+
+    /// The ring's own table.
+    pub const TABLE: u64 = DESCRIPTORS;
+
+    /// Puts a request into the ring, and says so.
+    pub fn submit(&mut self, head: u16) {
+        self.offer(head);
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    /// Puts a request into the ring.
+    pub fn offer(&mut self, head: u16) {
+        let at = AVAILABLE + 4 + u64::from(self.available % ENTRIES) * 2;
+        self.put(at, &head.to_le_bytes());
+        self.available = self.available.wrapping_add(1);
+        self.put(AVAILABLE + 2, &self.available.to_le_bytes());
+    }
+
+    /// Requests that were given back so far.
+    pub fn used(&self) -> u16 {
+        let bytes = self.get(USED + 2, 2);
+        u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    /// Waits until so many were given back; heads and lengths of the last of them.
+    #[expect(clippy::missing_panics_doc, reason = "of tests")]
+    pub fn wait_for(&self, count: u16) -> (u32, u32) {
+        let start = Instant::now();
+        while self.used() != count {
+            assert!(start.elapsed() < PATIENCE, "{} of {count}", self.used());
+            std::thread::yield_now();
+        }
+        let last = count.wrapping_sub(1) % ENTRIES;
+        let bytes = self.get(USED + 4 + u64::from(last) * 8, 8);
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        (word(0), word(4))
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.ring = None;
+        self.work.executor.close();
+    }
+}

@@ -1,0 +1,401 @@
+//! Rings against a driver in memory.
+
+use std::sync::Arc;
+
+use sector_cipher::{SectorCount, SectorSize};
+use xtent_secret::SecretBytes;
+use xtent_store::Store;
+use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
+use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
+
+use super::config;
+use super::inflight::{self, Inflight};
+use super::testing::{Descriptor, ENTRIES, Rig};
+
+const SIZE: usize = 8 << 20;
+/// Where the driver has its memory.
+const HEADER: u64 = 0x8000;
+const STATUS: u64 = 0x9000;
+const DATA: u64 = 0x10_0000;
+const NEXT: u16 = 1;
+const WRITE: u16 = 2;
+const INDIRECT: u16 = 4;
+
+const IN: u32 = 0;
+const OUT: u32 = 1;
+const FLUSH: u32 = 4;
+const GET_ID: u32 = 8;
+const DISCARD: u32 = 11;
+const WRITE_ZEROES: u32 = 13;
+
+fn volume(store: Arc<dyn Store>, sector: u32, read_only: bool) -> Arc<Volume> {
+    let config = Config {
+        cipher: "aes-xts-plain64".parse().unwrap(),
+        sector_size: SectorSize::new(sector).unwrap(),
+        sector_count: SectorCount::Units512,
+        offset: 4096,
+        length: store.size() - 4096,
+        iv_offset: 0,
+        read_only,
+        discard: DiscardPolicy::Zero,
+        holes: Holes::Noise,
+        backend: None,
+    };
+    let key = SecretBytes::copy_of(&[7; 64]).unwrap();
+    Arc::new(Volume::open(store, &key, &config).unwrap())
+}
+
+fn header(rig: &Rig, kind: u32, sector: u64) {
+    let mut bytes = kind.to_le_bytes().to_vec();
+    bytes.extend([0; 4]);
+    bytes.extend(sector.to_le_bytes());
+    rig.put(HEADER, &bytes);
+    rig.put(STATUS, &[0xff]);
+}
+
+fn descriptor(at: u64, len: u32, flags: u16, next: u16) -> Descriptor {
+    Descriptor {
+        at,
+        len,
+        flags,
+        next,
+    }
+}
+
+/// Header, pieces, status.
+fn chain(pieces: &[(u64, u32)], is_read: bool) -> Vec<Descriptor> {
+    let flags = if is_read { WRITE } else { 0 };
+    let mut all = vec![descriptor(HEADER, 16, NEXT, 1)];
+    for (index, &(at, len)) in (2..).zip(pieces) {
+        all.push(descriptor(at, len, flags | NEXT, index));
+    }
+    all.push(descriptor(STATUS, 1, WRITE, 0));
+    all
+}
+
+fn status(rig: &Rig) -> u8 {
+    rig.get(STATUS, 1)[0]
+}
+
+/// One request, to its end.
+fn ask(rig: &mut Rig, kind: u32, sector: u64, pieces: &[(u64, u32)]) -> (u8, u32) {
+    header(rig, kind, sector);
+    let is_read = matches!(kind, IN | GET_ID);
+    rig.describe(Rig::TABLE, 0, &chain(pieces, is_read));
+    let before = rig.used();
+    rig.submit(0);
+    let (head, len) = rig.wait_for(before.wrapping_add(1));
+    assert_eq!(head, 0);
+    (status(rig), len)
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    #[expect(clippy::cast_possible_truncation, reason = "any byte will do")]
+    (0..len)
+        .map(|at| (((at + seed) * 0x9E37_79B9) >> 11) as u8)
+        .collect()
+}
+
+/// Runs in one piece and in many odd ones, in a table of its own, aligned to sectors or not.
+fn round_trips(store: Arc<dyn Store>, sector: u32) {
+    let volume = volume(store, sector, false);
+    let mut rig = Rig::new(Arc::clone(&volume)).with_event_index();
+    rig.start(0, None);
+    for (seed, (at, pieces)) in [
+        (0, vec![(DATA, 4096)]),
+        (1, vec![(DATA + 3, 512)]),
+        (9, vec![(DATA, 1), (DATA + 7, 0), (DATA + 5000, 2559)]),
+        (512, vec![(DATA, 1 << 20)]),
+        (3, vec![(DATA + 1, 300_001), (DATA + 400_000, 1_299_999)]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let len: u32 = pieces.iter().map(|piece| piece.1).sum();
+        let data = pattern(len as usize, seed);
+        let mut from = 0;
+        for &(place, len) in &pieces {
+            rig.put(place, &data[from..from + len as usize]);
+            from += len as usize;
+        }
+        assert_eq!(ask(&mut rig, OUT, at, &pieces), (0, 1));
+        let mut found = vec![0; len as usize];
+        volume.read_at(&mut found, at * 512).unwrap();
+        assert!(found == data, "{at} {pieces:?}");
+        for &(place, len) in &pieces {
+            rig.put(place, &vec![0; len as usize]);
+        }
+        assert_eq!(ask(&mut rig, IN, at, &pieces), (0, len + 1));
+        let found: Vec<u8> = pieces
+            .iter()
+            .flat_map(|&(place, len)| rig.get(place, len as usize))
+            .collect();
+        assert!(found == data, "{at} {pieces:?}");
+    }
+    assert_eq!(ask(&mut rig, FLUSH, 0, &[]), (0, 1));
+}
+
+#[test]
+fn what_a_guest_writes_is_in_the_volume_and_comes_back() {
+    for sector in [512, 4096] {
+        round_trips(Arc::new(MemStore::new(SIZE)), sector);
+        let later = LaterStore::new(Arc::new(MemStore::new(SIZE)), 1);
+        round_trips(Arc::new(later), sector);
+    }
+}
+
+#[test]
+fn zeros_discards_and_the_id() {
+    let volume = volume(Arc::new(MemStore::new(SIZE)), 512, false);
+    let mut rig = Rig::new(Arc::clone(&volume));
+    rig.start(0, None);
+    volume.write_at(&[7; 8192], 0, false).unwrap();
+    let ranges = |ranges: &[(u64, u32, u32)]| {
+        let mut bytes = Vec::new();
+        for &(sector, sectors, flags) in ranges {
+            bytes.extend(sector.to_le_bytes());
+            bytes.extend(sectors.to_le_bytes());
+            bytes.extend(flags.to_le_bytes());
+        }
+        bytes
+    };
+    rig.put(DATA, &ranges(&[(0, 2, 0), (4, 1, 1)]));
+    assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, 32)]), (0, 1));
+    rig.put(DATA, &ranges(&[(8, 8, 0)]));
+    assert_eq!(ask(&mut rig, DISCARD, 0, &[(DATA, 16)]), (0, 1));
+    let mut found = [1; 8192];
+    volume.read_at(&mut found, 0).unwrap();
+    let is_zero = |at: usize| matches!(at / 512, 0 | 1 | 4 | 8..16);
+    assert!((0..8192).all(|at| found[at] == if is_zero(at) { 0 } else { 7 }));
+    // A flag that discards have not got, more than a range may have, none, too many, half a one.
+    rig.put(DATA, &ranges(&[(8, 8, 1)]));
+    assert_eq!(ask(&mut rig, DISCARD, 0, &[(DATA, 16)]).0, 2);
+    rig.put(DATA, &ranges(&[(0, u32::MAX, 0)]));
+    assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, 16)]).0, 1);
+    for len in [0, 17 * 16, 8] {
+        assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, len)]).0, 1);
+    }
+    assert_eq!(ask(&mut rig, GET_ID, 0, &[(DATA, 20)]), (0, 21));
+    assert_eq!(rig.get(DATA, 20), b"0123456789abcdefghij");
+    assert_eq!(ask(&mut rig, 99, 0, &[]).0, 2);
+}
+
+#[test]
+fn what_cannot_be_fails_and_the_next_request_is_served() {
+    let volume = volume(Arc::new(MemStore::new(SIZE)), 512, false);
+    let last = volume.size() / 512 - 1;
+    let mut rig = Rig::new(Arc::clone(&volume));
+    rig.start(0, None);
+    for (sector, pieces) in [
+        (last + 1, vec![(DATA, 512)]),
+        (last, vec![(DATA, 1024)]),
+        (u64::MAX, vec![(DATA, 512)]),
+        (u64::MAX / 512, vec![(DATA, 512)]),
+        (0, vec![(DATA, 511)]),
+        // In no memory, and in memory with a hole.
+        (0, vec![(0x9_0000, 512)]),
+        (0, vec![(u64::MAX - 100, 512)]),
+        (0, vec![(DATA, 512), (0xff00, 512)]),
+        (0, vec![(DATA, u32::MAX - 511)]),
+    ] {
+        for kind in [IN, OUT] {
+            assert_eq!(
+                ask(&mut rig, kind, sector, &pieces).0,
+                1,
+                "{sector} {pieces:?}"
+            );
+        }
+    }
+    assert_eq!(ask(&mut rig, OUT, last, &[(DATA, 512)]).0, 0);
+}
+
+#[test]
+fn descriptors_that_are_no_chain_are_given_back() {
+    let volume = volume(Arc::new(MemStore::new(SIZE)), 512, false);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    header(&rig, IN, 0);
+    let end = descriptor(STATUS, 1, WRITE, 0);
+    let head = descriptor(HEADER, 16, NEXT, 1);
+    let table = 0x5000;
+    for (descriptors, indirect) in [
+        // A loop; one beyond the table; no status; no header; half a one.
+        (vec![descriptor(HEADER, 16, NEXT, 0)], vec![]),
+        (vec![descriptor(HEADER, 16, NEXT, ENTRIES)], vec![]),
+        (vec![descriptor(HEADER, 16, 0, 0)], vec![]),
+        (vec![end], vec![]),
+        (vec![descriptor(HEADER, 15, NEXT, 1), end], vec![]),
+        // Its header or its status are in no memory.
+        (vec![descriptor(0x9_0000, 16, NEXT, 1), end], vec![]),
+        (vec![head, descriptor(0x9_0000, 1, WRITE, 0)], vec![]),
+        (vec![head, descriptor(0, 1, WRITE, 0)], vec![]),
+        (vec![head, descriptor(STATUS, 0, WRITE, 0)], vec![]),
+        // Something to be read after what is written.
+        (
+            vec![
+                head,
+                descriptor(STATUS, 1, WRITE | NEXT, 2),
+                descriptor(DATA, 512, 0, 0),
+            ],
+            vec![],
+        ),
+        // Tables: empty, of odd length, in no memory, with another one, one of several.
+        (vec![descriptor(table, 0, INDIRECT, 0)], vec![]),
+        (vec![descriptor(table, 17, INDIRECT, 0)], vec![head, end]),
+        (vec![descriptor(0x9_0000, 32, INDIRECT, 0)], vec![]),
+        (
+            vec![descriptor(table, 32, INDIRECT, 0)],
+            vec![descriptor(table, 32, INDIRECT, 0), end],
+        ),
+        (
+            vec![descriptor(table, 32, INDIRECT | NEXT, 1), end],
+            vec![head, end],
+        ),
+        (
+            vec![descriptor(table, u32::MAX - 15, INDIRECT, 0)],
+            vec![head, end],
+        ),
+        // One that is longer than its table.
+        (vec![descriptor(table, 16, INDIRECT, 0)], vec![head, end]),
+    ] {
+        rig.describe(Rig::TABLE, 0, &descriptors);
+        rig.describe(table, 0, &indirect);
+        let before = rig.used();
+        rig.submit(0);
+        assert_eq!(rig.wait_for(before + 1), (0, 0), "{descriptors:?}");
+    }
+    rig.describe(Rig::TABLE, 0, &[descriptor(table, 32, INDIRECT, 0)]);
+    header(&rig, FLUSH, 0);
+    rig.describe(table, 0, &[head, end]);
+    let before = rig.used();
+    rig.submit(0);
+    assert_eq!(rig.wait_for(before + 1), (0, 1));
+    assert_eq!(status(&rig), 0);
+}
+
+#[test]
+fn errors_of_the_disk_are_the_guest_s_too() {
+    let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
+    let volume = volume(Arc::clone(&store) as Arc<dyn Store>, 512, false);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    for (operation, kind) in [
+        (Operation::Read, IN),
+        (Operation::Write, OUT),
+        (Operation::Flush, FLUSH),
+    ] {
+        store.inject(Fault::on(operation));
+        let pieces = if kind == FLUSH {
+            vec![]
+        } else {
+            vec![(DATA, 4096)]
+        };
+        assert_eq!(ask(&mut rig, kind, 0, &pieces).0, 1, "{operation:?}");
+        store.heal();
+    }
+    assert_eq!(ask(&mut rig, OUT, 0, &[(DATA, 4096)]).0, 0);
+}
+
+#[test]
+fn a_read_only_disk_says_so_and_is_not_written_to() {
+    let store = Arc::new(MemStore::new(SIZE));
+    let volume = volume(Arc::clone(&store) as Arc<dyn Store>, 512, true);
+    assert_ne!(config::features(&volume) & 1 << 5, 0);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    for kind in [OUT, DISCARD, WRITE_ZEROES] {
+        assert_eq!(ask(&mut rig, kind, 0, &[(DATA, 512)]).0, 1);
+    }
+    assert_eq!(ask(&mut rig, FLUSH, 0, &[]).0, 0);
+    assert_eq!(store.writes(), 0);
+}
+
+#[test]
+fn the_configuration_says_what_there_is() {
+    let volume = volume(Arc::new(MemStore::new(SIZE)), 4096, false);
+    let space = config::space(&volume, 3);
+    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| space[at + i]));
+    assert_eq!(u64::from(word(0)), volume.size() / 512);
+    assert_eq!(word(4), 0);
+    assert_eq!(word(20), 4096);
+    assert_eq!((space[32], space[34]), (1, 3));
+    assert_eq!(word(44), 8, "discards: sectors of 4096 bytes");
+}
+
+#[test]
+fn what_was_under_way_is_carried_out_by_the_next() {
+    let file = inflight::create(1, ENTRIES).unwrap();
+    let memory = || {
+        let file = file.try_clone().unwrap();
+        Arc::new(Inflight::new(file, 0, 1, ENTRIES).unwrap())
+    };
+    let volume = volume(Arc::new(MemStore::new(SIZE)), 512, false);
+    let mut rig = Rig::new(Arc::clone(&volume));
+    rig.start(0, memory().ring(0, ENTRIES));
+    assert_eq!(ask(&mut rig, FLUSH, 0, &[]).0, 0);
+    rig.stop();
+    // A server that took two requests, and was killed.
+    let data = pattern(1024, 5);
+    rig.put(DATA, &data);
+    header(&rig, OUT, 6);
+    rig.describe(
+        Rig::TABLE,
+        0,
+        &[
+            descriptor(HEADER, 16, NEXT, 1),
+            descriptor(DATA, 512, NEXT, 2),
+            descriptor(STATUS, 1, WRITE, 0),
+            descriptor(HEADER, 16, NEXT, 4),
+            descriptor(DATA, 1024, NEXT, 5),
+            descriptor(STATUS, 1, WRITE, 0),
+        ],
+    );
+    let mut killed = memory().ring(0, ENTRIES).unwrap();
+    killed.begin(rig.used());
+    for head in [0, 3] {
+        rig.offer(head);
+        killed.take(head);
+    }
+    // And one that nobody had taken.
+    rig.offer(0);
+    rig.start(0, memory().ring(0, ENTRIES));
+    let before = 1;
+    rig.wait_for(before + 3);
+    rig.stop();
+    let left = memory().ring(0, ENTRIES).unwrap().begin(rig.used());
+    assert!(left.is_empty());
+    let mut found = vec![0; 1024];
+    volume.read_at(&mut found, 6 * 512).unwrap();
+    assert!(found == data);
+}
+
+#[test]
+fn a_ring_that_is_stopped_has_nothing_under_way() {
+    let store = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 3));
+    let volume = volume(Arc::clone(&store) as Arc<dyn Store>, 512, false);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    header(&rig, OUT, 0);
+    rig.describe(Rig::TABLE, 0, &chain(&[(DATA, 1 << 20)], false));
+    for _ in 1..ENTRIES {
+        rig.offer(0);
+    }
+    rig.submit(0);
+    let next = rig.stop();
+    // Whatever was taken was given back.
+    assert_eq!(rig.used(), next);
+    assert_eq!(store.waiting(), 0);
+}
+
+#[test]
+fn a_ring_that_counts_wrong_is_left_alone() {
+    let volume = volume(Arc::new(MemStore::new(SIZE)), 512, false);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    header(&rig, FLUSH, 0);
+    rig.describe(Rig::TABLE, 0, &chain(&[], false));
+    // More than it has room for.
+    rig.claim(ENTRIES * 2 + 1);
+    assert_eq!(rig.stop(), 0);
+    assert_eq!(rig.used(), 0);
+}
