@@ -138,7 +138,7 @@ depmod -b "$root" "$version"
 cat >"$root/init" <<'INIT'
 #!/bin/sh
 # Disk a holds the job and its files as a tar, disk b takes the results, the
-# others get their names from in/disks.
+# others get their names from in/disks and in/served.
 export PATH=/sbin:/bin HOME=/tmp
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -167,6 +167,12 @@ while read -r name; do
     ln -s "$disk$(echo "$letters" | cut -c1)" "/d/$name"
     letters=$(echo "$letters" | cut -c2-)
 done </in/disks
+# Those that another process serves come after them, or are the only ones of their kind.
+[ $disk = /dev/vd ] || letters=abcdefghijklmnop
+while read -r name; do
+    ln -s "/dev/vd$(echo "$letters" | cut -c1)" "/d/$name"
+    letters=$(echo "$letters" | cut -c2-)
+done </in/served
 # On a line of its own, after what firmware may have printed.
 echo
 echo "BED: start"

@@ -8,6 +8,8 @@
 #   --disk NAME=FILE    the script sees FILE as the block device /d/NAME
 #                       (size a multiple of 512; NAME=FILE:ro for read-only; QEMU
 #                       takes nbd+unix:///?socket=PATH as well)
+#   --vhost-user NAME=SOCKET
+#               the script sees the disk that is served there as /d/NAME
 #   --file NAME=FILE    the script sees a copy of FILE as /in/NAME
 #   --out DIR           files that the script leaves in /out (its working
 #                       directory) appear in DIR
@@ -33,6 +35,8 @@ die() {
 
 names=()
 paths=()
+served=()
+sockets=()
 files=()
 out=
 seconds=120
@@ -47,6 +51,11 @@ while [ $# -gt 0 ]; do
     --disk)
         names+=("${2%%=*}")
         paths+=("${2#*=}")
+        shift 2
+        ;;
+    --vhost-user)
+        served+=("${2%%=*}")
+        sockets+=("${2#*=}")
         shift 2
         ;;
     --file) files+=("$2") && shift 2 ;;
@@ -93,6 +102,8 @@ for file in ${files[@]+"${files[@]}"}; do
 done
 : >"$work/in/disks"
 [ ${#names[@]} -eq 0 ] || printf '%s\n' "${names[@]}" >"$work/in/disks"
+: >"$work/in/served"
+[ ${#served[@]} -eq 0 ] || printf '%s\n' "${served[@]}" >"$work/in/served"
 tar -cf "$work/job.tar" -C "$work/in" .
 truncate -s 256M "$work/results.tar"
 
@@ -124,11 +135,15 @@ uml() {
     ! setarch -R true 2>/dev/null || fixed=(setarch -R)
     command=(env "TMPDIR=$shared" ${fixed[@]+"${fixed[@]}"} "$work/uml-exec" "$kernel/image" "mem=${memory:-384}M" "initrd=$initramfs"
         con=null con0=null,fd:1 quiet panic=-1 "${drives[@]}")
+    # Kind 2 is a disk.
+    for path in ${sockets[@]+"${sockets[@]}"}; do
+        command+=("virtio_uml.device=$path:2")
+    done
 }
 
 # shellcheck disable=SC2054
 qemu() {
-    local machine console=ttyAMA0 path more
+    local machine console=ttyAMA0 path more i
     case $(cat "$kernel/arch") in
     # Without cmpxchg16b, which this QEMU emulates wrongly for Linux 6.12.
     x86_64) machine=(qemu-system-x86_64 -M q35 -cpu max,-cx16) console=ttyS0 ;;
@@ -149,6 +164,15 @@ qemu() {
             ;;
         esac
         command+=(-drive "file=${path//,/,,},format=raw,if=virtio,cache=writeback$more")
+    done
+    if [ ${#sockets[@]} -gt 0 ]; then
+        command+=(-object "memory-backend-memfd,id=memory,size=${memory:-768}M,share=on" -machine memory-backend=memory)
+    fi
+    i=0
+    # Behind the other disks on the bus, and so in names.
+    for path in ${sockets[@]+"${sockets[@]}"}; do
+        command+=(-chardev "socket,id=served$i,path=${path//,/,,},reconnect=1" -device "vhost-user-blk-pci,chardev=served$i,num-queues=2,addr=0x$((10 + i))")
+        i=$((i + 1))
     done
     [ -z "$host" ] || command+=(-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
 }

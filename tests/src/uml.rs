@@ -96,6 +96,7 @@ udevadm() {
 pub struct Job {
     script: String,
     disks: Vec<(String, PathBuf)>,
+    served: Vec<(String, PathBuf)>,
     files: Vec<(String, Vec<u8>)>,
     kernel: Option<&'static str>,
 }
@@ -119,6 +120,12 @@ impl Job {
     /// An image that the script sees as the block device `/d/NAME`.
     pub fn disk(mut self, name: &str, image: &Path) -> Self {
         self.disks.push((name.to_owned(), image.to_owned()));
+        self
+    }
+
+    /// A disk that a server has at a socket; the script sees it as `/d/NAME`.
+    pub fn served(mut self, name: &str, socket: &Path) -> Self {
+        self.served.push((name.to_owned(), socket.to_owned()));
         self
     }
 
@@ -181,6 +188,9 @@ impl Job {
         }
         for (name, image) in &self.disks {
             command = command.args(["--disk", &format!("{name}={}", image.display())]);
+        }
+        for (name, socket) in &self.served {
+            command = command.args(["--vhost-user", &format!("{name}={}", socket.display())]);
         }
         for (name, bytes) in &self.files {
             let path = inputs.file(name, bytes);
