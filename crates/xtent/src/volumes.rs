@@ -1,7 +1,7 @@
 //! The volumes of a running server: its exports, and beside each what is told of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
 use xtent_control::Served;
@@ -28,6 +28,8 @@ pub(crate) struct Volumes {
     addresses: Vec<Address>,
     kept: Mutex<Kept>,
     registration: Registration,
+    /// Who else is told when one has grown.
+    on_growth: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -86,12 +88,27 @@ impl Volumes {
             addresses,
             kept: Mutex::new(kept),
             registration,
+            on_growth: OnceLock::new(),
         })
     }
 
     /// What the protocols offer.
     pub(crate) fn exports(&self) -> &Exports {
         &self.exports
+    }
+
+    /// The first of them, and what a virtual machine knows it by: as much of its UUID as fits.
+    pub(crate) fn first(&self) -> Option<(Arc<Volume>, String)> {
+        let exported = self.exports.exported().into_iter().next()?;
+        let kept = self.kept();
+        let one = kept.all.iter().find(|one| one.is(&exported.name))?;
+        let uuid = one.entry.uuid.as_deref().unwrap_or("xtent");
+        Some((exported.volume, uuid.replace('-', "")))
+    }
+
+    /// Has `tell` called when one has grown; of the first call only.
+    pub(crate) fn on_growth(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_growth.set(Box::new(tell));
     }
 
     /// This process's place in the registry.
@@ -186,6 +203,10 @@ impl Volumes {
         if !grown.is_empty() {
             // First, so that who is told finds what is true.
             self.registration.update(&kept.entries());
+            drop(kept);
+            if let Some(tell) = self.on_growth.get() {
+                tell();
+            }
         }
         grown
     }

@@ -3,6 +3,7 @@
 mod announce;
 mod fenced;
 mod grown;
+mod machine;
 mod manual;
 mod plan;
 mod standby;
@@ -16,6 +17,7 @@ use xtent_export::metrics;
 use xtent_export::nbd::{self, Listener, Shutdown};
 
 use announce::{announce, announce_check};
+use machine::Machine;
 use manual::MANUAL;
 pub(super) use plan::export_name;
 use plan::{Plan, plan};
@@ -74,6 +76,12 @@ pub(crate) struct Args {
     /// else on a default socket (see FILES).
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Spec>,
+    /// Be the disk of a virtual machine that connects to this socket (virtio-blk over vhost-user)
+    ///
+    /// Of one DEVICE. NBD clients are served beside only with --nbd: nothing keeps the two from
+    /// writing to the same file system.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "more", "check", "run", "exit_with_last"])]
+    vhost_user: Option<PathBuf>,
     /// Name of the export that clients ask for [default: the empty name; of several, the file's]
     #[arg(long, value_name = "NAME")]
     export: Option<String>,
@@ -132,7 +140,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     let tls = plan.tls.open()?;
     let mut bound = listen::activated(plan.allow_remote)?;
-    if plan.user.is_some() && bound.is_empty() && plan.nbd.is_empty() {
+    let has_place = !bound.is_empty() || args.vhost_user.is_some();
+    if plan.user.is_some() && !has_place && plan.nbd.is_empty() {
         return Err(Failure::parameters(
             "--user needs --nbd: the default socket lies where only root gets at it",
         )
@@ -145,6 +154,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     };
     bind_all(args, &plan, &mut bound)?;
     plan.tls.warn_of_anybody(&bound, &output);
+    let machine = args.vhost_user.as_deref().map(machine::bind).transpose()?;
+    give_to(machine.as_slice(), plan.user.as_ref())?;
     let mut scraped = Vec::new();
     for spec in &plan.metrics {
         scraped.push(listen::bind_metrics(spec, plan.allow_remote_clear)?);
@@ -179,7 +190,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         bound.into_iter().map(|b| (b.listener, b.made)).unzip();
     let (scraped, made_for_metrics): (Vec<_>, Vec<_>) =
         scraped.into_iter().map(|b| (b.listener, b.made)).unzip();
-    let made: Vec<_> = made.into_iter().chain(made_for_metrics).flatten().collect();
+    let (machine, made_for_machine) = machine.map(|b| (b.listener, b.made)).unzip();
+    let made: Vec<_> = made
+        .into_iter()
+        .chain(made_for_metrics)
+        .chain(made_for_machine)
+        .flatten()
+        .collect();
     let in_force = if args.no_sandbox {
         output.warn("serving without a sandbox (--no-sandbox)");
         Vec::new()
@@ -198,6 +215,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             upstreams,
             has_image,
             connects: args.allow_connect,
+            makes_memory: machine.is_some(),
         })?
     };
     let ended_by = on_signals(&shutdown, &volumes, output)?;
@@ -208,14 +226,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             connects: args.allow_connect,
             reads_files: args.no_sandbox,
             verifies_clients: plan.tls.verifies_clients(),
+            has_machine: machine.is_some(),
         };
         control.start(&volumes, rules, output)?;
     }
     offer_metrics(scraped, &volumes, &shutdown)?;
+    let machine = machine.map(|listener| Machine::start(listener, &volumes, &shutdown));
+    let machine = machine.transpose()?.flatten();
     match &mut client {
         Some(client) => client.watch(shutdown.clone())?,
         None => announce(
             is_one(args),
+            args.vhost_user.as_deref(),
             &plan.tls,
             &pages,
             &volumes,
@@ -229,12 +251,14 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 
     let options = options(args, &plan, tls);
     let result = nbd::serve(listeners, volumes.exports(), options, &shutdown);
+    let flushed = machine.map_or(Ok(()), Machine::end);
     volumes.registration().end();
     drop((made, pid_file, control));
     if let Some(device) = taken_over.get() {
         return Err(fenced::failure(device));
     }
     result?;
+    flushed?;
     tracing::info!("everything is on the disk");
     let Some(mut client) = client else {
         return Ok(());
@@ -321,7 +345,7 @@ fn bind_all(args: &Args, plan: &Plan, bound: &mut Vec<Bound>) -> Result<()> {
     for spec in &plan.nbd {
         bound.push(listen::bind(spec, plan.allow_remote)?);
     }
-    if bound.is_empty() {
+    if bound.is_empty() && args.vhost_user.is_none() {
         let spec = listen::default_socket(&plan.socket_name, args.run.is_some())?;
         let listening = listen::bind(&spec, plan.allow_remote);
         // Of a device with the same name in another folder, perhaps.

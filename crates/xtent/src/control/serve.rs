@@ -34,6 +34,8 @@ pub(crate) struct Rules {
     pub(crate) connects: bool,
     /// That files are read for that.
     pub(crate) reads_files: bool,
+    /// The volume is a virtual machine's disk.
+    pub(crate) has_machine: bool,
     /// To limit an export to some clients: those that it asks for certificates.
     pub(crate) verifies_clients: bool,
 }
@@ -258,6 +260,15 @@ fn answer(link: &Link, volumes: &Volumes, rules: Rules, output: Output) -> Resul
             return Err(Failure::new(
                 Exit::Busy,
                 "this server does not stand by: it has its volumes",
+            ));
+        }
+        Request::Attach(_) | Request::Detach { .. } if rules.has_machine => {
+            return Err(Failure::new(
+                Exit::Busy,
+                "this server has the disk of a virtual machine, and that one alone",
+            )
+            .advise(
+                "Start another server for another volume; end this one to take its disk away.",
             ));
         }
         Request::Attach(attach) => {

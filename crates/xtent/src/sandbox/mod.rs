@@ -33,6 +33,8 @@ pub(crate) struct Needs {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Whether a client of a Ceph cluster is among the threads, which connects again by itself.
     pub(crate) has_image: bool,
+    /// Whether it makes memory for others, and keeps them from cutting it.
+    pub(crate) makes_memory: bool,
     /// Whether it connects to any server that it is asked to.
     pub(crate) connects: bool,
 }
@@ -68,7 +70,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
         ),
     }
     let connects = needs.connects || !needs.upstreams.is_empty();
-    match syscalls::filter(connects, needs.has_image) {
+    match syscalls::filter(connects, needs.has_image, needs.makes_memory) {
         Ok(()) => in_force.push("seccomp"),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,

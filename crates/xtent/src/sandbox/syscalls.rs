@@ -154,14 +154,15 @@ const FCNTLS: &[i32] = &[
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
 /// Filters every thread of the process from now on. With `connects`, connections to servers can be
-/// made; with `has_image`, those that librados makes to its cluster.
-pub(super) fn filter(connects: bool, has_image: bool) -> Result<(), Missing> {
+/// made; with `has_image`, those that librados makes to its cluster; with `makes_memory`, memory for
+/// others.
+pub(super) fn filter(connects: bool, has_image: bool, makes_memory: bool) -> Result<(), Missing> {
     seccompiler::apply_filter_all_threads(&no_clone3()?)?;
-    seccompiler::apply_filter_all_threads(&allow_list(connects, has_image)?)?;
+    seccompiler::apply_filter_all_threads(&allow_list(connects, has_image, makes_memory)?)?;
     Ok(())
 }
 
-fn allow_list(connects: bool, has_image: bool) -> Result<BpfProgram, Missing> {
+fn allow_list(connects: bool, has_image: bool, makes_memory: bool) -> Result<BpfProgram, Missing> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
         .iter()
         .chain(ALLOWED_HERE)
@@ -183,10 +184,15 @@ fn allow_list(connects: bool, has_image: bool) -> Result<BpfProgram, Missing> {
             .map(|&request| equal(1, request))
             .collect::<Result<_, _>>()?,
     );
+    let seals = makes_memory.then_some(&libc::F_ADD_SEALS);
+    if makes_memory {
+        rules.insert(libc::SYS_memfd_create, Vec::new());
+    }
     rules.insert(
         libc::SYS_fcntl,
         FCNTLS
             .iter()
+            .chain(seals)
             .map(|&command| equal(1, u64::try_from(command)?))
             .collect::<Result<_, _>>()?,
     );
@@ -244,12 +250,17 @@ mod tests {
 
     #[test]
     fn both_filters_compile() {
-        let list = allow_list(false, false).unwrap();
-        assert!(list.len() > ALLOWED.len());
-        let to_servers = allow_list(true, false).unwrap().len();
-        let to_clusters = allow_list(false, true).unwrap().len();
-        assert!(to_servers > to_clusters && to_clusters > list.len());
-        assert_eq!(allow_list(true, true).unwrap().len(), to_servers);
+        let length = |connects, has_image, makes_memory| {
+            let list = allow_list(connects, has_image, makes_memory);
+            list.unwrap().len()
+        };
+        let least = length(false, false, false);
+        assert!(least > ALLOWED.len());
+        let to_servers = length(true, false, false);
+        let to_clusters = length(false, true, false);
+        assert!(to_servers > to_clusters && to_clusters > least);
+        assert_eq!(length(true, true, false), to_servers);
+        assert!(length(false, false, true) > least);
         assert!(!no_clone3().unwrap().is_empty());
     }
 }

@@ -1,5 +1,7 @@
 //! What a server says when it is ready.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use xtent_control::Served;
 use xtent_volume::DiscardPolicy;
@@ -34,6 +36,7 @@ fn export(told: &Told) -> Value {
 /// Prints the URIs, ready to paste, and for people how to use them.
 pub(super) fn announce(
     is_one: bool,
+    machine: Option<&Path>,
     tls: &TlsArgs,
     metrics: &[String],
     volumes: &Volumes,
@@ -62,7 +65,19 @@ pub(super) fn announce(
     object["metrics"] = json!(metrics);
     object["sandbox"] = json!(in_force);
     object["pid"] = json!(std::process::id());
-    output.result(&object, uris.join("\n"))?;
+    object["vhost_user"] = json!(machine);
+    let mut lines = uris.clone();
+    lines.extend(machine.map(|path| format!("vhost-user:{}", path.display())));
+    output.result(&object, lines.join("\n"))?;
+    if let (true, Some(path), Some(told)) = (output.has_viewer(), machine, all.first()) {
+        output.note(format!(
+            "Serving {}. Try:\n  qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=m,size=1G,share=on \
+             -numa node,memdev=m \\\n    -chardev socket,id=c,path={},reconnect=1 -device vhost-user-blk-pci,chardev=c ...\n\
+             Ctrl-C ends it, after a flush.",
+            described(&told.served),
+            path.display()
+        ));
+    }
     if output.has_viewer()
         && let (Some(uri), Some(told)) = (uris.first(), all.first())
     {

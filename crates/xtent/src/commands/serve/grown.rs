@@ -39,8 +39,8 @@ pub(super) fn tell(grown: Vec<(Entry, Grown)>, output: &Output) {
             Some(name) => format!("The volume {name}"),
         };
         output.note(format!(
-            "{which} has grown from {} to {}. Clients that connect from now on see that; \
-             NBD has no way to tell the others.",
+            "{which} has grown from {} to {}. NBD clients that connect from now on see that: the \
+             protocol has no way to tell the others.",
             show_size(before),
             show_size(now)
         ));

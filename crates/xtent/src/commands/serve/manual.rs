@@ -47,6 +47,10 @@ EXAMPLES:
     xtent serve --read-only rbd:pool/disk@monday:id=backup
   Where a second machine is to take over when the first is gone, on both of them:
     xtent serve --standby --nbd tcp:0.0.0.0 --tls-certificates /etc/xtent/tls --tls-verify-peer rbd:pool/disk
+  As the disk of a virtual machine of QEMU, whose memory has to be shared:
+    xtent serve --vhost-user /tmp/disk.vhost disk.img &
+    qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=m,size=2G,share=on -machine memory-backend=m \\
+      -chardev socket,id=d,path=/tmp/disk.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=d ...
   For one command, which finds the URI in $uri and the socket in $unixsocket:
     xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 

@@ -1,0 +1,57 @@
+//! `xtent serve --vhost-user`: the volume as the disk of a virtual machine.
+
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use xtent_export::nbd::{Listener, Shutdown};
+use xtent_export::vhost_user::{self, Growth, Options};
+
+use crate::failure::{Failure, Result};
+use crate::listen::{self, Bound, Spec};
+use crate::volumes::Volumes;
+
+/// Where a virtual machine finds its disk.
+pub(super) fn bind(path: &Path) -> Result<Bound> {
+    listen::bind(&Spec::Unix(PathBuf::from(path)), false)
+}
+
+/// The thread that serves it.
+pub(super) struct Machine(JoinHandle<std::result::Result<(), xtent_export::Error>>);
+
+impl Machine {
+    /// Serves the one volume there is until `shutdown`, which it triggers itself if it cannot go on.
+    pub(super) fn start(
+        listener: Listener,
+        volumes: &Volumes,
+        shutdown: &Shutdown,
+    ) -> Result<Option<Self>> {
+        let Some((volume, id)) = volumes.first() else {
+            return Ok(None);
+        };
+        let options = Options {
+            id,
+            ..Options::default()
+        };
+        let growth = Growth::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
+        let (shutdown, told) = (shutdown.clone(), growth.clone());
+        volumes.on_growth(move || told.tell());
+        let serve = move || {
+            let served = vhost_user::serve(&listener, &volume, &options, &shutdown, &growth);
+            shutdown.trigger();
+            served
+        };
+        std::thread::Builder::new()
+            .name("vhost-user".into())
+            .spawn(serve)
+            .map(|thread| Some(Self(thread)))
+            .map_err(|e| Failure::system("cannot start a thread for virtual machines", e))
+    }
+
+    /// Waits for the end; the error is that of the last flush.
+    pub(super) fn end(self) -> Result<()> {
+        match self.0.join() {
+            Ok(served) => Ok(served?),
+            Err(_) => Err(Failure::parameters("serving a virtual machine panicked")),
+        }
+    }
+}
