@@ -3,8 +3,9 @@
 //! Each export has what its requests need for itself, threads and memory, so that one whose
 //! store is slow, or stands still, holds up nobody but its own clients.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod end;
+
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -22,8 +23,6 @@ use crate::{Error, ErrorKind};
 
 /// Most exports of a server.
 const MOST: usize = 1024;
-/// Most volumes that a server flushes at a time when it ends.
-const CLOSERS: usize = 64;
 /// Bytes for zeros on their way and for reading ahead, of all clients of an export.
 const BULK_MEMORY: usize = 4 << 20;
 /// Bytes for requests that every export with clients may have, however many there are.
@@ -156,54 +155,6 @@ impl Exports {
         set.share_memory();
     }
 
-    /// Flushes what is left and lets go of it, side by side, and takes nothing more; names all that
-    /// could not be flushed.
-    pub(super) fn close(&self) -> Result<(), Error> {
-        let all = {
-            let mut set = self.set();
-            set.closed = true;
-            set.all.clone()
-        };
-        let next = AtomicUsize::new(0);
-        let failures = Mutex::new(BTreeMap::new());
-        let close_some = || {
-            while let Some(nth) = Some(next.fetch_add(1, Ordering::Relaxed))
-                && let Some(served) = all.get(nth)
-            {
-                if let Err(failure) = served.flush() {
-                    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-                    failures.insert(nth, failure);
-                }
-                // Whoever still has the set has no volume by it: locks are given back in order.
-                let volume = served.volume().take();
-                drop(volume);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..all.len().min(CLOSERS) {
-                let builder = thread::Builder::new().name("close".to_owned());
-                if let Err(error) = builder.spawn_scoped(scope, close_some) {
-                    tracing::warn!(%error, "cannot start a thread to flush volumes side by side");
-                    break;
-                }
-            }
-            close_some();
-        });
-        let failures = failures
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        let named = failures
-            .into_iter()
-            .map(|(nth, failure)| (all[nth].name.as_str(), failure));
-        match all.len() {
-            0 | 1 => named
-                .map(|(_, failure)| Err(failure))
-                .next()
-                .unwrap_or(Ok(())),
-            _ => not_flushed(named.collect()),
-        }
-    }
-
     fn set(&self) -> MutexGuard<'_, Set> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,28 +169,6 @@ impl Set {
         for served in with_clients() {
             served.memory.set_limit(share);
         }
-    }
-}
-
-/// What a server of several volumes says of those that could not be flushed.
-fn not_flushed(mut failures: Vec<(&str, Error)>) -> Result<(), Error> {
-    let shown = |name: &str| match name {
-        "" => "the export without a name".to_owned(),
-        name => name.to_owned(),
-    };
-    if let [(name, _)] = failures[..]
-        && let Some((_, failure)) = failures.pop()
-    {
-        let message = format!("{}: {}", shown(name), failure.message);
-        return Err(Error { message, ..failure });
-    }
-    let texts: Vec<_> = failures
-        .iter()
-        .map(|(name, failure)| format!("{}: {}", shown(name), chain(failure)))
-        .collect();
-    match failures.first() {
-        Some((_, first)) => Err(error(first.kind, texts.join("\n"))),
-        None => Ok(()),
     }
 }
 
