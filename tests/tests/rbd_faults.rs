@@ -414,3 +414,48 @@ fn nobody_waits_for_what_the_library_never_ends() {
     two.end(clients, load);
     empty(bed);
 }
+
+/// Writes and reads until that fails; what is read is what was written.
+const VERIFY_UNTIL_GONE: &str = "
+at, error = 0, None
+while error is None:
+    data = bytes([at % 251]) * 65536
+    try:
+        h.pwrite(data, at % 64 * 65536)
+        assert bytes(h.pread(65536, at % 64 * 65536)) == data, at
+    except nbd.Error as e:
+        error = e.errno
+    if at == 20:
+        print('far', flush=True)
+    at += 1
+assert error in ('ESHUTDOWN', 'ENOTCONN'), error
+";
+
+/// Without the object that has the lock there is no lock either.
+#[test]
+#[ignore = "waits for ten seconds and more: make test-ceph"]
+fn an_image_that_is_deleted_under_its_server_is_lost() {
+    let Some(bed) = cluster("an_image_that_is_deleted_under_its_server_is_lost") else {
+        return;
+    };
+    let _share = bed.share();
+    let scratch = Scratch::new();
+    let container = image(bed, &scratch, "deleted", 8 << 20);
+    let server = Server::start(&container);
+    let mut client = Cmd::peer("nbdsh")
+        .args(["-u", &server.uri, "-c", VERIFY_UNTIL_GONE])
+        .spawn();
+    client.wait_for_line(|line| line == "far");
+    let info = bed.rbd(&["info", "--format", "json", "deleted"]).ok();
+    let id = info.json()["id"].as_str().unwrap().to_owned();
+    Cmd::peer("rados")
+        .arg("-c")
+        .arg(bed.conf())
+        .args(["-p", "rbd", "rm", &format!("rbd_header.{id}")])
+        .ok();
+    let done = client.finish();
+    assert_eq!(done.code(), Some(0), "{}", done.text());
+    let ended = server.wait();
+    assert_eq!(ended.code(), Some(5), "{}", ended.text());
+    ended.assert_no_crash();
+}
