@@ -6,13 +6,14 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, chownat, fchmod, open};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
 };
 use rustix::process::{Gid, Uid};
 
@@ -195,7 +196,7 @@ pub fn bind_unix(path: &Path) -> Result<(Listener, SocketFile), Error> {
     fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(|error| Error::io(context(), error))?;
     match bind(&socket, &address) {
         Err(Errno::ADDRINUSE) => {
-            remove_stale(path)?;
+            remove_stale(path, &address)?;
             bind(&socket, &address)
         }
         result => result,
@@ -215,7 +216,7 @@ pub fn bind_unix(path: &Path) -> Result<(Listener, SocketFile), Error> {
 }
 
 /// Removes the socket of a server that is gone.
-fn remove_stale(path: &Path) -> Result<(), Error> {
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), Error> {
     let busy = |what: &str| Error {
         kind: ErrorKind::Busy,
         message: format!("cannot listen on {}: {what}", path.display()),
@@ -228,16 +229,20 @@ fn remove_stale(path: &Path) -> Result<(), Error> {
             "the path exists and is not a socket; choose another one",
         ));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+    let cannot_tell = |error: Errno| {
+        let message = format!("cannot tell whether {} is in use", path.display());
+        Error::io(message, error)
+    };
+    // A server that accepts nobody, with as many waiting as may be, must not hold this one up.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    match connect(client.map_err(cannot_tell)?, address) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path)
             .map_err(|error| Error::io(format!("cannot remove {}", path.display()), error)),
-        Err(error) => Err(Error::io(
-            format!("cannot tell whether {} is in use", path.display()),
-            error,
-        )),
-        Ok(_) => Err(busy(
+        Ok(()) | Err(Errno::AGAIN) => Err(busy(
             "a server is listening there; stop it or choose another path",
         )),
+        Err(error) => Err(cannot_tell(error)),
     }
 }
 
@@ -284,8 +289,12 @@ mod tests {
         assert!(uri.starts_with("nbd+unix:///a%20b/c?socket=/"), "{uri}");
         assert!(uri.ends_with("/my%20socket"), "{uri}");
 
-        let busy = bind_unix(&path).err().unwrap();
-        assert_eq!(busy.kind, ErrorKind::Busy, "{busy}");
+        // However many have asked it, and it has answered none.
+        for _ in 0..BACKLOG + 2 {
+            let busy = bind_unix(&path).err().unwrap();
+            assert_eq!(busy.kind, ErrorKind::Busy, "{busy}");
+            assert!(busy.message.contains("listening there"), "{busy}");
+        }
         drop(listener);
         // A dead server's socket is replaced; its guard then leaves ours alone.
         let (_listener, second) = bind_unix(&path).unwrap();
