@@ -260,9 +260,19 @@ impl Job {
         self.volume.metrics().answered(kind, 1, latency);
     }
 
+    /// Leaves a request without an answer, and parts from the client: somebody else has taken the
+    /// volume over. A client that connects again by itself has it sent there, where it would hand
+    /// an error on.
+    fn part(&self, kind: RequestKind, error: &xtent_volume::Error) {
+        self.reply.report(&self.served, &self.volume, kind, error);
+        self.link.break_off();
+        self.link.wake();
+    }
+
     fn send_result(&self, kind: RequestKind, result: Result<(), xtent_volume::Error>) {
         let head = match result {
             Ok(()) => self.reply.success(),
+            Err(error) if is_fenced(&error) => return self.part(kind, &error),
             Err(error) => self
                 .reply
                 .volume_failure(&self.served, &self.volume, kind, &error),
@@ -288,6 +298,7 @@ impl Job {
                 };
                 Message::with_data(head, buffer, skip..skip + len)
             }),
+            Err(error) if is_fenced(&error) => return self.part(kind, &error),
             Err(error) if left.is_some() => {
                 let at = error_offset(&error, offset, len);
                 let error = reply.report(&self.served, &self.volume, kind, &error);
@@ -353,6 +364,14 @@ impl Job {
         }
         self.send(RequestKind::ReadAhead, self.reply.success());
     }
+}
+
+/// Whether somebody else has taken the volume over.
+fn is_fenced(error: &xtent_volume::Error) -> bool {
+    matches!(
+        error.kind,
+        xtent_volume::ErrorKind::Store(xtent_store::ErrorKind::Fenced)
+    )
 }
 
 /// Where in the piece an error lies, as far as the volume says.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use xtent_store::testing::LaterStore;
+use xtent_store::testing::{Fault, LaterStore, Operation};
 
 use super::client::{Rig, header};
-use super::{Options, pattern, round_trips};
+use super::{ESHUTDOWN, Options, pattern, round_trips};
 use crate::nbd::connection::MAX_IN_FLIGHT;
 use crate::nbd::proto::constants::*;
 
@@ -93,6 +93,31 @@ fn a_slow_request_does_not_hold_up_others() {
     assert_eq!(store.waiting(), 2);
     store.hold(0..0);
     assert_eq!(client.chunks_of_either(1, 2), 2);
+    rig.stop().unwrap();
+}
+
+/// Only its own connection ends: the server of the volume is told otherwise.
+#[test]
+fn what_a_volume_is_asked_that_was_taken_over_is_left_without_an_answer() {
+    let (rig, _) = Rig::far(one_worker());
+    let errno = i32::try_from(ESHUTDOWN).unwrap();
+    for (command, operation) in [
+        (CMD_READ, Operation::Read),
+        (CMD_WRITE, Operation::Write),
+        (CMD_FLUSH, Operation::Flush),
+    ] {
+        let mut client = rig.connect("", true);
+        let mut idle = rig.connect("", true);
+        rig.store.inner.inject(Fault::on(operation).errno(errno));
+        let len = if command == CMD_FLUSH { 0 } else { 4096 };
+        client.send(&header(command, 0, 1, 0, len));
+        if command == CMD_WRITE {
+            client.send(&[1; 4096]);
+        }
+        assert!(client.is_closed());
+        rig.store.inner.heal();
+        assert_eq!(idle.read(0, 0, 4096).unwrap().len(), 4096);
+    }
     rig.stop().unwrap();
 }
 

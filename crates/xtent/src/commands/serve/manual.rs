@@ -109,9 +109,9 @@ NOTES:
   DEVICE may be rbd:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT][:id=USER][:conf=FILE], an image in a Ceph
   cluster (Debian package librbd1). A server that writes has the image's exclusive lock: another
   writer, also `xtent key`, is refused with the address of the one that has it. A server whose
-  lock was taken away by force fails every request with ESHUTDOWN from then on, parts from the
-  clients of that volume, and ends with exit code 5, at once if it has no other. Snapshots are
-  served with --read-only. Requests wait for a cluster that is away, however long.
+  lock was taken away by force answers no request any more, parts from the clients of that
+  volume, and ends with exit code 5, at once if it has no other. Snapshots are served with
+  --read-only. Requests wait for a cluster that is away, however long.
 
   With --standby it asks for the passphrase at once, without locking or writing anything, and
   waits while another server has the volume, looking once a second. Then it reads the header
