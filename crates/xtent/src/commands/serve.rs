@@ -152,13 +152,21 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         ([wanted], true) => vec![standby::wait(wanted, &notifier, &output)?],
         _ => open_all(&plan.wanted, &output)?,
     };
-    bind_all(args, &plan, &mut bound)?;
+    let bind = |listen: &dyn Fn() -> Result<Bound>| match args.standby {
+        true => standby::bind(listen, &notifier, &output),
+        false => listen(),
+    };
+    bind_all(args, &plan, &mut bound, &bind)?;
     plan.tls.warn_of_anybody(&bound, &output);
-    let machine = args.vhost_user.as_deref().map(machine::bind).transpose()?;
+    let machine = args.vhost_user.as_deref();
+    let machine = machine.map(|path| bind(&|| machine::bind(path)));
+    let machine = machine.transpose()?;
     give_to(machine.as_slice(), plan.user.as_ref())?;
     let mut scraped = Vec::new();
     for spec in &plan.metrics {
-        scraped.push(listen::bind_metrics(spec, plan.allow_remote_clear)?);
+        scraped.push(bind(&|| {
+            listen::bind_metrics(spec, plan.allow_remote_clear)
+        })?);
     }
     give_to(&scraped, plan.user.as_ref())?;
     let pages: Vec<String> = scraped.iter().filter_map(page).collect();
@@ -341,13 +349,18 @@ fn start(command: &str, args: &Args, volumes: &Volumes, bound: &[Bound]) -> Resu
 
 /// Listens where the options say, or on the default socket if there is nothing
 /// else, and lets the user that the server becomes own the sockets it makes.
-fn bind_all(args: &Args, plan: &Plan, bound: &mut Vec<Bound>) -> Result<()> {
+fn bind_all(
+    args: &Args,
+    plan: &Plan,
+    bound: &mut Vec<Bound>,
+    bind: &dyn Fn(&dyn Fn() -> Result<Bound>) -> Result<Bound>,
+) -> Result<()> {
     for spec in &plan.nbd {
-        bound.push(listen::bind(spec, plan.allow_remote)?);
+        bound.push(bind(&|| listen::bind(spec, plan.allow_remote))?);
     }
     if bound.is_empty() && args.vhost_user.is_none() {
         let spec = listen::default_socket(&plan.socket_name, args.run.is_some())?;
-        let listening = listen::bind(&spec, plan.allow_remote);
+        let listening = bind(&|| listen::bind(&spec, plan.allow_remote));
         // Of a device with the same name in another folder, perhaps.
         bound.push(listening.map_err(|failure| match failure.exit {
             Exit::Busy => failure.advise("Or give this server its own place: --nbd unix:PATH."),

@@ -115,10 +115,11 @@ NOTES:
 
   With --standby it asks for the passphrase at once, without locking or writing anything, and
   waits while another server has the volume, looking once a second. Then it reads the header
-  again, refuses another volume than the one it was told of, listens and serves. A signal ends
-  the wait at once. `xtent takeover` has it take an image away from a server that lives. After a
-  server of an image was killed or lost the network, that takes as long as the cluster keeps its
-  place (30 seconds, osd_client_watch_timeout). docs/gateway.md says what clients see.
+  again, refuses another volume than the one it was told of, listens and serves. Where the
+  other one still listens there, it waits for up to 30 seconds. A signal ends the wait at once.
+  `xtent takeover` has it take an image away from a server that lives. After a server of an image
+  was killed or lost the network, that takes as long as the cluster keeps its place (30 seconds,
+  osd_client_watch_timeout). docs/gateway.md says what clients see.
 
   With --encrypt the same image and header give the same bytes each time, so that
   a backup can be incremental; who compares two backups sees which sectors changed,

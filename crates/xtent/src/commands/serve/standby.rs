@@ -1,11 +1,12 @@
 //! `xtent serve --standby`: waits for a volume that another server has.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::control::StandbyControl;
 use crate::disk::{is_uri, rbd};
 use crate::failure::{Exit, Failure, Result};
+use crate::listen::Bound;
 use crate::notify::Notifier;
 use crate::output::{Output, in_one_line};
 use crate::registry;
@@ -13,6 +14,11 @@ use crate::wanted::{Opened, Wanted};
 
 /// How often it is looked whether the other one is gone.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long the one who had the volume may take to leave an address that both were given.
+const LEAVE: Duration = Duration::from_secs(30);
+/// How often it is looked whether it has.
+const LOOK_FOR_ADDRESS: Duration = Duration::from_millis(200);
 
 /// Gets to know the volume, passphrase and all, and opens it once nobody else has it. Ends at a
 /// signal like any command, since there is nothing yet to put in order.
@@ -47,6 +53,32 @@ pub(super) fn wait(wanted: &Wanted, notifier: &Notifier, output: &Output) -> Res
         match &control {
             Some(control) => control.wait(LOOK, || take_over(&wanted.args.device.device)),
             None => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// Listens by `listen`. On the same machine the one who had the volume may listen there still: it was
+/// shut out a moment ago, and parts from its clients.
+pub(super) fn bind(
+    listen: &dyn Fn() -> Result<Bound>,
+    notifier: &Notifier,
+    output: &Output,
+) -> Result<Bound> {
+    let start = Instant::now();
+    let mut said = false;
+    loop {
+        match listen() {
+            Err(failure) if failure.exit == Exit::Busy && start.elapsed() < LEAVE => {
+                if !said {
+                    let why = [vec![failure.message.clone()], failure.causes()].concat();
+                    let why = in_one_line(&why.join(": "));
+                    output.warn(format!("the volume is here, its address not yet: {why}"));
+                    notifier.tell(&format!("STATUS=Waiting for the address: {why}"));
+                    said = true;
+                }
+                std::thread::sleep(LOOK_FOR_ADDRESS);
+            }
+            listening => return listening,
         }
     }
 }
