@@ -9,10 +9,10 @@ use std::time::Duration;
 use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
 use crate::fence::Fence;
-use crate::ffi::{Changes, Handle, Way};
+use crate::ffi::{Changes, Cluster, Handle, Way};
 use crate::lock::{self, Watch};
 use crate::settings::{self, OBJECTS};
-use crate::{Name, ffi};
+use crate::{Client, Name, ffi};
 
 /// How long opening an image waits for what the cluster does not answer, unless
 /// `client_mount_timeout`, `rados_mon_op_timeout` and `rados_osd_op_timeout` say otherwise: for
@@ -44,6 +44,7 @@ pub(crate) struct Shared {
 }
 
 /// Why an image cannot be opened.
+#[derive(Debug)]
 pub(crate) struct Trouble {
     kind: ErrorKind,
     act: Act,
@@ -81,6 +82,7 @@ impl Trouble {
         }
     }
 
+    /// The same as an error of the image.
     fn at(self, place: &Place) -> Error {
         Error {
             source: Some(self.source),
@@ -99,7 +101,37 @@ impl Image {
     /// of the client that has the lock, [`ErrorKind::ReadOnly`] if a snapshot is to be written to,
     /// [`ErrorKind::Unsupported`] for an image without a lock and where there is no library.
     pub fn open(name: &Name, access: Access) -> Result<Self, Error> {
-        Self::prepare(name, access, lock::take)
+        Self::prepare(name, access, || settings::client(name), lock::take)
+    }
+
+    /// As [`Image::open`], by what another process has found to be a client of the cluster: no file is
+    /// opened, and no name looked up. The library has to be loaded ([`load`](crate::load)).
+    ///
+    /// # Errors
+    /// As [`Image::open`], and [`ErrorKind::Unsupported`] if the name says how to get to
+    /// the cluster or the settings have what is not of [`Client::SETTINGS`].
+    pub fn open_as(name: &Name, client: &Client, access: Access) -> Result<Self, Error> {
+        let cluster = || match *name == name.bare() {
+            true => client.cluster(),
+            false => Err(Trouble::said(
+                ErrorKind::Unsupported,
+                "the name has options beside those that were given",
+            )),
+        };
+        Self::prepare(name, access, cluster, lock::take)
+    }
+
+    /// What another process needs to open images of this one's cluster as the same client.
+    ///
+    /// # Errors
+    /// If the key or a monitor cannot be found, or [`ErrorKind::Unsupported`] if the name has an
+    /// option that is not of [`Client::SETTINGS`].
+    pub fn client(&self) -> Result<Client, Error> {
+        let found = match self.way() {
+            Some(way) => Client::of(way.handle().cluster(), &self.name),
+            None => Err(Trouble::said(ErrorKind::Io, "the image is closed")),
+        };
+        found.map_err(|trouble| trouble.at(&self.shared.place))
     }
 
     /// As [`Image::open`] for writing, but takes the lock away from whoever has it. The cluster does
@@ -109,12 +141,14 @@ impl Image {
     /// # Errors
     /// As [`Image::open`], without [`ErrorKind::Busy`] unless somebody else was faster.
     pub fn take_over(name: &Name) -> Result<Self, Error> {
-        Self::prepare(name, Access::ReadWrite, lock::take_away)
+        let cluster = || settings::client(name);
+        Self::prepare(name, Access::ReadWrite, cluster, lock::take_away)
     }
 
     fn prepare(
         name: &Name,
         access: Access,
+        cluster: impl FnOnce() -> Result<Cluster, Trouble>,
         lock: impl FnOnce(&Handle) -> Result<(), Trouble>,
     ) -> Result<Self, Error> {
         let place = Place::Image(name.to_string().into());
@@ -123,7 +157,8 @@ impl Image {
             let text = "a snapshot never changes";
             return Err(Trouble::said(ErrorKind::ReadOnly, text).at(&place));
         }
-        open(name, read_only)
+        cluster()
+            .and_then(|cluster| open(cluster, name, read_only))
             .and_then(|handle| {
                 if !read_only {
                     lock(&handle).map_err(Trouble::of_lock)?;
@@ -225,8 +260,7 @@ impl Image {
 }
 
 /// Connects, and opens the image.
-fn open(name: &Name, read_only: bool) -> Result<Handle, Trouble> {
-    let cluster = settings::client(name)?;
+fn open(cluster: Cluster, name: &Name, read_only: bool) -> Result<Handle, Trouble> {
     cluster
         .connect()
         .map_err(|error| unreachable(error, &cluster))?;
@@ -261,13 +295,16 @@ fn open(name: &Name, read_only: bool) -> Result<Handle, Trouble> {
 }
 
 /// Why there is no connection.
-fn unreachable(error: io::Error, cluster: &ffi::Cluster) -> Trouble {
+fn unreachable(error: io::Error, cluster: &Cluster) -> Trouble {
     let monitors = cluster.get("mon_host").unwrap_or_default();
     let monitors = match monitors.as_str() {
         "" => "without mon_host in a ceph.conf",
         known => known,
     };
-    let keyring = || cluster.get("keyring").unwrap_or_default();
+    let keyring = || match cluster.get("keyring") {
+        Ok(files) if !files.is_empty() => files,
+        _ => "as it was given".to_owned(),
+    };
     match error.kind() {
         io::ErrorKind::TimedOut => Trouble::new(
             format!("no monitor of the cluster answers ({monitors})"),

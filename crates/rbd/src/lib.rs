@@ -36,14 +36,25 @@
 //! What the operations' owners gave it, what librbd has for each (some KiB, and what is read once more
 //! while it arrives), and the calls on borrowed memory copy what they are given.
 
+mod client;
 mod fence;
 mod ffi;
 mod image;
+mod keyring;
 mod lock;
 mod name;
 mod settings;
 mod store;
 
+pub use client::Client;
 pub use ffi::has_clients;
 pub use image::{Image, LONGEST_OPEN};
 pub use name::{Name, NameError};
+
+/// Loads Ceph's libraries, for a process that can open no files later.
+///
+/// # Errors
+/// If they are not there, or not those that are known.
+pub fn load() -> std::io::Result<()> {
+    ffi::load_libraries()
+}

@@ -59,15 +59,8 @@ pub(crate) fn client(name: &Name) -> Result<Cluster, Trouble> {
     cluster
         .read_environment()
         .map_err(failed("cannot make use of CEPH_ARGS"))?;
-    for (option, value) in OURS {
-        // An older library may not know it yet.
-        if let Err(error) = cluster.set(option, value) {
-            tracing::debug!(option, %error, "librados does not take a setting");
-        }
-    }
-    for (option, endless) in WAITS {
-        bound(&cluster, option, endless);
-    }
+    set_ours(&cluster);
+    bound_waits(&cluster);
     for (option, value) in &name.options {
         cluster
             .set(option, value)
@@ -80,6 +73,23 @@ pub(crate) fn client(name: &Name) -> Result<Cluster, Trouble> {
             })?;
     }
     Ok(cluster)
+}
+
+/// Sets what has to be as it is here.
+pub(crate) fn set_ours(cluster: &Cluster) {
+    for (option, value) in OURS {
+        // An older library may not know it yet.
+        if let Err(error) = cluster.set(option, value) {
+            tracing::debug!(option, %error, "librados does not take a setting");
+        }
+    }
+}
+
+/// Bounds what opening waits for.
+pub(crate) fn bound_waits(cluster: &Cluster) {
+    for (option, endless) in WAITS {
+        bound(cluster, option, endless);
+    }
 }
 
 /// Bounds a wait that would be endless.

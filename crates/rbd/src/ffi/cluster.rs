@@ -1,11 +1,14 @@
 //! A cluster and one of its pools.
 
+use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use std::os::unix::ffi::OsStrExt;
+
+use xtent_secret::SecretBytes;
 
 use super::{Api, Opaque, api, check, text};
 
@@ -27,6 +30,7 @@ pub fn has_clients() -> bool {
 pub(crate) struct Cluster {
     pub(super) api: &'static Api,
     raw: Opaque,
+    user: String,
 }
 
 // SAFETY: librados takes calls on one handle from any thread, and has no thread of its own in
@@ -39,13 +43,18 @@ impl Cluster {
     /// A client that is not connected yet; `client.admin` without a name.
     pub(crate) fn new(id: Option<&str>) -> io::Result<Self> {
         let api = api()?;
-        let id = id.map(text).transpose()?;
-        let id = id.as_ref().map_or(null(), |id| id.as_ptr());
+        let user = id.unwrap_or("admin").to_owned();
+        let id = text(&user)?;
         let mut raw = null_mut();
-        // SAFETY: both pointers are good for the call; the text ends with a NUL, or there is none.
-        check(unsafe { (api.rados_create)(&raw mut raw, id) })?;
+        // SAFETY: both pointers are good for the call, and the text ends with a NUL.
+        check(unsafe { (api.rados_create)(&raw mut raw, id.as_ptr()) })?;
         CLIENTS.fetch_add(1, Ordering::AcqRel);
-        Ok(Self { api, raw })
+        Ok(Self { api, raw, user })
+    }
+
+    /// `USER` of `client.USER`.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
     }
 
     /// Reads a file of settings: this one, or the first where Ceph looks for them.
@@ -71,10 +80,29 @@ impl Cluster {
             .map(drop)
     }
 
+    /// Changes a setting whose value is a secret; librados has a copy of it then.
+    pub(crate) fn set_secret(&self, option: &str, value: &SecretBytes) -> io::Result<()> {
+        let option = text(option)?;
+        // A NUL behind it.
+        let mut ended = SecretBytes::zeroed(value.len() + 1).map_err(io::Error::other)?;
+        ended[..value.len()].copy_from_slice(value);
+        let value = CStr::from_bytes_with_nul(&ended)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: the handle is ours, and both texts end with a NUL.
+        check(unsafe { (self.api.rados_conf_set)(self.raw, option.as_ptr(), value.as_ptr()) })
+            .map(drop)
+    }
+
     /// A setting's value.
     pub(crate) fn get(&self, option: &str) -> io::Result<String> {
-        let option = text(option)?;
         let mut value = vec![0_u8; LONGEST];
+        let len = self.get_into(option, &mut value)?;
+        Ok(String::from_utf8_lossy(&value[..len]).into_owned())
+    }
+
+    /// A setting's value, written to `value`; how long it is.
+    pub(crate) fn get_into(&self, option: &str, value: &mut [u8]) -> io::Result<usize> {
+        let option = text(option)?;
         // SAFETY: the handle is ours, the text ends with a NUL, and the buffer is as long as said.
         check(unsafe {
             (self.api.rados_conf_get)(
@@ -84,8 +112,8 @@ impl Cluster {
                 value.len(),
             )
         })?;
-        let value = std::ffi::CStr::from_bytes_until_nul(&value).map_err(io::Error::other)?;
-        Ok(value.to_string_lossy().into_owned())
+        let value = CStr::from_bytes_until_nul(value).map_err(io::Error::other)?;
+        Ok(value.count_bytes())
     }
 
     /// Connects, and waits for that as long as the settings say.

@@ -113,6 +113,11 @@ functions! {
     }
 }
 
+/// Loads the libraries, if that has not been done; an error if they are not there.
+pub(crate) fn load_libraries() -> io::Result<()> {
+    api().map(drop)
+}
+
 /// The libraries' functions; loads them the first time.
 fn api() -> io::Result<&'static Api> {
     static API: OnceLock<Result<Api, String>> = OnceLock::new();
