@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use xtent_control::{ErrorKind, Link, Reply, Request, Served};
+use xtent_control::{ErrorKind, Link, Peer, Reply, Request, Served};
 use xtent_secret::SecretBytes;
 
 use super::{folder, socket};
@@ -26,6 +26,18 @@ pub(crate) struct Server {
     socket: PathBuf,
     /// The process that has to answer there.
     pid: Option<u32>,
+    trust: Trust,
+}
+
+/// Whose process may answer: it may be given keys.
+#[derive(Clone, Copy, Debug)]
+enum Trust {
+    /// This user's, or root's.
+    OwnOrRoot,
+    /// Of root: whosever socket was named. Others' servers answer nobody else.
+    NamedToRoot,
+    /// Anybody's, to be asked for its status only.
+    Anybody,
 }
 
 /// What a server did.
@@ -48,8 +60,8 @@ impl Server {
                 let runtimes = runtime::folders();
                 let found = runtimes.iter().map(|runtime| socket(runtime, pid));
                 let mut found = found.filter(|path| path.exists()).map(|socket| Self {
-                    socket,
                     pid: Some(pid),
+                    ..Self::at(socket, Trust::OwnOrRoot)
                 });
                 found.next().ok_or_else(|| {
                     Failure::new(
@@ -59,13 +71,17 @@ impl Server {
                     .advise("`xtent status` shows those that there are.")
                 })
             }
-            Some(path) => Ok(Self::at(PathBuf::from(path))),
+            Some(path) => Ok(Self::at(PathBuf::from(path), Trust::NamedToRoot)),
             None => Self::only(&runtime::folder()?),
         }
     }
 
-    fn at(socket: PathBuf) -> Self {
-        Self { socket, pid: None }
+    fn at(socket: PathBuf, trust: Trust) -> Self {
+        Self {
+            socket,
+            pid: None,
+            trust,
+        }
     }
 
     /// Of the servers that run: those of killed ones leave their sockets behind.
@@ -77,7 +93,7 @@ impl Server {
         match running.len() {
             0 => Err(Failure::new(Exit::Device, "no server runs")
                 .advise("`xtent serve` starts one; --server SOCKET names one of another user's.")),
-            1 => Ok(Self::at(running.remove(0))),
+            1 => Ok(Self::at(running.remove(0), Trust::OwnOrRoot)),
             _ => {
                 let pids: Vec<String> = running
                     .iter()
@@ -159,7 +175,21 @@ impl Server {
             let message = format!("no server answers at {}", self.socket.display());
             Failure::new(Exit::Device, message).because(error)
         })?;
-        let found = link.peer()?.pid;
+        let Peer { pid: found, uid } = link.peer()?;
+        let own = rustix::process::geteuid().as_raw();
+        if !self.trust.allows(uid, own) {
+            let failure = Failure::new(
+                Exit::Permission,
+                format!(
+                    "process {found} of another user (UID {uid}) answers at {}: it is told nothing",
+                    self.socket.display()
+                ),
+            );
+            return Err(match own {
+                0 => failure.advise("To use it all the same, name the socket: --server SOCKET."),
+                _ => failure.advise("A server takes volumes from its owner and root."),
+            });
+        }
         match self.pid {
             Some(pid) if i64::from(pid) != i64::from(found) => Err(Failure::new(
                 Exit::Permission,
@@ -170,6 +200,17 @@ impl Server {
             )
             .advise("To use it all the same, name the socket: --server SOCKET.")),
             _ => Ok(link),
+        }
+    }
+}
+
+impl Trust {
+    /// Whether a process of user `uid` may answer to one of user `own`.
+    fn allows(self, uid: u32, own: u32) -> bool {
+        match self {
+            Self::OwnOrRoot => uid == own || uid == 0,
+            Self::NamedToRoot => uid == own || uid == 0 || own == 0,
+            Self::Anybody => true,
         }
     }
 }
@@ -269,9 +310,32 @@ pub(crate) fn told_of(listed: &[Listed]) -> HashMap<(u32, String), Served> {
         if start.elapsed() > PATIENCE {
             break;
         }
-        for served in Server::at(path).status().unwrap_or_default() {
+        for served in Server::at(path, Trust::Anybody)
+            .status()
+            .unwrap_or_default()
+        {
             told.insert((pid, served.name.clone()), served);
         }
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_goes_to_another_users_process() {
+        for (trust, uid, own, is_allowed) in [
+            (Trust::OwnOrRoot, 1000, 1000, true),
+            (Trust::OwnOrRoot, 0, 1000, true),
+            (Trust::OwnOrRoot, 1001, 1000, false),
+            (Trust::OwnOrRoot, 1000, 0, false),
+            (Trust::NamedToRoot, 1000, 0, true),
+            (Trust::NamedToRoot, 1001, 1000, false),
+            (Trust::Anybody, 1001, 1000, true),
+        ] {
+            assert_eq!(trust.allows(uid, own), is_allowed, "{trust:?} {uid} {own}");
+        }
+    }
 }
