@@ -11,9 +11,14 @@
 
 mod link;
 mod message;
+#[cfg(any(test, feature = "testing"))]
+mod sample;
 
 pub use link::{Link, Listener, Peer};
 pub use message::{Attach, Discard, MOST_FILES, Reply, Request, Role, Served, Source, export_name};
+
+#[cfg(any(test, feature = "testing"))]
+pub use sample::sample;
 
 /// Longest message.
 pub const MAX_MESSAGE: usize = 64 << 10;

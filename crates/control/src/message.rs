@@ -6,6 +6,8 @@ use crate::{Error, MAX_MESSAGE};
 
 /// Longest text in a message: a path, a URI, a name.
 const LONGEST_TEXT: usize = 4096;
+/// Most settings of a cluster's client.
+const MOST_SETTINGS: usize = 64;
 /// Most files of a volume: data, claim, backing file, and what is held for its lock.
 pub const MOST_FILES: usize = 8;
 
@@ -17,7 +19,8 @@ pub enum Request {
     Status,
     /// Take the volume that is waited for away from whoever has it. Of a standby.
     Takeover,
-    /// Serve a volume. Its files come with this message, its key is the next.
+    /// Serve a volume. Its files come with this message, its key is the next, and of an image in a
+    /// cluster whose users have keys the user's is the one after that.
     Attach(Box<Attach>),
     /// Part from an export's clients, flush it and let go of it.
     Detach {
@@ -113,6 +116,19 @@ pub enum Source {
         /// Seconds that a lost connection may stay lost.
         reconnect: u32,
         /// The header is on that disk, which is known by the volume's UUID in it.
+        has_header: bool,
+    },
+    /// In an image of a Ceph cluster, which is connected to.
+    Image {
+        /// Its name, without how to get there.
+        name: String,
+        /// `USER` of the cluster's `client.USER`.
+        user: String,
+        /// Options of Ceph and their values.
+        settings: Vec<(String, String)>,
+        /// Bytes of that user's key; 0 where the cluster asks for none.
+        secret_length: usize,
+        /// The header is on that image. It has to be as it was read when the image is open.
         has_header: bool,
     },
 }
@@ -240,6 +256,25 @@ impl Attach {
                 }
                 0
             }
+            Source::Image {
+                name,
+                user,
+                settings,
+                secret_length,
+                ..
+            } => {
+                if settings.len() > MOST_SETTINGS {
+                    return Err(Error::protocol("there are too many settings"));
+                }
+                let settings = settings.iter().flat_map(|(option, value)| [option, value]);
+                for text in [name, user].into_iter().chain(settings) {
+                    check_text(text)?;
+                }
+                if *secret_length > crate::MAX_KEY {
+                    return Err(Error::protocol("the user's key is too long"));
+                }
+                0
+            }
         };
         if self.files.len() > MOST_FILES
             || count(Role::Data) != data
@@ -281,8 +316,15 @@ fn check_text(text: &str) -> Result<(), Error> {
 }
 
 /// The name that an export has if nobody says another: the device's, without its folder; of a
-/// URI the export's name there.
+/// URI the export's name there, of an image in a Ceph cluster the image's, with its snapshot's.
 pub fn export_name(device: &str) -> &str {
+    if let Some(image) = device.strip_prefix("rbd:") {
+        // Options begin at a colon that no backslash makes an ordinary one.
+        let mut before = ' ';
+        let end = image.find(|it| std::mem::replace(&mut before, it) != '\\' && it == ':');
+        let image = &image[..end.unwrap_or(image.len())];
+        return image.rsplit('/').next().unwrap_or(image);
+    }
     let path = match device.split_once("://") {
         Some((_, rest)) => {
             let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -301,32 +343,26 @@ mod tests {
 
     fn attach() -> Attach {
         Attach {
-            name: "a".into(),
             clients: vec!["a".into()],
-            device: "/a.img".into(),
-            partition: None,
-            uuid: None,
-            source: Source::File {
-                window: None,
-                direct: false,
-                atomic: 512,
-                discard: 4096,
-            },
             files: vec![Role::Data, Role::Held],
-            key_length: 64,
-            cipher: "aes-xts-plain64".into(),
-            sector_size: 512,
-            large_sectors: false,
-            offset: 16 << 20,
-            length: 1 << 20,
-            iv_offset: 0,
-            grows: true,
-            read_only: false,
-            encrypt: false,
-            zero_holes: false,
-            discard: Discard::Never,
-            backend: None,
-            cipher_threads: None,
+            ..crate::sample("a", "/a.img", 1 << 20)
+        }
+    }
+
+    fn image(change: impl FnOnce(&mut String, &mut Vec<(String, String)>, &mut usize)) -> Attach {
+        let (mut name, mut settings) = ("rbd:p/i".into(), vec![("mon_host".into(), "h".into())]);
+        let mut secret_length = 40;
+        change(&mut name, &mut settings, &mut secret_length);
+        Attach {
+            files: vec![],
+            source: Source::Image {
+                name,
+                user: "admin".into(),
+                settings,
+                secret_length,
+                has_header: true,
+            },
+            ..attach()
         }
     }
 
@@ -338,6 +374,9 @@ mod tests {
     fn what_is_sent_is_what_comes() {
         let request = Request::Attach(Box::new(attach()));
         assert_eq!(round(attach()).unwrap(), request);
+        let image = image(|_, _, _| ());
+        let request = Request::Attach(Box::new(image.clone()));
+        assert_eq!(round(image).unwrap(), request);
         for text in [
             r#""status""#,
             r#""takeover""#,
@@ -379,6 +418,20 @@ mod tests {
             change(&mut hostile);
             assert!(round(hostile.clone()).is_err(), "{hostile:?}");
         }
+        for hostile in [
+            image(|name, _, _| name.push('\n')),
+            image(|name, _, _| *name = "x".repeat(5000)),
+            image(|_, settings, _| settings[0].0 = "\0".into()),
+            image(|_, settings, _| settings[0].1 = "x".repeat(5000)),
+            image(|_, settings, _| settings.resize(65, settings[0].clone())),
+            image(|_, _, secret| *secret = usize::MAX),
+            Attach {
+                files: vec![Role::Data],
+                ..image(|_, _, _| ())
+            },
+        ] {
+            assert!(round(hostile.clone()).is_err(), "{hostile:?}");
+        }
         for text in ["", "{}", "\"attach\"", "{\"detach\":{}}", "[[[[", "\"x\""] {
             assert!(Request::parse(text.as_bytes()).is_err(), "{text}");
         }
@@ -393,6 +446,12 @@ mod tests {
             ("nbd://host:10809/disk", "disk"),
             ("nbd+unix:///far/away?socket=/tmp/a/b", "away"),
             ("nbd://host", ""),
+            ("rbd:pool/disk", "disk"),
+            (
+                "rbd:pool/space/disk@before:conf=/etc/ceph/a.conf:id=x",
+                "disk@before",
+            ),
+            (r"rbd:pool/d\:k:conf=/x", r"d\:k"),
         ] {
             assert_eq!(export_name(device), name, "{device}");
         }

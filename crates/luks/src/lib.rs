@@ -210,7 +210,8 @@ impl Device {
         }
     }
 
-    /// The metadata on any store, without locks: for tests.
+    /// The metadata on any store, without locks: for tests, and for who only reads a store that is its
+    /// own alone.
     pub fn without_locks(store: Arc<dyn Store>) -> Self {
         Self {
             store,

@@ -1,6 +1,7 @@
 //! The volumes of a running server: its exports, and beside each what is told of it.
 
 use std::collections::HashMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
@@ -9,7 +10,7 @@ use xtent_export::metrics;
 use xtent_export::nbd::{Address, Export, Exports, Listing};
 use xtent_volume::{DiscardPolicy, Volume};
 
-use crate::failure::Result;
+use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Grown, Growth};
 use crate::registry::{self, Entry, Registration};
 use crate::wanted::Opened;
@@ -22,10 +23,18 @@ pub(crate) struct Told {
     pub(crate) discard: DiscardPolicy,
 }
 
+/// A volume that somebody else has taken over.
+pub(crate) struct Loss {
+    number: u64,
+    pub(crate) export: String,
+    pub(crate) device: String,
+}
+
 /// All of them.
 pub(crate) struct Volumes {
     exports: Exports,
     addresses: Vec<Address>,
+    losses: Sender<Loss>,
     kept: Mutex<Kept>,
     registration: Registration,
     /// Who else is told when one has grown.
@@ -45,6 +54,8 @@ struct One {
     growth: Arc<Growth>,
     entry: Entry,
     discard: DiscardPolicy,
+    /// Somebody is removing it.
+    is_ending: bool,
 }
 
 impl One {
@@ -54,7 +65,8 @@ impl One {
 }
 
 impl Kept {
-    fn push(&mut self, growth: Growth, entry: Entry, discard: DiscardPolicy) {
+    /// Gives its number.
+    fn push(&mut self, growth: Growth, entry: Entry, discard: DiscardPolicy) -> u64 {
         let number = self.next;
         self.next += 1;
         self.all.push(One {
@@ -62,7 +74,9 @@ impl Kept {
             growth: Arc::new(growth),
             entry,
             discard,
+            is_ending: false,
         });
+        number
     }
 
     fn entries(&self) -> Vec<Entry> {
@@ -71,21 +85,23 @@ impl Kept {
 }
 
 impl Volumes {
-    /// Of a server that clients find at `addresses`; registers the process for `xtent status`.
-    pub(crate) fn new(opened: Vec<Opened>, addresses: Vec<Address>) -> Result<Self> {
+    /// Of a server that clients find at `addresses`; registers the process for `xtent status`. Those
+    /// that somebody else takes over are told to `losses`, each once.
+    pub(crate) fn new(
+        opened: Vec<Opened>,
+        addresses: Vec<Address>,
+        losses: Sender<Loss>,
+    ) -> Result<Self> {
         let exports = Exports::new();
         let mut kept = Kept::default();
         for one in opened {
-            let discard = one.volume.discard_policy();
-            exports.add(export(&one.name, one.volume, one.allowed))?;
-            let mut entry = one.entry;
-            entry.uris = uris(&addresses, &one.name);
-            kept.push(one.growth, entry, discard);
+            add(&exports, &mut kept, &addresses, &losses, one)?;
         }
         let registration = registry::register(&kept.entries());
         Ok(Self {
             exports,
             addresses,
+            losses,
             kept: Mutex::new(kept),
             registration,
             on_growth: OnceLock::new(),
@@ -122,25 +138,11 @@ impl Volumes {
     }
 
     /// Offers one more; where clients find it.
-    pub(crate) fn add(
-        &self,
-        name: &str,
-        volume: Arc<Volume>,
-        allowed: Vec<String>,
-        growth: Growth,
-        entry: Entry,
-    ) -> Result<Vec<String>> {
-        let uris = self.uris(name);
+    pub(crate) fn add(&self, one: Opened) -> Result<Vec<String>> {
+        let uris = self.uris(&one.name);
         // Whoever removes it at once finds it here.
         let mut kept = self.kept();
-        let discard = volume.discard_policy();
-        self.exports.add(export(name, volume, allowed))?;
-        let entry = Entry {
-            uris: uris.clone(),
-            export: Some(name.to_owned()),
-            ..entry
-        };
-        kept.push(growth, entry, discard);
+        add(&self.exports, &mut kept, &self.addresses, &self.losses, one)?;
         self.registration.update(&kept.entries());
         Ok(uris)
     }
@@ -148,25 +150,38 @@ impl Volumes {
     /// Parts from an export's clients, flushes it and lets go of it; an error if it is not
     /// there, or could not be flushed.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
-        let number = self
-            .kept()
-            .all
-            .iter()
-            .find(|one| one.is(name))
-            .map(|one| one.number);
+        self.remove_where(name, |one| one.is(name))
+    }
+
+    /// The same of one that is lost; not of another that has its name by now.
+    pub(crate) fn remove_lost(&self, loss: &Loss) -> Result<()> {
+        self.remove_where(&loss.export, |one| one.number == loss.number)
+    }
+
+    fn remove_where(&self, name: &str, which: impl Fn(&One) -> bool) -> Result<()> {
+        // It is the caller's alone from here on: whoever is second would remove another that
+        // has got the name meanwhile.
+        let number = match self.kept().all.iter_mut().find(|one| which(one)) {
+            Some(one) if one.is_ending => {
+                return Err(Failure::new(
+                    Exit::Busy,
+                    format!("the export {name:?} is being removed already"),
+                ));
+            }
+            Some(one) => {
+                one.is_ending = true;
+                one.number
+            }
+            None => {
+                return Err(Failure::parameters(format!(
+                    "there is no export named {name:?}"
+                )));
+            }
+        };
         let result = self.exports.remove(name);
-        let is_gone = !matches!(
-            &result,
-            Err(error) if matches!(
-                error.kind,
-                xtent_export::ErrorKind::Argument | xtent_export::ErrorKind::Busy
-            )
-        );
-        if is_gone {
-            let mut kept = self.kept();
-            kept.all.retain(|one| Some(one.number) != number);
-            self.registration.update(&kept.entries());
-        }
+        let mut kept = self.kept();
+        kept.all.retain(|one| one.number != number);
+        self.registration.update(&kept.entries());
         Ok(result?)
     }
 
@@ -255,13 +270,39 @@ impl Volumes {
     }
 }
 
-fn export(name: &str, volume: Arc<Volume>, allowed: Vec<String>) -> Export {
-    Export {
-        name: name.to_owned(),
+fn add(
+    exports: &Exports,
+    kept: &mut Kept,
+    addresses: &[Address],
+    losses: &Sender<Loss>,
+    one: Opened,
+) -> Result<()> {
+    let discard = one.volume.discard_policy();
+    exports.add(Export {
+        name: one.name.clone(),
         description: String::new(),
-        volume,
-        allowed,
+        volume: one.volume,
+        allowed: one.allowed,
+    })?;
+    let entry = Entry {
+        uris: uris(addresses, &one.name),
+        export: Some(one.name.clone()),
+        ..one.entry
+    };
+    let device = entry.device.clone();
+    let number = kept.push(one.growth, entry, discard);
+    if let Some(image) = &one.image {
+        let (losses, export) = (losses.clone(), one.name);
+        image.on_loss(move || {
+            // Nobody listens any more who is ending.
+            let _ = losses.send(Loss {
+                number,
+                export,
+                device,
+            });
+        });
     }
+    Ok(())
 }
 
 fn uris(addresses: &[Address], export: &str) -> Vec<String> {

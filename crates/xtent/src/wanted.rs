@@ -14,7 +14,7 @@ use xtent_upstream::Upstream;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
-use crate::disk::Disk;
+use crate::disk::{Disk, rbd};
 use crate::failure::{Failure, Result};
 use crate::growth::Growth;
 use crate::headerless::{Closed, PlainArgs, VolumeKey};
@@ -76,6 +76,17 @@ pub(crate) fn not_beside_config() -> impl Fn(Arg) -> Arg {
         true => arg.conflicts_with("config"),
         false => arg,
     }
+}
+
+/// Makes DEVICE the first argument of a command that has `--config` in its place.
+pub(crate) fn device_or_config(device: Arg) -> Arg {
+    device
+        .index(1)
+        .required(false)
+        .required_unless_present("config")
+        .conflicts_with("config")
+        .default_value("-")
+        .hide_default_value(true)
 }
 
 impl VolumeArgs {
@@ -154,7 +165,30 @@ pub(crate) struct Known {
 impl Wanted {
     /// Opens and locks the device, this process's alone unless read-only; asks for nothing yet.
     pub(crate) fn prepare(&self, output: &Output) -> Result<Prepared<'_>> {
-        self.try_prepare(output).map_err(|e| self.name_in(e))
+        self.try_prepare(self.access(), output)
+            .map_err(|e| self.name_in(e))
+    }
+
+    /// The same for a server that is handed the volume; an image in a Ceph cluster is opened for
+    /// reading only, since it is that server which takes the lock.
+    pub(crate) fn prepare_to_hand_over(&self, output: &Output) -> Result<Prepared<'_>> {
+        let access = match rbd::is_image(&self.args.device.device) {
+            true => Access::ReadOnly,
+            false => self.access(),
+        };
+        self.try_prepare(access, output)
+            .map_err(|e| self.name_in(e))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.args.read_only || self.args.encrypt
+    }
+
+    fn access(&self) -> Access {
+        match self.is_read_only() {
+            true => Access::ReadOnly,
+            false => Access::ReadWrite,
+        }
     }
 
     /// Looks at all that can be looked at without a passphrase, in use or not; the size of the
@@ -200,15 +234,9 @@ impl Wanted {
         know().map_err(|e| self.name_in(e))
     }
 
-    fn try_prepare(&self, output: &Output) -> Result<Prepared<'_>> {
+    fn try_prepare(&self, access: Access, output: &Output) -> Result<Prepared<'_>> {
         let args = &self.args;
         args.unlock.key.source().check()?;
-        let read_only = args.read_only || args.encrypt;
-        let access = if read_only {
-            Access::ReadOnly
-        } else {
-            Access::ReadWrite
-        };
         let device = args.direct.device(&args.device);
         let closed = Closed::open(&device, &args.plain, &args.unlock, access, output)?;
         let discard = match args.discard {
@@ -217,7 +245,7 @@ impl Wanted {
             Some(Discard::Allow) => DiscardPolicy::Allow,
             Some(Discard::Zero) => DiscardPolicy::Zero,
         };
-        let mut config = closed.plan(read_only, discard, self.backend)?;
+        let mut config = closed.plan(self.is_read_only(), discard, self.backend)?;
         config.holes = args.holes.holes();
         if args.encrypt {
             refuse_part(&closed, &config)?;

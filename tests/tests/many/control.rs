@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use xtent_control::{Attach, Discard, Link, Listener, Reply, Request, Role, Source};
+use xtent_control::{Attach, Link, Listener, Reply, Request, Source, sample};
 use xtent_tests::far::Far;
 use xtent_tests::gateway::Gateway;
 use xtent_tests::luks::{Container, Shape};
@@ -18,47 +18,30 @@ use super::{SIZE, container, usize_of};
 
 /// The request of an attach as ours is.
 fn attach_request(container: &Container, name: &str) -> Attach {
-    Attach {
-        clients: Vec::new(),
-        zero_holes: false,
-        name: name.to_owned(),
-        device: container.image.to_str().unwrap().to_owned(),
-        partition: None,
-        uuid: None,
-        source: Source::File {
-            window: None,
-            direct: false,
-            atomic: 512,
-            discard: 4096,
-        },
-        files: vec![Role::Data],
-        key_length: 64,
-        cipher: "aes-xts-plain64".to_owned(),
-        sector_size: 512,
-        large_sectors: false,
-        offset: 16 << 20,
-        length: SIZE,
-        iv_offset: 0,
-        grows: true,
-        read_only: false,
-        encrypt: false,
-        discard: Discard::Never,
-        backend: None,
-        cipher_threads: None,
-    }
+    sample(name, container.image.to_str().unwrap(), SIZE)
 }
 
 /// What the server says to these messages; nothing if it just hangs up.
-fn said(
+pub(super) fn said(
     gateway: &Gateway,
     request: &[u8],
     files: &[BorrowedFd<'_>],
     key: Option<&[u8]>,
 ) -> Option<Reply> {
+    said_of_keys(gateway, request, files, key.as_slice())
+}
+
+/// The same of several keys.
+pub(super) fn said_of_keys(
+    gateway: &Gateway,
+    request: &[u8],
+    files: &[BorrowedFd<'_>],
+    keys: &[&[u8]],
+) -> Option<Reply> {
     let link = Link::connect(&gateway.control()).unwrap();
     link.set_patience(Duration::from_secs(300)).unwrap();
     let _ = link.send(request, files);
-    if let Some(key) = key {
+    for key in keys {
         let _ = link.send(key, &[]);
     }
     let (bytes, _) = link.receive().ok()?;
@@ -335,4 +318,94 @@ fn an_attach_that_is_killed_leaves_the_server_sane() {
         &pattern(usize_of(SIZE), 5),
         "what was written",
     );
+}
+
+/// One of another user is told nothing, whatever its place and process.
+#[test]
+fn another_users_process_gets_no_key() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "it becomes another user"
+    );
+    let scratch = Scratch::new();
+    let a = container(&scratch, "a.img", Shape::LUKS2);
+    let gateway = Gateway::start(&[&a], &[]);
+    let folder = gateway.control().parent().unwrap().to_owned();
+    // Whose it is counts when it begins to listen. It prints what comes.
+    let program = "
+import os, socket, sys
+path = f'{sys.argv[1]}/{os.getpid()}.sock'
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(path)
+os.setuid(65534)
+s.listen(9)
+print('ready', flush=True)
+while True:
+    c, _ = s.accept()
+    print('heard', c.recv(65536), flush=True)
+";
+    let mut other = Cmd::new("/usr/bin/python3")
+        .args(["-c", program])
+        .arg(&folder)
+        .spawn();
+    other.wait_for_line(|line| line == "ready");
+    let id = other.id().to_string();
+    let path = folder.join(format!("{id}.sock"));
+    let b = container(&scratch, "b.img", Shape::LUKS2);
+    let key = b.key.to_str().unwrap();
+    let image = b.image.to_str().unwrap();
+    let commands: [&[&str]; 4] = [
+        &["attach", "--server", &id, "--key-file", key, image],
+        &["detach", "--server", &id, "x"],
+        &["resize", "--server", &id, "x"],
+        &["takeover", "--server", &id, "-q"],
+    ];
+    for command in commands {
+        let refused = xtent().args(command).fails(2);
+        refused.says(&["of another user (UID 65534)", "it is told nothing"]);
+    }
+    // Root may mean it.
+    let socket = path.to_str().unwrap().to_owned();
+    let named = xtent().args(["detach", "--server", &socket, "x"]).spawn();
+    let silent = std::cell::Cell::new(0);
+    let line = other.wait_for_line(|line| {
+        silent.set(silent.get() + usize::from(line == "heard b''"));
+        line.starts_with("heard") && line != "heard b''"
+    });
+    assert_eq!(line, r#"heard b'"status"'"#);
+    assert_eq!(silent.get(), commands.len(), "each hangs up without a word");
+    other.kill();
+    named.finish();
+    std::fs::remove_file(&path).unwrap();
+    gateway.stop();
+}
+
+#[test]
+fn a_standby_says_that_it_takes_no_volume() {
+    let scratch = Scratch::new();
+    let [a, b] = ["a.img", "b.img"].map(|name| container(&scratch, name, Shape::LUKS2));
+    let gateway = Gateway::start(&[&a], &[]);
+    let socket = format!("unix:{}", scratch.join("standby.sock").display());
+    let standby = xtent()
+        .args(["serve", "--standby", "--nbd", &socket, "--key-file"])
+        .args([&a.key, &a.image])
+        .spawn();
+    let control = gateway
+        .control()
+        .with_file_name(format!("{}.sock", standby.id()));
+    while Link::connect(&control).is_err() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    xtent()
+        .args([
+            "attach",
+            "--server",
+            &standby.id().to_string(),
+            "--key-file",
+        ])
+        .args([&b.key, &b.image])
+        .fails(5)
+        .says(&["this server stands by, and has no volume yet"]);
+    standby.kill();
+    gateway.stop();
 }

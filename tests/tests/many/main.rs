@@ -3,6 +3,7 @@
 
 mod control;
 mod cost;
+mod images;
 
 use std::fs::File;
 use std::io::Write;

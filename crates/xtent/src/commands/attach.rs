@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use xtent_control::Served;
+use xtent_store::Place;
 
 use crate::cli::Global;
 use crate::config;
 use crate::control::Server;
-use crate::disk::uri;
+use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Output, text_of};
 use crate::size::show_size;
-use crate::wanted::{VolumeArgs, Wanted, not_beside_config};
+use crate::wanted::{VolumeArgs, Wanted, device_or_config, not_beside_config};
 
 use super::serve::export_name;
 
@@ -35,7 +36,9 @@ NOTES:
   name, of the same device, stays as it is, whatever else the file says of it.
 
   A volume behind an NBD server (a URI) is connected to by the server that gets it, which has
-  to be started with --allow-connect. With --direct-io a few threads of the server wait for
+  to be started with --allow-connect. So is an image in a Ceph cluster, by a server that was
+  started with one or with --allow-connect: this command reads ceph.conf and the keyring, and
+  sends the monitors and the user's key along. The server takes the image's lock. With --direct-io a few threads of the server wait for
   the disk: the kernel's way without them (io_uring) is there for volumes named at the start.
 
 FILES:
@@ -50,13 +53,7 @@ FILES:
     after_long_help = MANUAL,
     override_usage = "xtent attach [OPTIONS] <DEVICE>\n       xtent attach [OPTIONS] --config <FILE>"
 )]
-#[command(mut_arg("device", |device| device
-    .index(1)
-    .required(false)
-    .required_unless_present("config")
-    .conflicts_with("config")
-    .default_value("-")
-    .hide_default_value(true)))]
+#[command(mut_arg("device", device_or_config))]
 #[command(mut_args(not_beside_config()))]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -125,16 +122,16 @@ fn refuse_taken(wanted: &Wanted, served: &[Served]) -> Result<()> {
 
 /// Where clients find it.
 fn attach(server: &Server, wanted: &Wanted, output: &Output) -> Result<Vec<String>> {
-    let handed_over = wanted.prepare(output)?.hand_over(output)?;
+    let handed_over = wanted.prepare_to_hand_over(output)?.hand_over(output)?;
     Ok(server.attach(&handed_over)?.uris)
 }
 
 /// Whether it is the same device under the same name.
 fn is_there(wanted: &Wanted, served: &Served) -> bool {
     let device = &wanted.args.device.device;
-    let place = match uri(device) {
+    let place = match place(device) {
         // In the one form that all have which mean the same.
-        Ok(Some(uri)) => uri.to_string(),
+        Ok(Place::Uri(name) | Place::Image(name)) => name.into(),
         _ => text_of(&std::fs::canonicalize(device).unwrap_or_else(|_| device.clone())),
     };
     served.name == wanted.name

@@ -26,13 +26,14 @@ use crate::args::TlsArgs;
 use crate::cli::Global;
 use crate::client::Client;
 use crate::control::{Control, Rules};
+use crate::disk::rbd;
 use crate::failure::{Exit, Failure, Result};
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::pid_file::PidFile;
 use crate::volumes::Volumes;
-use crate::wanted::{Opened, VolumeArgs, Wanted, not_beside_config};
+use crate::wanted::{Opened, VolumeArgs, Wanted, device_or_config, not_beside_config};
 use crate::{sandbox, signals};
 
 /// Serve volumes over NBD
@@ -45,13 +46,7 @@ use crate::{sandbox, signals};
     after_long_help = MANUAL,
     override_usage = "xtent serve [OPTIONS] <DEVICE>...\n       xtent serve [OPTIONS] --config <FILE>"
 )]
-#[command(mut_arg("device", |device| device
-    .index(1)
-    .required(false)
-    .required_unless_present("config")
-    .conflicts_with("config")
-    .default_value("-")
-    .hide_default_value(true)))]
+#[command(mut_arg("device", device_or_config))]
 #[command(mut_args(not_beside_config()))]
 pub(crate) struct Args {
     /// More of them, each an export under its file's name
@@ -88,7 +83,7 @@ pub(crate) struct Args {
     /// Listen on addresses that other machines can reach, without TLS
     #[arg(long)]
     allow_remote: bool,
-    /// Let `xtent attach` have the server connect to other servers, for NBD URIs
+    /// Let `xtent attach` have the server connect to others, for NBD URIs and images in Ceph clusters
     ///
     /// The sandbox allows connections to any address then; without, to the servers of the
     /// volumes that it was started with.
@@ -178,10 +173,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
     let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
-    let has_image = opened.iter().any(|it| it.has_image);
-    let losses = fenced::Losses::of(&opened);
+    let has_image = opened.iter().any(|it| it.has_image) || args.allow_connect && rbd::load();
+    let (lose, losses) = fenced::Losses::new(has_image);
     let changes = grown::changes(&opened);
-    let volumes = Arc::new(Volumes::new(opened, addresses)?);
+    let volumes = Arc::new(Volumes::new(opened, addresses, lose)?);
     let control = Control::bind()
         .inspect_err(|e| tracing::info!(error = %e, "no volume can be attached to this server"))
         .ok();
@@ -205,11 +200,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .chain(made_for_machine)
         .flatten()
         .collect();
-    let in_force = if args.no_sandbox {
+    let opener = || has_image.then(rbd::Opener::start).transpose();
+    let (in_force, opener) = if args.no_sandbox {
         output.warn("serving without a sandbox (--no-sandbox)");
-        Vec::new()
+        (Vec::new(), opener()?)
     } else {
-        sandbox::enter(&sandbox::Needs {
+        let needs = sandbox::Needs {
             remove_in: made
                 .iter()
                 .filter_map(|(_, path)| path.parent())
@@ -224,7 +220,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             has_image,
             connects: args.allow_connect,
             makes_memory: machine.is_some(),
-        })?
+        };
+        sandbox::enter(&needs, opener)?
     };
     let ended_by = on_signals(&shutdown, &volumes, output)?;
     grown::follow(changes, &volumes, output)?;
@@ -235,6 +232,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             reads_files: args.no_sandbox,
             verifies_clients: plan.tls.verifies_clients(),
             has_machine: machine.is_some(),
+            opener,
         };
         control.start(&volumes, rules, output)?;
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sector_cipher::{CipherSpec, SectorCount, SectorSize};
 use xtent_control::{Attach, Discard, Role, Source};
+use xtent_luks::{Device, KdfLimits};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileParts, FileStore};
 use xtent_volume::{CipherThreads, Config, DiscardPolicy, Holes, Volume};
@@ -20,20 +21,15 @@ use crate::growth::Growth;
 use crate::identity;
 use crate::open::parse_backend;
 use crate::registry::{Entry, Kind};
-
-/// The open volume, and what is told of it.
-pub(super) struct Adopted {
-    pub(super) volume: Arc<Volume>,
-    pub(super) growth: Growth,
-    pub(super) entry: Entry,
-}
+use crate::wanted::Opened;
 
 pub(super) fn adopt(
     attach: &Attach,
     files: Vec<File>,
-    key: &SecretBytes,
-    rules: Rules,
-) -> Result<Adopted> {
+    key: SecretBytes,
+    user_key: Option<SecretBytes>,
+    rules: &Rules,
+) -> Result<Opened> {
     if !attach.clients.is_empty() && !rules.verifies_clients {
         return Err(
             refuse("this server does not ask its clients who they are").advise(
@@ -43,8 +39,14 @@ pub(super) fn adopt(
         );
     }
     let config = config(attach)?;
-    let (disk, held) = disk(attach, files, rules)?;
-    let volume = Volume::open(disk.for_volume(), key, &config)?;
+    let (disk, held) = disk(attach, files, user_key, rules)?;
+    let key = match &attach.source {
+        Source::Image {
+            has_header: true, ..
+        } => expect_header(&disk, attach, key)?,
+        _ => key,
+    };
+    let volume = Volume::open(disk.for_volume(), &key, &config)?;
     let volume = volume
         .with_cipher_threads(threads(attach)?)
         .holding((disk.clone(), held));
@@ -57,10 +59,15 @@ pub(super) fn adopt(
     let mut entry = Entry::new(Kind::Server, device, attach.uuid.clone(), cipher, &volume);
     (entry.partition, entry.start) = (attach.partition, disk.window_start());
     let offset = attach.grows.then_some(attach.offset);
-    Ok(Adopted {
+    Ok(Opened {
+        name: attach.name.clone(),
         growth: Growth::to_the_end(&disk, offset, &volume),
         volume,
         entry,
+        upstreams: Vec::new(),
+        has_image: disk.is_image(),
+        image: disk.is_image().then_some(disk),
+        allowed: attach.clients.clone(),
     })
 }
 
@@ -108,7 +115,7 @@ fn threads(attach: &Attach) -> Result<CipherThreads> {
 }
 
 /// Certificates are files, and a sandbox opens none.
-fn refuse_tls(name: &str, rules: Rules) -> Result<()> {
+fn refuse_tls(name: &str, rules: &Rules) -> Result<()> {
     let has_tls = uri(Path::new(name))?.is_some_and(|uri| uri.has_tls());
     match has_tls && !rules.reads_files {
         true => Err(refuse(format!(
@@ -120,7 +127,12 @@ fn refuse_tls(name: &str, rules: Rules) -> Result<()> {
 }
 
 /// What has the ciphertext, and the files that are held for their locks.
-fn disk(attach: &Attach, files: Vec<File>, rules: Rules) -> Result<(Disk, Vec<File>)> {
+fn disk(
+    attach: &Attach,
+    files: Vec<File>,
+    user_key: Option<SecretBytes>,
+    rules: &Rules,
+) -> Result<(Disk, Vec<File>)> {
     if files.len() != attach.files.len() {
         return Err(refuse(format!(
             "{} files were announced, and {} came",
@@ -188,7 +200,74 @@ fn disk(attach: &Attach, files: Vec<File>, rules: Rules) -> Result<(Disk, Vec<Fi
                  sandbox then allows that.",
             ));
         }
+        (
+            Source::Image {
+                name,
+                user,
+                settings,
+                ..
+            },
+            None,
+        ) => match &rules.opener {
+            Some(opener) => Disk::Image(Arc::new(
+                opener.open(name, user, settings, user_key, access)?,
+            )),
+            None => {
+                return Err(refuse(format!(
+                    "{name}: this server makes no connections to a Ceph cluster"
+                ))
+                .advise(
+                    "Start it with an image, or with --allow-connect where Ceph's library is: its \
+                     sandbox then allows that.",
+                ));
+            }
+        },
         _ => return Err(refuse("these are not the files of a volume")),
     };
     Ok((disk, held))
+}
+
+/// How long it may take to find out whether the key is that of the header.
+const LONGEST_CHECK: Duration = Duration::from_secs(60);
+
+/// Refuses an image whose volume is not the one any more that another process has found there: it had
+/// no lock when it did. Passphrases may have changed. Gives the key back.
+fn expect_header(disk: &Disk, attach: &Attach, key: SecretBytes) -> Result<SecretBytes> {
+    let another = |what: &str| {
+        Failure::new(
+            Exit::Device,
+            format!(
+                "{}: the volume has changed since its header was read: {what}",
+                disk.path().display()
+            ),
+        )
+        .advise("It was formatted or encrypted anew meanwhile. Attach it again.")
+    };
+    let device = Device::without_locks(disk.store());
+    let header = match device.read() {
+        Err(error) if error.kind == xtent_luks::ErrorKind::NotLuks => {
+            return Err(another("there is no LUKS header any more"));
+        }
+        other => other.map_err(|error| Failure::of_metadata(error, disk.path()))?,
+    };
+    let segment = header.segment(disk.size())?;
+    let cipher = segment.encryption.parse().ok();
+    let cipher = cipher.map(|cipher: CipherSpec| cipher.to_string());
+    let is_laid_out_alike = cipher.as_ref() == Some(&attach.cipher)
+        && (segment.sector_size, segment.offset, segment.iv_tweak)
+            == (attach.sector_size, attach.offset, attach.iv_offset)
+        && attach.length <= segment.length;
+    if attach.uuid.as_deref() != Some(header.uuid()) || !is_laid_out_alike {
+        return Err(another("its UUID or layout is another"));
+    }
+    let limits = KdfLimits {
+        longest: Some(LONGEST_CHECK),
+    };
+    match device.unlock_with_volume_key(key, &limits) {
+        Ok(unlocked) => Ok(unlocked.key),
+        Err(error) if error.kind == xtent_luks::ErrorKind::WrongPassphrase => {
+            Err(another("its key is another"))
+        }
+        Err(error) => Err(Failure::of_metadata(error, disk.path())),
+    }
 }

@@ -1,12 +1,10 @@
 //! The client's side: finding the server, and asking it.
 
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use xtent_control::{ErrorKind, Link, Peer, Reply, Request, Served};
-use xtent_secret::SecretBytes;
 
 use super::{folder, socket};
 use crate::failure::{Exit, Failure, Result};
@@ -119,12 +117,7 @@ impl Server {
     /// Has it serve a volume.
     pub(crate) fn attach(&self, volume: &HandedOver) -> Result<Answer> {
         let request = Request::Attach(Box::new(volume.attach.clone()));
-        ask(
-            &self.connect()?,
-            &request,
-            Some((&volume.files(), &volume.key)),
-            None,
-        )
+        ask(&self.connect()?, &request, Some(volume), None)
     }
 
     /// Has a standby take its volume away from whoever has it; returns when nobody else does.
@@ -215,19 +208,17 @@ impl Trust {
     }
 }
 
-type Volume<'a> = (&'a [BorrowedFd<'a>], &'a SecretBytes);
-
 /// Asks, and waits for the end of the answer; if there is a limit, not much longer.
 fn ask(
     link: &Link,
     request: &Request,
-    volume: Option<Volume<'_>>,
+    volume: Option<&HandedOver>,
     limit: Option<Duration>,
 ) -> Result<Answer> {
     let start = Instant::now();
-    let files = volume.map_or(&[][..], |(files, _)| files);
-    link.send(&request.to_bytes()?, files)?;
-    if let Some((_, key)) = volume {
+    let files = volume.map(HandedOver::files).unwrap_or_default();
+    link.send(&request.to_bytes()?, &files)?;
+    for key in volume.iter().flat_map(|it| it.keys()) {
         match link.send(key, &[]) {
             // It has an answer already.
             Err(error) if error.kind == ErrorKind::Closed => {}

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use xtent_control::{ErrorKind, Link, Listener, Reply, Request};
+use xtent_control::{ErrorKind, Link, Listener, Reply, Request, Source};
 
 use super::adopt::adopt;
 use super::{folder, socket};
+use crate::disk::rbd::Opener;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::size::show_size;
@@ -28,7 +29,7 @@ const LONGEST_REFUSAL: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What clients may ask for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// To have the server connect to other servers.
     pub(crate) connects: bool,
@@ -38,9 +39,13 @@ pub(crate) struct Rules {
     pub(crate) has_machine: bool,
     /// To limit an export to some clients: those that it asks for certificates.
     pub(crate) verifies_clients: bool,
+    /// To have images in Ceph clusters.
+    pub(crate) opener: Option<Opener>,
 }
 
-/// A control socket; its name is removed when dropped.
+/// A control socket; its name is removed when dropped. A server that has become another user
+/// (`--user`) cannot: the folder is for the one who started it, who may have other servers' sockets
+/// there. The next server removes it.
 #[derive(Debug)]
 pub(crate) struct Control {
     listener: Arc<Listener>,
@@ -80,7 +85,7 @@ impl Control {
         let clients = Arc::<AtomicUsize>::default();
         let accept = move || loop {
             match listener.accept() {
-                Ok(link) => start_client(link, owner, &volumes, rules, output, &clients),
+                Ok(link) => start_client(link, owner, &volumes, rules.clone(), output, &clients),
                 Err(error) => {
                     tracing::warn!(error = %xtent_store::chain(&error), "control socket");
                     std::thread::sleep(PAUSE);
@@ -196,7 +201,7 @@ fn start_client(
         .name("control-client".to_owned())
         .spawn(move || {
             let _seat = seat;
-            if let Err(failure) = answer(&link, &volumes, rules, output) {
+            if let Err(failure) = answer(&link, &volumes, &rules, output) {
                 let error = failure.to_string().replace('\n', "; ");
                 tracing::warn!(pid = peer.pid, error, "control request failed");
                 // Whoever has gone does not need it.
@@ -242,7 +247,7 @@ fn done() -> Reply {
     }
 }
 
-fn answer(link: &Link, volumes: &Volumes, rules: Rules, output: Output) -> Result<()> {
+fn answer(link: &Link, volumes: &Volumes, rules: &Rules, output: Output) -> Result<()> {
     link.set_patience(PATIENCE)?;
     let (message, files) = match link.receive() {
         // Somebody who looked whether there is a server.
@@ -273,17 +278,15 @@ fn answer(link: &Link, volumes: &Volumes, rules: Rules, output: Output) -> Resul
         }
         Request::Attach(attach) => {
             let key = link.receive_key(attach.key_length)?;
-            let adopted = adopt(&attach, files, &key, rules)?;
-            drop(key);
+            let user_key = match attach.source {
+                Source::Image { secret_length, .. } if secret_length > 0 => {
+                    Some(link.receive_key(secret_length)?)
+                }
+                _ => None,
+            };
+            let adopted = adopt(&attach, files, key, user_key, rules)?;
             let size = adopted.volume.size();
-            let clients = attach.clients.clone();
-            let uris = volumes.add(
-                &attach.name,
-                adopted.volume,
-                clients,
-                adopted.growth,
-                adopted.entry,
-            )?;
+            let uris = volumes.add(adopted)?;
             tracing::info!(
                 export = attach.name,
                 device = attach.device,

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use xtent_control::Source;
+use xtent_secret::SecretBytes;
 use xtent_store::{Access, Place, Store};
 
 use crate::failure::{Failure, Result};
@@ -18,6 +20,14 @@ impl Image {
 
     pub(crate) fn take_over(name: &Path) -> Result<Self> {
         Err(refuse(name))
+    }
+
+    pub(crate) fn refuse_writes_to_snapshot(&self, _: bool) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn hand_over(&self, _: bool) -> Result<(Source, Option<SecretBytes>)> {
+        match *self {}
     }
 
     pub(crate) fn name(&self) -> &Path {
@@ -47,6 +57,31 @@ impl Image {
 
 pub(crate) fn has_clients() -> bool {
     false
+}
+
+pub(crate) fn load() -> bool {
+    false
+}
+
+/// There is none.
+#[derive(Clone, Debug)]
+pub(crate) enum Opener {}
+
+impl Opener {
+    pub(crate) fn start() -> Result<Self> {
+        Err(refuse(Path::new("rbd:")))
+    }
+
+    pub(crate) fn open(
+        &self,
+        _: &str,
+        _: &str,
+        _: &[(String, String)],
+        _: Option<SecretBytes>,
+        _: Access,
+    ) -> Result<Image> {
+        match *self {}
+    }
 }
 
 pub(crate) fn is_image(name: &Path) -> bool {

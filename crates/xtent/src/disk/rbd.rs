@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
-use xtent_rbd::Name;
-use xtent_store::{Access, Place, Store};
+use xtent_control::Source;
+use xtent_rbd::{Client, Name};
+use xtent_secret::SecretBytes;
+use xtent_store::{Access, Act, ErrorKind, Place, Store};
 
 use crate::failure::{Failure, Result};
 use crate::{sandbox, signals};
@@ -39,11 +42,50 @@ impl Image {
         let name = parse(name)?;
         let opened = name.clone();
         let image = confined("rbd open", move || Ok(open(&opened)?))?;
-        Ok(Self {
+        Ok(Self::new(image, &name))
+    }
+
+    fn new(image: xtent_rbd::Image, name: &Name) -> Self {
+        Self {
             image: Arc::new(image),
             bare: name.bare().to_string().into(),
             name: name.to_string().into(),
-        })
+        }
+    }
+
+    /// Refuses what no server could open.
+    pub(crate) fn refuse_writes_to_snapshot(&self, read_only: bool) -> Result<()> {
+        match self.image.name().is_snapshot() && !read_only {
+            true => Err(xtent_store::Error {
+                source: Some(std::io::Error::other("a snapshot never changes")),
+                ..xtent_store::Error::new(
+                    ErrorKind::ReadOnly,
+                    Act::Open,
+                    Place::Image(self.image.name().to_string().into()),
+                    None,
+                )
+            }
+            .into()),
+            false => Ok(()),
+        }
+    }
+
+    /// What a server in its sandbox needs to open it, and the key of the cluster's user if it has
+    /// one.
+    pub(crate) fn hand_over(&self, has_header: bool) -> Result<(Source, Option<SecretBytes>)> {
+        let Client {
+            user,
+            settings,
+            key,
+        } = self.image.client()?;
+        let source = Source::Image {
+            name: self.bare.to_string_lossy().into_owned(),
+            user,
+            settings,
+            secret_length: key.as_ref().map_or(0, |key| key.len()),
+            has_header,
+        };
+        Ok((source, key))
     }
 
     pub(crate) fn name(&self) -> &Path {
@@ -102,6 +144,74 @@ fn confined<T: Send + 'static>(
     thread
         .join()
         .unwrap_or_else(|_| Err(Failure::parameters(format!("{name}: it has panicked"))))
+}
+
+fn not_opened() -> Failure {
+    Failure::parameters("the image could not be opened")
+}
+
+/// Loads Ceph's library for a process that can open no files later; whether it is there.
+pub(crate) fn load() -> bool {
+    xtent_rbd::load()
+        .inspect_err(|error| tracing::info!(%error, "no image can be attached to this server"))
+        .is_ok()
+}
+
+/// Opens images for a server in its sandbox: a thread that begins others. They are as it is, and so
+/// are the library's, which begin as those: Landlock, which keeps threads from TCP, came later.
+#[derive(Clone, Debug)]
+pub(crate) struct Opener(Sender<Job>);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Opener {
+    /// Begins it.
+    pub(crate) fn start() -> Result<Self> {
+        let (ask, asked) = channel::<Job>();
+        let begin = move || {
+            for job in asked {
+                // One that waits for its cluster does not hold up the others. Whoever waits for a job
+                // that is dropped is told.
+                let thread = std::thread::Builder::new().name("rbd open".into());
+                if let Err(error) = thread.spawn(job) {
+                    tracing::warn!(%error, "cannot start a thread");
+                }
+            }
+        };
+        signals::held_back(|| {
+            let thread = std::thread::Builder::new().name("rbd opener".into());
+            thread.spawn(begin)
+        })?
+        .map_err(|e| Failure::system("cannot start a thread", e))?;
+        Ok(Self(ask))
+    }
+
+    /// Opens an image by what another process has said of it; for writing, for this client of the
+    /// cluster alone.
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        user: &str,
+        settings: &[(String, String)],
+        key: Option<SecretBytes>,
+        access: Access,
+    ) -> Result<Image> {
+        let name = parse(Path::new(name))?;
+        let opened = name.clone();
+        let client = Client {
+            user: user.to_owned(),
+            settings: settings.to_vec(),
+            key,
+        };
+        let (tell, told) = channel();
+        let open: Job = Box::new(move || {
+            // Whoever asked waits for it.
+            let _ = tell.send(xtent_rbd::Image::open_as(&opened, &client, access));
+        });
+        self.0.send(open).map_err(|_| not_opened())?;
+        let image = told.recv().map_err(|_| not_opened())??;
+        Ok(Image::new(image, &name))
+    }
 }
 
 /// Whether a name is meant as an image's, be it a right one or not.

@@ -102,6 +102,11 @@ impl Closed {
         [Some(data), header].into_iter().flatten()
     }
 
+    /// Whether there is a header, and where the ciphertext is.
+    pub(crate) fn has_header_on_data(&self) -> bool {
+        self.header().is_some() && self.detached_header().is_none()
+    }
+
     /// The header, if there is one.
     pub(crate) fn header(&self) -> Option<&Header> {
         match self {

@@ -31,7 +31,8 @@ pub(crate) struct Needs {
     pub(crate) user: Option<User>,
     /// Clients of servers, which connect again when a connection is lost.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
-    /// Whether a client of a Ceph cluster is among the threads, which connects again by itself.
+    /// Whether clients of a Ceph cluster are among the threads, or may be later: they connect by
+    /// themselves.
     pub(crate) has_image: bool,
     /// Whether it makes memory for others, and keeps them from cutting it.
     pub(crate) makes_memory: bool,
@@ -39,9 +40,15 @@ pub(crate) struct Needs {
     pub(crate) connects: bool,
 }
 
-/// Enters the sandbox; says what is in force. What the kernel does not have is
-/// logged and done without; a user that cannot be had is an error.
-pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
+/// Enters the sandbox; says what is in force, and gives what `start` gives. What the kernel does not
+/// have is logged and done without; a user that cannot be had is an error.
+///
+/// `start` is called when privileges are gone and before Landlock is in force: the threads that it
+/// starts, and theirs, can connect by TCP where the filter of system calls lets them.
+pub(crate) fn enter<T>(
+    needs: &Needs,
+    start: impl FnOnce() -> Result<T>,
+) -> Result<(Vec<&'static str>, T)> {
     let mut in_force = Vec::new();
     // What a person types on the terminal is nothing to the server any more.
     let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
@@ -62,6 +69,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
     for upstream in &needs.upstreams {
         confine_threads(upstream, rules.as_ref().ok())?;
     }
+    let started = start()?;
     match rules.and_then(files::close) {
         Ok(how) => in_force.push(how),
         Err(error) => tracing::warn!(
@@ -78,7 +86,7 @@ pub(crate) fn enter(needs: &Needs) -> Result<Vec<&'static str>> {
         ),
     }
     tracing::info!(in_force = in_force.join(", "), "sandboxed");
-    Ok(in_force)
+    Ok((in_force, started))
 }
 
 /// Gives up what the threads of a Ceph client do not need, before they begin: they are the

@@ -122,6 +122,13 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
+/// Calls by which librados becomes a client of a cluster. Without the former it ends the process, and
+/// the latter tells the machine's name.
+#[cfg(target_arch = "x86_64")]
+const OF_CLIENTS: &[i64] = &[libc::SYS_epoll_create, libc::SYS_uname];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_CLIENTS: &[i64] = &[libc::SYS_uname];
+
 /// `BLKDISCARD`, `BLKZEROOUT`, `BLKGETSIZE64`, of devices that are handed over `BLKROGET`,
 /// `BLKSSZGET` and `BLKPBSZGET`, and `FIONBIO`, `FIONREAD`, `TCGETS`:
 /// nothing that changes a device's settings. (C libraries give the constants
@@ -202,6 +209,9 @@ fn allow_list(connects: bool, has_image: bool, makes_memory: bool) -> Result<Bpf
         rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
         rules.insert(libc::SYS_connect, Vec::new());
     }
+    if has_image {
+        rules.extend(OF_CLIENTS.iter().map(|&call| (call, Vec::new())));
+    }
     // Signals to the process itself only: abort().
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![equal(0, own)?]);
@@ -258,8 +268,8 @@ mod tests {
         assert!(least > ALLOWED.len());
         let to_servers = length(true, false, false);
         let to_clusters = length(false, true, false);
-        assert!(to_servers > to_clusters && to_clusters > least);
-        assert_eq!(length(true, true, false), to_servers);
+        assert!(to_servers > least && to_clusters > least);
+        assert!(length(true, true, false) > to_servers);
         assert!(length(false, false, true) > least);
         assert!(!no_clone3().unwrap().is_empty());
     }

@@ -19,7 +19,9 @@ use crate::output::{Output, text_of};
 /// What another process needs to open a volume.
 pub(crate) struct HandedOver {
     pub(crate) attach: Attach,
-    pub(crate) key: SecretBytes,
+    key: SecretBytes,
+    /// That of the cluster's user, of an image whose cluster asks for one.
+    user_key: Option<SecretBytes>,
     files: Vec<std::fs::File>,
 }
 
@@ -27,6 +29,11 @@ impl HandedOver {
     /// The files, in the order of [`Attach::files`].
     pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
         self.files.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// The keys, each for a message of its own.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &SecretBytes> {
+        std::iter::once(&self.key).chain(&self.user_key)
     }
 }
 
@@ -44,14 +51,12 @@ impl Prepared<'_> {
             config,
         } = self;
         let data = closed.data();
-        if data.is_image() {
-            return Err(Failure::parameters(
-                "a server cannot be given an image in a Ceph cluster while it runs",
-            )
-            .advise("Name it when the server is started, or start another one for it."));
+        if let Disk::Image(image) = &data {
+            image.refuse_writes_to_snapshot(config.read_only)?;
         }
         let VolumeKey { key, .. } = closed.key(&args.unlock, output)?;
         let mut files = Files::default();
+        let mut user_key = None;
         let source = match &data {
             Disk::File(file) => {
                 let parts = file.hand_over()?;
@@ -76,7 +81,11 @@ impl Prepared<'_> {
                         .is_some_and(|header| identity::tells(&data, header)),
                 }
             }
-            Disk::Image(_) => return Err(Failure::parameters("an image in a Ceph cluster")),
+            Disk::Image(image) => {
+                let source;
+                (source, user_key) = image.hand_over(closed.has_header_on_data())?;
+                source
+            }
         };
         // So that nobody erases or overwrites the header of a volume in use.
         match closed.detached_header() {
@@ -93,7 +102,11 @@ impl Prepared<'_> {
             let length = |size: u64| header.segment(size).map(|segment| segment.length).ok();
             length(data.size()) != length(data.size().saturating_add(1 << 30))
         });
-        let path = std::fs::canonicalize(data.path()).unwrap_or_else(|_| data.path().to_owned());
+        let path = match data.file() {
+            Some(file) => std::fs::canonicalize(file.path()),
+            None => Ok(data.path().to_owned()),
+        };
+        let path = path.unwrap_or_else(|_| data.path().to_owned());
         let attach = Attach {
             name: name.clone(),
             clients: args.clients.clone(),
@@ -127,6 +140,7 @@ impl Prepared<'_> {
         Ok(HandedOver {
             attach,
             key,
+            user_key,
             files: files.files,
         })
     }

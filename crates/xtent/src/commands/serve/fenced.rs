@@ -1,45 +1,22 @@
 //! Volumes that somebody else has taken over: what they were served for is over at once.
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use xtent_export::nbd::Shutdown;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::signals;
-use crate::volumes::Volumes;
-use crate::wanted::Opened;
-
-/// A volume that is lost.
-struct Loss {
-    export: String,
-    device: String,
-}
+use crate::volumes::{Loss, Volumes};
 
 /// The losses to come.
 pub(super) struct Losses(Option<Receiver<Loss>>);
 
 impl Losses {
-    /// Those of the volumes whose store tells.
-    pub(super) fn of(opened: &[Opened]) -> Self {
-        let images = || {
-            opened
-                .iter()
-                .filter_map(|one| Some((one, one.image.as_ref()?)))
-        };
-        if images().next().is_none() {
-            return Self(None);
-        }
+    /// With where they are told; nobody listens there where none can be.
+    pub(super) fn new(may_be: bool) -> (Sender<Loss>, Self) {
         let (tell, told) = channel();
-        for (one, image) in images() {
-            let tell = tell.clone();
-            let (export, device) = (one.name.clone(), one.entry.device.clone());
-            image.on_loss(move || {
-                // Nobody listens any more who is ending.
-                let _ = tell.send(Loss { export, device });
-            });
-        }
-        Self(Some(told))
+        (tell, Self(may_be.then_some(told)))
     }
 
     /// Parts from the clients of each that is lost, and ends a server that has nothing left; the
@@ -55,14 +32,15 @@ impl Losses {
         };
         let (volumes, shutdown, lost) = (Arc::clone(volumes), shutdown.clone(), Arc::clone(&first));
         let act = move || {
-            for Loss { export, device } in told {
+            for loss in told {
+                let Loss { export, device, .. } = &loss;
                 tracing::error!(
                     export,
                     device,
                     "taken over by another client: its clients are disconnected"
                 );
-                let _ = lost.set(device);
-                if let Err(failure) = volumes.remove(&export) {
+                let _ = lost.set(device.clone());
+                if let Err(failure) = volumes.remove_lost(&loss) {
                     tracing::debug!(export, %failure, "nothing is flushed of what is lost");
                 }
                 if volumes.list().is_empty() {
