@@ -21,6 +21,7 @@ use machine::Machine;
 use manual::MANUAL;
 pub(super) use plan::export_name;
 use plan::{Plan, plan};
+use standby::Addresses;
 
 use crate::args::TlsArgs;
 use crate::cli::Global;
@@ -147,21 +148,20 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         ([wanted], true) => vec![standby::wait(wanted, &notifier, &output)?],
         _ => open_all(&plan.wanted, &output)?,
     };
-    let bind = |listen: &dyn Fn() -> Result<Bound>| match args.standby {
-        true => standby::bind(listen, &notifier, &output),
-        false => listen(),
+    let addresses = Addresses {
+        waits: args.standby,
+        notifier: &notifier,
+        output: &output,
     };
-    bind_all(args, &plan, &mut bound, &bind)?;
+    bind_all(args, &plan, &mut bound, &addresses)?;
     plan.tls.warn_of_anybody(&bound, &output);
     let machine = args.vhost_user.as_deref();
-    let machine = machine.map(|path| bind(&|| machine::bind(path)));
+    let machine = machine.map(|path| addresses.bind(|| machine::bind(path)));
     let machine = machine.transpose()?;
     give_to(machine.as_slice(), plan.user.as_ref())?;
     let mut scraped = Vec::new();
     for spec in &plan.metrics {
-        scraped.push(bind(&|| {
-            listen::bind_metrics(spec, plan.allow_remote_clear)
-        })?);
+        scraped.push(addresses.bind(|| listen::bind_metrics(spec, plan.allow_remote_clear))?);
     }
     give_to(&scraped, plan.user.as_ref())?;
     let pages: Vec<String> = scraped.iter().filter_map(page).collect();
@@ -351,14 +351,14 @@ fn bind_all(
     args: &Args,
     plan: &Plan,
     bound: &mut Vec<Bound>,
-    bind: &dyn Fn(&dyn Fn() -> Result<Bound>) -> Result<Bound>,
+    addresses: &Addresses<'_>,
 ) -> Result<()> {
     for spec in &plan.nbd {
-        bound.push(bind(&|| listen::bind(spec, plan.allow_remote))?);
+        bound.push(addresses.bind(|| listen::bind(spec, plan.allow_remote))?);
     }
     if bound.is_empty() && args.vhost_user.is_none() {
         let spec = listen::default_socket(&plan.socket_name, args.run.is_some())?;
-        let listening = bind(&|| listen::bind(&spec, plan.allow_remote));
+        let listening = addresses.bind(|| listen::bind(&spec, plan.allow_remote));
         // Of a device with the same name in another folder, perhaps.
         bound.push(listening.map_err(|failure| match failure.exit {
             Exit::Busy => failure.advise("Or give this server its own place: --nbd unix:PATH."),

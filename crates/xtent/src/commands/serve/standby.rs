@@ -57,28 +57,38 @@ pub(super) fn wait(wanted: &Wanted, notifier: &Notifier, output: &Output) -> Res
     }
 }
 
-/// Listens by `listen`. On the same machine the one who had the volume may listen there still: it was
-/// shut out a moment ago, and parts from its clients.
-pub(super) fn bind(
-    listen: &dyn Fn() -> Result<Bound>,
-    notifier: &Notifier,
-    output: &Output,
-) -> Result<Bound> {
-    let start = Instant::now();
-    let mut said = false;
-    loop {
-        match listen() {
-            Err(failure) if failure.exit == Exit::Busy && start.elapsed() < LEAVE => {
-                if !said {
-                    let why = [vec![failure.message.clone()], failure.causes()].concat();
-                    let why = in_one_line(&why.join(": "));
-                    output.warn(format!("the volume is here, its address not yet: {why}"));
-                    notifier.tell(&format!("STATUS=Waiting for the address: {why}"));
-                    said = true;
+/// How a server gets its addresses.
+pub(super) struct Addresses<'a> {
+    /// It waits for one that is in use: on the same machine the one who had the volume may listen
+    /// there still. It was shut out a moment ago, and parts from its clients.
+    pub(super) waits: bool,
+    pub(super) notifier: &'a Notifier,
+    pub(super) output: &'a Output,
+}
+
+impl Addresses<'_> {
+    /// Listens by `listen`.
+    pub(super) fn bind(&self, listen: impl Fn() -> Result<Bound>) -> Result<Bound> {
+        let start = Instant::now();
+        let mut said = false;
+        loop {
+            match listen() {
+                Err(failure)
+                    if self.waits && failure.exit == Exit::Busy && start.elapsed() < LEAVE =>
+                {
+                    if !said {
+                        let why = [vec![failure.message.clone()], failure.causes()].concat();
+                        let why = in_one_line(&why.join(": "));
+                        let output = self.output;
+                        output.warn(format!("the volume is here, its address not yet: {why}"));
+                        let status = format!("STATUS=Waiting for the address: {why}");
+                        self.notifier.tell(&status);
+                        said = true;
+                    }
+                    std::thread::sleep(LOOK_FOR_ADDRESS);
                 }
-                std::thread::sleep(LOOK_FOR_ADDRESS);
+                listening => return listening,
             }
-            listening => return listening,
         }
     }
 }
