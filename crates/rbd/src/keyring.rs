@@ -31,10 +31,17 @@ pub(crate) fn key(cluster: &Cluster) -> Result<Option<SecretBytes>, Trouble> {
     }
     let keyrings = cluster.get("keyring").unwrap_or_default();
     let files = keyrings.split([';', ',', '=', ' ', '\t']);
+    let mut closed = None;
     for file in files.filter(|file| !file.is_empty()) {
+        // The first that can be read, as librados does it.
         let content = match read(file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other.map_err(|error| unreadable(file, error))?,
+            Ok(content) => content,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    closed.get_or_insert_with(|| unreadable(file, error));
+                }
+                continue;
+            }
         };
         let name = format!("client.{}", cluster.user());
         return match key_of(&content, &name) {
@@ -45,7 +52,7 @@ pub(crate) fn key(cluster: &Cluster) -> Result<Option<SecretBytes>, Trouble> {
             )),
         };
     }
-    Ok(None)
+    closed.map_or(Ok(None), Err)
 }
 
 fn unreadable(file: &str, error: io::Error) -> Trouble {

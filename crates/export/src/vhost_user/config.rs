@@ -2,7 +2,7 @@
 
 use xtent_volume::{DiscardPolicy, Volume};
 
-use super::request::{LARGEST_RANGE, MOST_RANGES, SECTOR};
+use super::request::{LARGEST, LARGEST_RANGE, MOST_RANGES, SECTOR};
 
 /// Bytes of the configuration space, up to the limits of writing zeros.
 pub(super) const LENGTH: usize = 60;
@@ -11,10 +11,11 @@ pub(super) const MOST_ENTRIES: u16 = 1024;
 /// Pieces of a request: what QEMU's default ring of 128 has room for, beside header and status.
 const SEGMENTS: u32 = 126;
 
+const VIRTIO_BLK_F_SIZE_MAX: u64 = 1 << 1;
 const VIRTIO_BLK_F_SEG_MAX: u64 = 1 << 2;
 const VIRTIO_BLK_F_RO: u64 = 1 << 5;
 const VIRTIO_BLK_F_BLK_SIZE: u64 = 1 << 6;
-const VIRTIO_BLK_F_FLUSH: u64 = 1 << 9;
+pub(super) const VIRTIO_BLK_F_FLUSH: u64 = 1 << 9;
 const VIRTIO_BLK_F_TOPOLOGY: u64 = 1 << 10;
 const VIRTIO_BLK_F_MQ: u64 = 1 << 12;
 const VIRTIO_BLK_F_DISCARD: u64 = 1 << 13;
@@ -30,6 +31,7 @@ pub(super) fn features(volume: &Volume) -> u64 {
         | VIRTIO_RING_F_INDIRECT_DESC
         | VIRTIO_RING_F_EVENT_IDX
         | VHOST_USER_F_PROTOCOL_FEATURES
+        | VIRTIO_BLK_F_SIZE_MAX
         | VIRTIO_BLK_F_SEG_MAX
         | VIRTIO_BLK_F_BLK_SIZE
         | VIRTIO_BLK_F_FLUSH
@@ -53,6 +55,9 @@ pub(super) fn space(volume: &Volume, queues: u16) -> [u8; LENGTH] {
     let piece = u32::try_from(volume.preferred_piece()).unwrap_or(sector);
     let largest = u32::try_from(LARGEST_RANGE / SECTOR).unwrap_or(u32::MAX);
     put(0, &(volume.size() / SECTOR).to_le_bytes());
+    // So that no request is larger than may be.
+    let segment = (LARGEST / u64::from(SEGMENTS)).next_power_of_two() / 2;
+    put(8, &u32::try_from(segment).unwrap_or(4096).to_le_bytes());
     put(12, &SEGMENTS.to_le_bytes());
     put(20, &sector.to_le_bytes());
     // Topology, in blocks of that size: what is read and written at a time is one block; more at

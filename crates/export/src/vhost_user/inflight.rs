@@ -88,8 +88,10 @@ impl RingInflight {
     /// What was under way when the ring was last served, in order; the used ring says `used` now.
     /// The memory is anybody's word: no entry that the ring has not got, and none twice.
     pub(super) fn begin(&mut self, used: u16) -> Vec<u16> {
-        if self.u16_at(8).load(Ordering::Acquire) != VERSION {
-            // New memory.
+        let is_ours = self.u16_at(8).load(Ordering::Acquire) == VERSION;
+        if !is_ours || self.u16_at(10).load(Ordering::Acquire) != self.entries {
+            // New memory, or another ring's.
+            (0..self.entries).for_each(|head| self.flag(head).store(0, Ordering::Relaxed));
             self.u16_at(10).store(self.entries, Ordering::Relaxed);
             self.u16_at(12).store(0, Ordering::Relaxed);
             self.u16_at(14).store(used, Ordering::Relaxed);

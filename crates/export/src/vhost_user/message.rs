@@ -10,6 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -54,12 +55,12 @@ impl Message {
     }
 }
 
-/// Reads the next message; none at the end. The socket's time limit bounds how long the rest of one
-/// may take.
-pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Message>> {
+/// Reads the next message, all of which has to be there within the time; none at the end.
+pub(super) fn receive(socket: &UnixStream, time: Duration) -> io::Result<Option<Message>> {
     let mut header = [0; HEADER];
     let mut files = Vec::new();
-    if !fill(socket, &mut header, &mut files)? {
+    let until = Instant::now() + time;
+    if !fill(socket, &mut header, &mut files, until)? {
         return Ok(None);
     }
     let (words, _) = header.as_chunks::<4>();
@@ -73,7 +74,7 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Message>> {
         return broken("a message is too long");
     }
     let mut body = vec![0; length];
-    if !fill(socket, &mut body, &mut files)? {
+    if !fill(socket, &mut body, &mut files, until)? {
         return broken("a message has no end");
     }
     Ok(Some(Message {
@@ -85,9 +86,17 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<Option<Message>> {
 }
 
 /// Fills the buffer; false at an end before its first byte.
-fn fill(socket: &UnixStream, mut buf: &mut [u8], files: &mut Vec<File>) -> io::Result<bool> {
+fn fill(
+    socket: &UnixStream,
+    mut buf: &mut [u8],
+    files: &mut Vec<File>,
+    until: Instant,
+) -> io::Result<bool> {
     let mut is_first = true;
     while !buf.is_empty() {
+        // Not zero, which would be "without limit".
+        let left = until.saturating_duration_since(Instant::now());
+        socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = recvmsg(
@@ -104,6 +113,9 @@ fn fill(socket: &UnixStream, mut buf: &mut [u8], files: &mut Vec<File>) -> io::R
             if let RecvAncillaryMessage::ScmRights(fds) = message {
                 files.extend(fds.map(File::from));
             }
+        }
+        if files.len() > MOST_FILES {
+            return Err(io::Error::other("a message has too many descriptors"));
         }
         match received {
             0 if is_first => return Ok(false),

@@ -41,6 +41,8 @@ use work::Work;
 
 /// How long a front-end may take for the rest of a message.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause after an accept that failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Most rings of a guest.
 pub const MOST_QUEUES: u16 = 64;
 
@@ -141,7 +143,11 @@ fn serve_all(
         let socket = match listener.accept() {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
-            Err(error) => return Err(Error::io("cannot accept a connection", error)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a virtual machine");
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
         };
         let stream = UnixStream::from(socket);
         tracing::info!("a virtual machine has connected");
@@ -163,8 +169,7 @@ fn converse(
     growth: &Growth,
 ) -> String {
     let set_up = stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        .set_write_timeout(Some(PATIENCE))
         .and_then(|()| stream.set_nonblocking(false));
     if let Err(error) = set_up {
         return error.to_string();
@@ -179,7 +184,7 @@ fn converse(
             Ok(None) => return "the server ends".into(),
             Err(error) => return chain(&error).to_string(),
         }
-        let heard = match message::receive(stream) {
+        let heard = match message::receive(stream, PATIENCE) {
             Ok(None) => return "it has left".into(),
             Ok(Some(message)) => session.hear(message, stream),
             Err(error) => Err(error),

@@ -9,6 +9,10 @@ use super::guest::{Guest, Segment, total};
 pub(super) const SECTOR: u64 = 512;
 /// Most ranges that one request discards or zeroes.
 pub(super) const MOST_RANGES: u32 = 16;
+/// Most descriptors of a request.
+const MOST_DESCRIPTORS: u16 = 1024;
+/// Most bytes of a request that reads or writes.
+pub(super) const LARGEST: u64 = 64 << 20;
 /// Most bytes of a range: what is zeroed is written, and a server that ends waits for it.
 pub(super) const LARGEST_RANGE: u64 = 64 << 20;
 /// Bytes of the answer to [`Command::Identify`].
@@ -123,7 +127,7 @@ fn descriptors(
     guest: &Guest,
 ) -> Option<(Vec<Segment>, Vec<Segment>)> {
     let (mut data, mut room) = (Vec::new(), Vec::new());
-    let (mut next, mut left) = (head, entries);
+    let (mut next, mut left) = (head, entries.min(MOST_DESCRIPTORS));
     let mut is_indirect = false;
     loop {
         // A chain that is longer than its table is a loop.
@@ -148,7 +152,7 @@ fn descriptors(
             }
             (table, next, is_indirect) = (at, 0, true);
             entries = u16::try_from(len / DESCRIPTOR).ok()?;
-            left = entries;
+            left = entries.min(MOST_DESCRIPTORS);
             continue;
         }
         let segment = Segment { at, len };
@@ -174,7 +178,7 @@ fn command(
 ) -> Result<Command, Status> {
     let run = |segments: &[Segment]| {
         let len = total(segments);
-        match len.is_multiple_of(SECTOR) {
+        match len.is_multiple_of(SECTOR) && len <= LARGEST {
             true => inside(sector, len, volume),
             false => Err(Status::IoError),
         }

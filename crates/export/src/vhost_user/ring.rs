@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use virtio_queue::{Queue, QueueT};
-use vm_memory::GuestAddress;
+use vm_memory::{Bytes, GuestAddress};
 
 use super::guest::Guest;
 use super::inflight::RingInflight;
@@ -30,6 +30,8 @@ pub(super) struct Layout {
     /// The next request's index, where nothing is known of requests under way.
     pub(super) next: u16,
     pub(super) has_event_index: bool,
+    /// The driver knows no flush: what is written is durable before it is given back.
+    pub(super) writes_through: bool,
 }
 
 /// Where the guest is told that something was given back; it can change at any time.
@@ -38,6 +40,12 @@ pub(super) type Call = Arc<Mutex<Option<File>>>;
 /// What the ring's thread and those who end its requests share.
 pub(super) struct Shared {
     pub(super) guest: Arc<Guest>,
+    pub(super) writes_through: bool,
+    /// The descriptors, and how many there are.
+    table: (GuestAddress, u16),
+    has_event_index: bool,
+    /// The log says that the guest asks for what cannot be.
+    has_complained: AtomicBool,
     state: Mutex<State>,
     /// Nothing is under way.
     none: Condvar,
@@ -50,6 +58,8 @@ struct State {
     queue: Queue,
     inflight: Option<RingInflight>,
     under_way: usize,
+    /// Something was given back that the guest was not told.
+    is_untold: bool,
     /// The guest cannot be told any more: its ring is not in memory.
     is_broken: bool,
 }
@@ -75,10 +85,15 @@ impl Ring {
         let (queue, left) = queue(layout, &guest, inflight.as_mut())?;
         let shared = Arc::new(Shared {
             guest,
+            writes_through: layout.writes_through,
+            table: (layout.descriptors, layout.entries),
+            has_event_index: layout.has_event_index,
+            has_complained: AtomicBool::new(false),
             state: Mutex::new(State {
                 queue,
                 inflight,
                 under_way: 0,
+                is_untold: false,
                 is_broken: false,
             }),
             none: Condvar::new(),
@@ -107,9 +122,14 @@ impl Ring {
         self.shared.state().queue.next_avail()
     }
 
-    fn end(&mut self) {
+    /// Has it take nothing more.
+    pub(super) fn begin_to_stop(&self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+    }
+
+    fn end(&mut self) {
+        self.begin_to_stop();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -123,6 +143,9 @@ impl Ring {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        drop(state);
+        // Whoever ended the last one may not have told yet, and who serves the ring next does not know.
+        self.shared.call();
     }
 }
 
@@ -223,11 +246,11 @@ impl Shared {
                     self.tell();
                     untold = 0;
                 }
-                if self.is_stopped.load(Ordering::Relaxed) {
-                    return self.tell();
-                }
             }
             self.tell();
+            if self.is_stopped.load(Ordering::Relaxed) {
+                return;
+            }
             let mut state = self.state();
             let has_more = state.queue.enable_notification(&**self.guest.map());
             if state.is_broken || !matches!(has_more, Ok(true)) {
@@ -246,12 +269,21 @@ impl Shared {
 
     /// Takes the next request.
     fn take(&self) -> Option<u16> {
+        if self.is_stopped.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut state = self.state();
         if state.is_broken {
             return None;
         }
         let chain = state.queue.pop_descriptor_chain(&**self.guest.map())?;
         let head = chain.head_index();
+        // Each has a descriptor of its own, until it is given back.
+        if state.under_way >= usize::from(self.table.1) {
+            tracing::warn!("a guest's ring has more under way than fits: it is served no more");
+            state.is_broken = true;
+            return None;
+        }
         if let Some(inflight) = &mut state.inflight {
             inflight.take(head);
         }
@@ -261,16 +293,23 @@ impl Shared {
 
     /// What a request is that was taken; none that cannot be understood: it is given back.
     fn look_at(&self, head: u16, work: &Work) -> Option<Request> {
-        let (table, entries) = {
-            let queue = &self.state().queue;
-            (GuestAddress(queue.desc_table()), queue.size())
-        };
+        let (table, entries) = self.table;
         let request = request::parse((table, entries, head), &self.guest, &work.volume);
         if request.is_none() {
-            tracing::warn!(head, "a request of the guest's is malformed");
+            self.complain("descriptors that are no request");
             self.give_back(head, 0);
         }
         request
+    }
+
+    /// Says once that the guest asks for what cannot be: it can do so all the time.
+    pub(super) fn complain(&self, what: &str) {
+        if !self.has_complained.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                what,
+                "a guest's request is malformed; more of the kind are not told"
+            );
+        }
     }
 
     /// Carries it out, or has it carried out; the bytes that were moved here.
@@ -304,23 +343,38 @@ impl Shared {
         let State {
             queue,
             inflight,
-            under_way,
+            is_untold,
             is_broken,
+            ..
         } = &mut *state;
         if let Some(inflight) = inflight {
             inflight.before_return(head);
         }
-        if let Err(error) = queue.add_used(&**self.guest.map(), head, written) {
-            if !*is_broken {
-                tracing::warn!(%error, "the guest's ring is not in memory any more");
+        match queue.add_used(&**self.guest.map(), head, written) {
+            Ok(()) => {
+                *is_untold = true;
+                if let Some(inflight) = inflight {
+                    inflight.after_return(head, queue.next_used());
+                }
             }
-            *is_broken = true;
+            Err(error) => {
+                if !*is_broken {
+                    tracing::warn!(%error, "the guest's ring is not in memory any more");
+                }
+                *is_broken = true;
+            }
         }
-        if let Some(inflight) = inflight {
-            inflight.after_return(head, queue.next_used());
-        }
-        *under_way -= 1;
-        if *under_way == 0 {
+        self.one_less(&mut state);
+    }
+
+    /// Leaves a request without an answer: it is under way for whoever serves the ring next.
+    pub(super) fn leave(&self) {
+        self.one_less(&mut self.state());
+    }
+
+    fn one_less(&self, state: &mut State) {
+        state.under_way -= 1;
+        if state.under_way == 0 {
             self.none.notify_all();
         }
     }
@@ -328,11 +382,28 @@ impl Shared {
     /// Tells the guest what was given back, if it wants to know.
     pub(super) fn tell(&self) {
         let mut state = self.state();
-        let wants = state.queue.needs_notification(&**self.guest.map());
-        drop(state);
-        if !matches!(wants, Ok(true)) {
+        if !std::mem::take(&mut state.is_untold) {
             return;
         }
+        let wants = match self.has_event_index {
+            true => state.queue.needs_notification(&**self.guest.map()).ok(),
+            false => self.wants_interrupts(&state.queue),
+        };
+        drop(state);
+        if wants == Some(true) {
+            self.call();
+        }
+    }
+
+    /// What the driver says where it has no event index.
+    fn wants_interrupts(&self, queue: &Queue) -> Option<bool> {
+        const NO_INTERRUPT: u16 = 1;
+        let available = GuestAddress(queue.avail_ring());
+        let flags = self.guest.map().load::<u16>(available, Ordering::SeqCst);
+        Some(u16::from_le(flags.ok()?) & NO_INTERRUPT == 0)
+    }
+
+    fn call(&self) {
         let call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(call) = &*call {
             // It does not wait; where the counter is full, the guest will look.

@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use xtent_store::chain;
 
-use super::config::{self, MOST_ENTRIES, VHOST_USER_F_PROTOCOL_FEATURES, VIRTIO_RING_F_EVENT_IDX};
+use super::config::{
+    self, MOST_ENTRIES, VHOST_USER_F_PROTOCOL_FEATURES, VIRTIO_BLK_F_FLUSH, VIRTIO_RING_F_EVENT_IDX,
+};
 use super::guest::{Guest, Region};
 use super::inflight::{self, Inflight};
 use super::message::{self, Broken, Message, Reply};
@@ -54,8 +56,8 @@ pub(super) struct Session {
     protocol_features: u64,
     /// Where the front-end is told of changes.
     channel: Option<UnixStream>,
-    /// Bytes of the disk, as far as the front-end knows.
-    size: u64,
+    /// Bytes of the disk, as far as the front-end knows; none before it has asked.
+    size: Option<u64>,
     guest: Option<Arc<Guest>>,
     inflight: Option<Arc<Inflight>>,
     rings: Vec<Setup>,
@@ -77,7 +79,7 @@ struct Setup {
 impl Session {
     pub(super) fn new(work: Arc<Work>, queues: u16) -> Self {
         Self {
-            size: work.volume.size(),
+            size: None,
             work,
             queues,
             features: 0,
@@ -97,7 +99,7 @@ impl Session {
     /// Tells the front-end if the disk has grown.
     pub(super) fn look_at_size(&mut self) {
         let size = self.work.volume.size();
-        if size == std::mem::replace(&mut self.size, size) {
+        if self.size == Some(size) {
             return;
         }
         let Some(channel) = &self.channel else {
@@ -108,8 +110,9 @@ impl Session {
             return;
         };
         tracing::info!(size, "the virtual machine is told that its disk has grown");
-        if let Err(error) = message::tell_of_change(channel) {
-            tracing::warn!(%error, "the virtual machine was not told");
+        match message::tell_of_change(channel) {
+            Ok(()) => self.size = Some(size),
+            Err(error) => tracing::warn!(%error, "the virtual machine was not told"),
         }
     }
 
@@ -181,6 +184,10 @@ impl Session {
             SET_VRING_CALL => {
                 let (index, event) = event(&mut message)?;
                 let ring = self.ring(index)?;
+                if let (Some(event), Some(_)) = (&event, &ring.served) {
+                    // What was given back before was told to the one before.
+                    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+                }
                 *ring.call.lock().unwrap_or_else(PoisonError::into_inner) = event;
             }
             SET_VRING_ERR => {
@@ -303,7 +310,7 @@ impl Session {
         if offset > LONGEST_CONFIG || size > LONGEST_CONFIG {
             return Err("more than a configuration space");
         }
-        self.size = self.work.volume.size();
+        self.size = Some(self.work.volume.size());
         let space = config::space(&self.work.volume, self.queues);
         let bytes = space.into_iter().chain(std::iter::repeat(0));
         let mut body = words.map(u32::to_le_bytes).concat();
@@ -363,6 +370,8 @@ impl Session {
 
     /// Stops all of them.
     pub(super) fn stop_all(&mut self) {
+        let served = self.rings.iter().filter_map(|ring| ring.served.as_ref());
+        served.for_each(Ring::begin_to_stop);
         self.rings.iter_mut().for_each(Self::stop);
     }
 
@@ -402,13 +411,27 @@ impl Session {
             used,
             next: ring.next,
             has_event_index: self.features & VIRTIO_RING_F_EVENT_IDX != 0,
+            // 5.2.6.2
+            writes_through: self.features & VIRTIO_BLK_F_FLUSH == 0,
         };
         let inflight = self.inflight.as_ref();
-        let inflight = inflight.and_then(|all| all.ring(index, ring.entries));
+        let kept = inflight.and_then(|all| all.ring(index, ring.entries));
+        if inflight.is_some() && kept.is_none() {
+            tracing::warn!(
+                ring = index,
+                "what is under way is not kept: there is no room for it"
+            );
+        }
         let (call, work) = (Arc::clone(&ring.call), Arc::clone(&self.work));
         let name = format!("vhost-{index}");
-        match Ring::start(name, &layout, guest, kick, call, inflight, work) {
-            Ok(served) => ring.served = Some(served),
+        match Ring::start(name, &layout, guest, kick, call, kept, work) {
+            Ok(served) => {
+                ring.served = Some(served);
+                if self.size.is_none() {
+                    // One that knows the disk from before does not ask again.
+                    self.look_at_size();
+                }
+            }
             Err(error) => tracing::warn!(ring = index, error = %chain(&error), "not served"),
         }
     }

@@ -50,6 +50,7 @@ pub struct Rig {
     ring: Option<Ring>,
     available: u16,
     has_event_index: bool,
+    writes_through: bool,
 }
 
 impl Rig {
@@ -80,6 +81,7 @@ impl Rig {
             ring: None,
             available: 0,
             has_event_index: false,
+            writes_through: false,
         }
     }
 
@@ -87,6 +89,13 @@ impl Rig {
     #[must_use]
     pub fn with_event_index(mut self) -> Self {
         self.has_event_index = true;
+        self
+    }
+
+    /// The guest knows no flush.
+    #[must_use]
+    pub fn without_flush(mut self) -> Self {
+        self.writes_through = true;
         self
     }
 
@@ -99,6 +108,7 @@ impl Rig {
             used: GuestAddress(USED),
             next,
             has_event_index: self.has_event_index,
+            writes_through: self.writes_through,
         };
         let kick = self.kick.try_clone().expect("an event");
         let call = Arc::clone(&self.call);

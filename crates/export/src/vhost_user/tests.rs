@@ -399,3 +399,58 @@ fn a_ring_that_counts_wrong_is_left_alone() {
     assert_eq!(rig.stop(), 0);
     assert_eq!(rig.used(), 0);
 }
+
+#[test]
+fn without_flushes_what_is_written_is_durable_before_it_is_given_back() {
+    let store = Arc::new(MemStore::new(SIZE));
+    let volume = volume(Arc::clone(&store) as Arc<dyn Store>, 512, false);
+    let mut rig = Rig::new(volume).without_flush();
+    rig.start(0, None);
+    rig.put(DATA, &[0; 16]);
+    for kind in [OUT, WRITE_ZEROES, DISCARD] {
+        let before = store.flushes();
+        // A range of no sectors, or a sector.
+        let len = if kind == OUT { 512 } else { 16 };
+        if kind != OUT {
+            rig.put(DATA, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        assert_eq!(ask(&mut rig, kind, 0, &[(DATA, len)]), (0, 1));
+        assert!(store.flushes() > before, "{kind}");
+    }
+}
+
+#[test]
+fn a_guest_with_more_under_way_than_fits_is_left_alone_and_can_be_stopped() {
+    let store = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 3));
+    let volume = volume(Arc::clone(&store) as Arc<dyn Store>, 512, false);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    store.hold(0..SIZE as u64);
+    header(&rig, IN, 0);
+    rig.describe(Rig::TABLE, 0, &chain(&[(DATA, 512)], true));
+    for _ in 0..ENTRIES {
+        rig.submit(0);
+    }
+    while store.waiting() < usize::from(ENTRIES) {
+        std::thread::yield_now();
+    }
+    for _ in 0..ENTRIES {
+        rig.submit(0);
+    }
+    store.hold(0..0);
+    rig.stop();
+    assert!(rig.used() <= ENTRIES);
+    assert!(rig.used() >= ENTRIES - 1);
+}
+
+#[test]
+fn a_request_that_is_too_large_is_refused() {
+    let volume = volume(Arc::new(MemStore::new(80 << 20)), 512, false);
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    let pieces = [(DATA, 4 << 20); 13];
+    assert_eq!(ask(&mut rig, IN, 0, &pieces).0, 0);
+    let mut pieces = vec![(DATA, 4 << 20); 12];
+    pieces.push((DATA, (17 << 20) + 512));
+    assert_eq!(ask(&mut rig, IN, 0, &pieces).0, 1);
+}

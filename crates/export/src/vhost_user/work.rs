@@ -108,7 +108,7 @@ impl Job {
         };
         let (status, written) = match result {
             Ok(written) => (Status::Ok, written),
-            Err(Failed) => (Status::IoError, 0),
+            Err(_) => (Status::IoError, 0),
         };
         let metrics = self.volume.metrics();
         if let Some(kind) = self.kind {
@@ -118,33 +118,46 @@ impl Job {
             metrics.answered(kind, 1, self.since.elapsed());
         }
         metrics.ended();
-        self.ring.end(&chain, status, written);
+        match result {
+            // An error would be the end of the guest's file system.
+            Err(Failed::Fenced) => self.ring.leave(),
+            _ => self.ring.end(&chain, status, written),
+        }
+    }
+
+    /// Memory that the guest has named is not there.
+    fn lost(&self) -> Failed {
+        self.ring.complain("its data is in no memory");
+        Failed::Here
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
         if self.chain.is_some() {
-            self.give_back(Err(Failed));
+            self.give_back(Err(Failed::Here));
             self.ring.tell();
         }
     }
 }
 
 /// It failed, and the log says why.
-struct Failed;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    Here,
+    /// Somebody else has taken the volume over, who may be asked again.
+    Fenced,
+}
 
 impl From<xtent_volume::Error> for Failed {
     fn from(error: xtent_volume::Error) -> Self {
+        use xtent_store::ErrorKind::Fenced;
         tracing::error!(error = %chain(&error), "a guest's request failed");
-        Self
+        match error.kind {
+            xtent_volume::ErrorKind::Store(Fenced) => Self::Fenced,
+            _ => Self::Here,
+        }
     }
-}
-
-/// Memory that the guest has named is not there.
-fn lost() -> Failed {
-    tracing::warn!("a guest's request is in no memory of its");
-    Failed
 }
 
 impl Work {
@@ -193,17 +206,17 @@ impl Work {
                 let len = usize::try_from(room).unwrap_or(ID_LENGTH).min(ID_LENGTH);
                 let result = match job.put(0, &self.id[..len]) {
                     true => Ok(len as u64),
-                    false => Err(lost()),
+                    false => Err(job.lost()),
                 };
                 job.end(result);
                 0
             }
             Command::Discard(ranges) => {
                 self.later(Kind::Bulk, |work| async move {
-                    let mut result = Ok(0);
+                    let (mut result, fua) = (Ok(0), job.ring.writes_through);
                     for (offset, len) in ranges {
                         let volume = &work.volume;
-                        let done = volume.discard_async(&work.bulk, offset, len, false).await;
+                        let done = volume.discard_async(&work.bulk, offset, len, fua).await;
                         result = result.and(done.map(|()| 0).map_err(Failed::from));
                         give_way().await;
                     }
@@ -213,7 +226,7 @@ impl Work {
             }
             Command::WriteZeroes(ranges) => {
                 self.later(Kind::Bulk, |work| async move {
-                    let result = work.write_zeroes(&ranges).await;
+                    let result = work.write_zeroes(&job, &ranges).await;
                     job.end_and_tell(result.map(|()| 0));
                 });
                 0
@@ -251,7 +264,7 @@ impl Work {
             let piece = &mut scratch.0[..here];
             match self.volume.try_read_at(piece, offset + done) {
                 Ok(true) if job.put(done, piece) => {}
-                Ok(true) => return (done, Err(lost())),
+                Ok(true) => return (done, Err(job.lost())),
                 Ok(false) => break,
                 Err(error) => return (done, Err(error.into())),
             }
@@ -269,11 +282,12 @@ impl Work {
         scratch: &mut Scratch,
     ) -> (u64, Result<(), Failed>) {
         let mut done = 0;
-        while done < len && !self.volume.completes_later() {
+        let waits = self.volume.completes_later() || job.ring.writes_through;
+        while done < len && !waits {
             let here = Self::piece(offset + done, len - done, scratch.0.len());
             let piece = &mut scratch.0[..here];
             if !job.get(done, piece) {
-                return (done, Err(lost()));
+                return (done, Err(job.lost()));
             }
             match self.volume.try_write_at_in_place(piece, offset + done) {
                 Ok(true) => {}
@@ -306,10 +320,10 @@ impl Work {
                 Self::piece(offset + done, len - done, self.step()),
             );
             let hull = self.volume.hull(at, here);
-            let buffer = self.memory.wait_for(hull.len).await.ok_or(Failed)?;
+            let buffer = self.memory.wait_for(hull.len).await.ok_or(Failed::Here)?;
             let buffer = self.volume.read_async(buffer, at, here).await?;
             if !job.put(done, &buffer[hull.skip..hull.skip + here]) {
-                return Err(lost());
+                return Err(job.lost());
             }
             done += here as u64;
             if done < len {
@@ -332,11 +346,12 @@ impl Work {
                 Self::piece(offset + done, len - done, self.step()),
             );
             let hull = self.volume.hull(at, here);
-            let mut buffer = self.memory.wait_for(hull.len).await.ok_or(Failed)?;
+            let mut buffer = self.memory.wait_for(hull.len).await.ok_or(Failed::Here)?;
             if !job.get(done, &mut buffer[hull.skip..hull.skip + here]) {
-                return Err(lost());
+                return Err(job.lost());
             }
-            self.volume.write_async(buffer, at, here, false).await?;
+            let fua = job.ring.writes_through;
+            self.volume.write_async(buffer, at, here, fua).await?;
             done += here as u64;
             if done < len {
                 give_way().await;
@@ -345,14 +360,15 @@ impl Work {
         Ok(())
     }
 
-    async fn write_zeroes(&self, ranges: &[(u64, u64)]) -> Result<(), Failed> {
+    async fn write_zeroes(&self, job: &Job, ranges: &[(u64, u64)]) -> Result<(), Failed> {
         for &(offset, len) in ranges {
             let mut done = 0;
             while done < len {
                 let here = Self::piece(offset + done, len - done, LARGE_PIECE) as u64;
                 let volume = &self.volume;
+                let fua = job.ring.writes_through;
                 volume
-                    .write_zeroes_async(&self.bulk, offset + done, here, false)
+                    .write_zeroes_async(&self.bulk, offset + done, here, fua)
                     .await?;
                 done += here;
                 give_way().await;

@@ -15,6 +15,15 @@ pub(super) fn bind(path: &Path) -> Result<Bound> {
     listen::bind(&Spec::Unix(PathBuf::from(path)), false)
 }
 
+/// Ends the server when dropped.
+struct End(Shutdown);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.trigger();
+    }
+}
+
 /// The thread that serves it.
 pub(super) struct Machine(JoinHandle<std::result::Result<(), xtent_export::Error>>);
 
@@ -36,9 +45,9 @@ impl Machine {
         let (shutdown, told) = (shutdown.clone(), growth.clone());
         volumes.on_growth(move || told.tell());
         let serve = move || {
-            let served = vhost_user::serve(&listener, &volume, &options, &shutdown, &growth);
-            shutdown.trigger();
-            served
+            // Nothing goes on without it, whatever its end.
+            let _end = End(shutdown.clone());
+            vhost_user::serve(&listener, &volume, &options, &shutdown, &growth)
         };
         std::thread::Builder::new()
             .name("vhost-user".into())
