@@ -243,11 +243,13 @@ impl Work {
         self.executor.spawn(0, kind, future);
     }
 
-    /// Bytes from `at` to where a piece of the size ends.
-    fn piece(at: u64, left: u64, size: usize) -> usize {
-        let size = size as u64;
+    /// The next piece of a request of which some is done: where it begins, and its bytes to where a
+    /// piece of the size ends.
+    fn piece(offset: u64, len: u64, done: u64, size: usize) -> (u64, usize) {
+        let (at, size) = (offset + done, size as u64);
         // At most `size`.
-        usize::try_from((size - at % size).min(left)).unwrap_or_default()
+        let here = usize::try_from((size - at % size).min(len - done));
+        (at, here.unwrap_or_default())
     }
 
     /// Reads as much as need not be waited for.
@@ -260,9 +262,9 @@ impl Work {
     ) -> (u64, Result<(), Failed>) {
         let mut done = 0;
         while done < len && !self.volume.completes_later() {
-            let here = Self::piece(offset + done, len - done, scratch.0.len());
+            let (at, here) = Self::piece(offset, len, done, scratch.0.len());
             let piece = &mut scratch.0[..here];
-            match self.volume.try_read_at(piece, offset + done) {
+            match self.volume.try_read_at(piece, at) {
                 Ok(true) if job.put(done, piece) => {}
                 Ok(true) => return (done, Err(job.lost())),
                 Ok(false) => break,
@@ -284,12 +286,12 @@ impl Work {
         let mut done = 0;
         let waits = self.volume.completes_later() || job.ring.writes_through;
         while done < len && !waits {
-            let here = Self::piece(offset + done, len - done, scratch.0.len());
+            let (at, here) = Self::piece(offset, len, done, scratch.0.len());
             let piece = &mut scratch.0[..here];
             if !job.get(done, piece) {
                 return (done, Err(job.lost()));
             }
-            match self.volume.try_write_at_in_place(piece, offset + done) {
+            match self.volume.try_write_at_in_place(piece, at) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => return (done, Err(error.into())),
@@ -315,10 +317,7 @@ impl Work {
         mut done: u64,
     ) -> Result<(), Failed> {
         while done < len {
-            let (at, here) = (
-                offset + done,
-                Self::piece(offset + done, len - done, self.step()),
-            );
+            let (at, here) = Self::piece(offset, len, done, self.step());
             let hull = self.volume.hull(at, here);
             let buffer = self.memory.wait_for(hull.len).await.ok_or(Failed::Here)?;
             let buffer = self.volume.read_async(buffer, at, here).await?;
@@ -341,10 +340,7 @@ impl Work {
         mut done: u64,
     ) -> Result<(), Failed> {
         while done < len {
-            let (at, here) = (
-                offset + done,
-                Self::piece(offset + done, len - done, self.step()),
-            );
+            let (at, here) = Self::piece(offset, len, done, self.step());
             let hull = self.volume.hull(at, here);
             let mut buffer = self.memory.wait_for(hull.len).await.ok_or(Failed::Here)?;
             if !job.get(done, &mut buffer[hull.skip..hull.skip + here]) {
@@ -364,12 +360,11 @@ impl Work {
         for &(offset, len) in ranges {
             let mut done = 0;
             while done < len {
-                let here = Self::piece(offset + done, len - done, LARGE_PIECE) as u64;
+                let (at, here) = Self::piece(offset, len, done, LARGE_PIECE);
+                let here = here as u64;
                 let volume = &self.volume;
                 let fua = job.ring.writes_through;
-                volume
-                    .write_zeroes_async(&self.bulk, offset + done, here, fua)
-                    .await?;
+                volume.write_zeroes_async(&self.bulk, at, here, fua).await?;
                 done += here;
                 give_way().await;
             }
