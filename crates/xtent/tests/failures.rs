@@ -20,24 +20,6 @@ fn a_device_that_is_not_luks() {
 }
 
 #[test]
-fn options_of_volumes_beside_a_file_that_has_them() {
-    let bed = Bed::new();
-    std::fs::write(bed.path("x.toml"), "").unwrap();
-    for option in [
-        "--read-only",
-        "--holes zero",
-        "--key-file k",
-        "--header h",
-        "--discard zero",
-    ] {
-        for command in ["serve", "attach"] {
-            bed.run(&format!("{command} {option} --config x.toml"))
-                .failed(1, &["cannot be used with", "--config"]);
-        }
-    }
-}
-
-#[test]
 fn a_device_that_is_missing_or_no_device() {
     let bed = Bed::new();
     bed.run("serve disk.img")
@@ -372,36 +354,6 @@ fn a_target_that_exists() {
     assert_eq!(std::fs::read(bed.path("target")).unwrap(), b"precious");
     bed.run("decrypt --key-file key disk.img no/such/folder")
         .failed(4, &["no/such/folder"]);
-}
-
-#[test]
-fn sockets_that_cannot_be() {
-    let bed = Bed::with_luks2();
-    for (spec, code, text) in [
-        ("unix:key", 5, "not a socket"),
-        ("unix:no/such/folder", 4, "cannot listen"),
-        ("tcp:0.0.0.0:0", 1, "--allow-remote"),
-        ("tcp:nohost.invalid:1", 4, "nohost.invalid"),
-        ("tcp:localhost:99999", 1, "not a port"),
-        ("udp:localhost:1", 1, "unix:PATH"),
-    ] {
-        bed.run(&format!("serve --key-file key --nbd {spec} disk.img"))
-            .failed(code, &[text]);
-    }
-    bed.run("serve --key-file key --user no-such-user disk.img")
-        .failed(1, &["no-such-user"]);
-    bed.run("serve --key-file key --user root disk.img")
-        .failed(1, &["--user needs --nbd"]);
-}
-
-#[test]
-fn what_is_for_one_device_is_refused_for_two() {
-    let bed = Bed::with_luks2();
-    for option in ["--standby", "--run true"] {
-        let name = option.split(' ').next().unwrap();
-        bed.run(&format!("serve --key-file key {option} disk.img other.img"))
-            .failed(1, &[&format!("{name} is for one DEVICE, and there are 2")]);
-    }
 }
 
 #[test]
