@@ -31,8 +31,8 @@ pub(super) struct Reply {
     pub(super) structured: bool,
     /// Whose request it is.
     pub(super) client: Client,
-    /// When all of it had been received.
-    pub(super) since: Instant,
+    /// When all of it had been received, if that was timed.
+    pub(super) since: Option<Instant>,
 }
 
 impl Reply {
@@ -147,6 +147,8 @@ pub(super) struct Job {
     volume: Arc<Volume>,
     served: Arc<Served>,
     reply: Reply,
+    /// When all of the request had been received, or it became a job.
+    since: Instant,
     ending: Ending,
     /// How long what ends goes on writing zeros.
     grace: Duration,
@@ -180,6 +182,7 @@ impl Job {
             volume: Arc::clone(volume),
             served: Arc::clone(served),
             reply,
+            since: reply.since.unwrap_or_else(Instant::now),
             ending: ending.clone(),
             grace,
         }
@@ -256,7 +259,7 @@ impl Job {
     }
 
     fn answered(&self, kind: RequestKind) {
-        let latency = self.reply.since.elapsed();
+        let latency = self.since.elapsed();
         self.volume.metrics().answered(kind, 1, latency);
     }
 

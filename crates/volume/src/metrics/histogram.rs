@@ -1,37 +1,35 @@
 //! Histograms whose cells double.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::shard::{Adders, Counter};
 
 /// Counters of values: cell `n` has those up to 2^n that no earlier cell has, the last one
 /// all others.
 pub(super) struct Cells<const N: usize> {
-    counts: [AtomicU64; N],
-    sum: AtomicU64,
+    counts: [Counter; N],
+    sum: Counter,
 }
 
 impl<const N: usize> Default for Cells<N> {
     fn default() -> Self {
         Self {
-            counts: [const { AtomicU64::new(0) }; N],
-            sum: AtomicU64::new(0),
+            counts: std::array::from_fn(|_| Counter::default()),
+            sum: Counter::default(),
         }
     }
 }
 
 impl<const N: usize> Cells<N> {
     /// Counts `value` so many times.
-    pub(super) fn add(&self, value: u64, count: u64) {
+    pub(super) fn add(&self, adders: Adders, value: u64, count: u64) {
         let bits = u64::BITS - value.saturating_sub(1).leading_zeros();
         let cell = (bits as usize).min(N - 1);
-        self.counts[cell].fetch_add(count, Ordering::Relaxed);
-        self.sum
-            .fetch_add(value.wrapping_mul(count), Ordering::Relaxed);
+        self.counts[cell].add(adders, count);
+        self.sum.add(adders, value.wrapping_mul(count));
     }
 
     /// The counts, and the sum of all values.
     pub(super) fn read(&self) -> ([u64; N], u64) {
-        let counts = self.counts.each_ref().map(|c| c.load(Ordering::Relaxed));
-        (counts, self.sum.load(Ordering::Relaxed))
+        (self.counts.each_ref().map(Counter::read), self.sum.read())
     }
 }
 
@@ -86,7 +84,7 @@ mod tests {
     fn values_are_in_the_first_cell_that_has_them() {
         let cells = Cells::<4>::default();
         for value in [0, 1, 2, 3, 4, 5, u64::MAX - 15] {
-            cells.add(value, 1);
+            cells.add(Adders::Many, value, 1);
         }
         let histogram = Histogram::total(doubling::<4>(), [cells.read()].into_iter());
         assert_eq!(histogram.cells, [(1, 2), (2, 1), (4, 2)]);

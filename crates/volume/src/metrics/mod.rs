@@ -1,16 +1,18 @@
 //! What a volume has done so far: counts, histograms, and where the time went.
 //!
-//! Counting must not cost what it counts. So every thread adds to one of a few shards of
-//! its own cache lines, and the clock is read for one call in 17 of those that take microseconds.
+//! Counting must not cost what it counts. So most threads have a shard of their own, to which they add
+//! without an atomic operation, and the clock is read for one call in 17 of those that take microseconds.
 
 mod histogram;
+mod shard;
 mod watch;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use histogram::Histogram;
-use histogram::{Cells, doubling};
+use histogram::doubling;
+use shard::{Adders, Counter, LATENCIES, RUNS, SHARDS, Shard};
 pub use watch::Watch;
 
 /// What clients ask a volume for.
@@ -82,92 +84,77 @@ impl Phase {
     }
 }
 
-/// Cells of a histogram of latencies: up to 1 µs, 2 µs, 4 µs ... 8.4 s, and longer.
-const LATENCIES: usize = 25;
-/// Cells of a histogram of runs: up to 1, 2, 4 ... 8192 sectors, and longer.
-const RUNS: usize = 15;
-/// Threads that count beside each other without sharing a cache line.
-const SHARDS: usize = 8;
-
 /// The counters of a volume.
 pub struct Metrics {
-    shards: Box<[Shard]>,
-}
-
-/// Two cache lines apart: CPUs fetch them in pairs.
-#[derive(Default)]
-#[repr(align(128))]
-struct Shard {
-    requests: [Counters; RequestKind::ALL.len()],
-    runs: Cells<RUNS>,
-    nanos: [AtomicU64; Phase::ALL.len()],
-    begun: AtomicU64,
-    ended: AtomicU64,
-}
-
-#[derive(Default)]
-struct Counters {
-    bytes: AtomicU64,
-    failed: AtomicU64,
-    micros: Cells<LATENCIES>,
-}
-
-thread_local! {
-    /// The shard of this thread, in every volume.
-    static SHARD: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
-    };
+    /// Made when a thread first counts: a volume that nobody uses has none.
+    shards: [OnceLock<Box<Shard>>; SHARDS],
 }
 
 impl Metrics {
     pub(crate) fn new() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: [const { OnceLock::new() }; SHARDS],
         }
     }
 
-    fn shard(&self) -> &Shard {
-        &self.shards[SHARD.with(|shard| *shard)]
+    /// The shard of this thread.
+    fn shard(&self) -> (&Shard, Adders) {
+        let (shard, adders) = shard::of_this_thread();
+        (self.shards[shard].get_or_init(Box::default), adders)
+    }
+
+    /// The shards that there are.
+    fn all(&self) -> impl Iterator<Item = &Shard> {
+        self.shards
+            .iter()
+            .filter_map(OnceLock::get)
+            .map(Box::as_ref)
     }
 
     /// Requests of one kind have been answered, each `latency` after it had come.
     pub fn answered(&self, kind: RequestKind, count: u64, latency: Duration) {
         let micros = u64::try_from(latency.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
-        self.shard().requests[kind as usize]
+        let (shard, adders) = self.shard();
+        shard.requests[kind as usize]
             .micros
-            .add(micros, count);
+            .add(adders, micros, count);
     }
 
     /// Bytes have been asked for.
     pub fn asked(&self, kind: RequestKind, bytes: u64) {
-        add(&self.shard().requests[kind as usize].bytes, bytes);
+        let (shard, adders) = self.shard();
+        shard.requests[kind as usize].bytes.add(adders, bytes);
     }
 
     /// A request has been answered with an error.
     pub fn failed(&self, kind: RequestKind) {
-        add(&self.shard().requests[kind as usize].failed, 1);
+        let (shard, adders) = self.shard();
+        shard.requests[kind as usize].failed.add(adders, 1);
     }
 
     /// A request begins to wait for the store or for others.
     pub fn begun(&self) {
-        add(&self.shard().begun, 1);
+        let (shard, adders) = self.shard();
+        shard.begun.add(adders, 1);
     }
 
     /// A request that had begun to wait has ended.
     pub fn ended(&self) {
-        add(&self.shard().ended, 1);
+        let (shard, adders) = self.shard();
+        shard.ended.add(adders, 1);
     }
 
     /// Time was spent.
     pub fn spent(&self, phase: Phase, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        add(&self.shard().nanos[phase as usize], nanos);
+        let (shard, adders) = self.shard();
+        shard.nanos[phase as usize].add(adders, nanos);
     }
 
     /// One call of the cipher.
     pub(crate) fn run(&self, sectors: usize) {
-        self.shard().runs.add(sectors as u64, 1);
+        let (shard, adders) = self.shard();
+        shard.runs.add(adders, sectors as u64, 1);
     }
 
     /// What they are now. Counters that belong together may be a request apart.
@@ -177,10 +164,7 @@ impl Metrics {
         let under_way = self.sum(|shard| &shard.begun).saturating_sub(ended);
         let requests = RequestKind::ALL.map(|kind| {
             let kind = kind as usize;
-            let latencies = self
-                .shards
-                .iter()
-                .map(|shard| shard.requests[kind].micros.read());
+            let latencies = self.all().map(|shard| shard.requests[kind].micros.read());
             Requests {
                 bytes: self.sum(|shard| &shard.requests[kind].bytes),
                 failed: self.sum(|shard| &shard.requests[kind].failed),
@@ -191,7 +175,7 @@ impl Metrics {
             requests,
             runs: Histogram::total(
                 doubling::<RUNS>(),
-                self.shards.iter().map(|shard| shard.runs.read()),
+                self.all().map(|shard| shard.runs.read()),
             ),
             time: Phase::ALL
                 .map(|phase| Duration::from_nanos(self.sum(|shard| &shard.nanos[phase as usize]))),
@@ -199,17 +183,10 @@ impl Metrics {
         }
     }
 
-    fn sum<'a>(&'a self, of: impl Fn(&'a Shard) -> &'a AtomicU64) -> u64 {
-        let each = self
-            .shards
-            .iter()
-            .map(|shard| of(shard).load(Ordering::Relaxed));
+    fn sum<'a>(&'a self, of: impl Fn(&'a Shard) -> &'a Counter) -> u64 {
+        let each = self.all().map(|shard| of(shard).read());
         each.fold(0, u64::wrapping_add)
     }
-}
-
-fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
 }
 
 /// The counters of a volume at one moment.
@@ -241,14 +218,20 @@ pub struct Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     #[test]
     fn what_several_threads_count_adds_up() {
         let metrics = Metrics::new();
+        // All at the same time, so that some have a shard to themselves and others share one.
+        let together = Barrier::new(2 * SHARDS);
         std::thread::scope(|scope| {
             for thread in 0..2 * SHARDS {
-                let metrics = &metrics;
+                let (metrics, together) = (&metrics, &together);
                 scope.spawn(move || {
+                    metrics.begun();
+                    metrics.ended();
+                    together.wait();
                     for _ in 0..100 {
                         metrics.begun();
                         metrics.run(8);

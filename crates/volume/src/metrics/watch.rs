@@ -42,6 +42,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// When the last phase ended, if this call is timed.
+    pub fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
     /// What was done since the last lap is told elsewhere.
     pub fn restart(&mut self) {
         if let Some(since) = &mut self.since {

@@ -4,11 +4,12 @@ use super::{Connection, MAX_IN_FLIGHT};
 use crate::nbd::job::{Job, Reply, Task};
 use crate::nbd::port::Closed;
 use crate::nbd::proto::{self, Command, Refusal, Request, Verdict};
+use std::time::Instant;
 use xtent_volume::RequestKind;
 
 impl Connection<'_> {
     pub(super) fn serve(&mut self, request: Request) -> Result<(), Closed> {
-        let reply = Reply {
+        let mut reply = Reply {
             cookie: request.cookie,
             structured: self.session.structured_replies,
             client: self.port.link.client,
@@ -34,6 +35,10 @@ impl Connection<'_> {
                 return self.carry_out(reply, command);
             }
         };
+        if len as usize > self.piece {
+            // It takes so long that the clock costs nothing.
+            reply.since = Some(*self.since.get_or_insert_with(Instant::now));
+        }
         self.asked[kind as usize] += u64::from(len);
         match kind {
             RequestKind::Read => self.totals.read += u64::from(len),

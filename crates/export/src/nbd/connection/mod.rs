@@ -11,7 +11,7 @@ mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use xtent_store::AlignedBuffer;
 use xtent_volume::{Phase, RequestKind, Volume, Watch};
@@ -144,7 +144,8 @@ fn visit_export(
         replies,
         is_full: false,
         quota: None,
-        since: Instant::now(),
+        since: None,
+        latency: Duration::ZERO,
         waits: false,
         asked: [0; RequestKind::ALL.len()],
         answered: [0; RequestKind::ALL.len()],
@@ -169,8 +170,11 @@ struct Connection<'a> {
     /// Once the server stops: bytes that had been received by then and are
     /// still served.
     quota: Option<u64>,
-    /// When something was last received.
-    since: Instant,
+    /// When something was last received, if that was timed: to read the clock costs as much as all
+    /// else that is counted of a small request.
+    since: Option<Instant>,
+    /// From then until its answer, the last time that it was timed. The requests between count as that one.
+    latency: Duration,
     /// The request that is being served has become a job, or some of it.
     waits: bool,
     /// Bytes asked for, and requests served here, that are not counted yet; by kind.
@@ -267,7 +271,7 @@ impl Connection<'_> {
                 Some(received) => {
                     watch.lap(Phase::Socket);
                     self.input.received(received);
-                    self.since = Instant::now();
+                    self.since = watch.since();
                     return Ok(());
                 }
                 None if self.quota.is_some() && self.input.bytes().is_empty() => {
@@ -302,7 +306,7 @@ impl Connection<'_> {
         let room = self.input.room_for_payload(offset, more);
         let received = self.port.receive(room, IN_PAYLOAD)?;
         self.input.received(received);
-        self.since = Instant::now();
+        self.since = self.since.map(|_| Instant::now());
         Ok(())
     }
 }

@@ -51,7 +51,10 @@ impl Connection<'_> {
 
     pub(super) fn count_answered(&mut self) {
         let metrics = self.volume.metrics();
-        let latency = self.since.elapsed();
+        if let Some(since) = self.since {
+            self.latency = since.elapsed();
+        }
+        let latency = self.latency;
         for kind in RequestKind::ALL {
             let asked = std::mem::take(&mut self.asked[kind as usize]);
             if asked > 0 {

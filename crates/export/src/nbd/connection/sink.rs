@@ -246,7 +246,10 @@ fn send_chunk(
     watch.lap(Phase::Socket);
     if is_last && left.is_some() {
         // Its other pieces were jobs; without any the connection counts the request.
-        metrics.answered(RequestKind::Read, 1, reply.since.elapsed());
+        let latency = reply
+            .since
+            .map_or(connection.latency, |since| since.elapsed());
+        metrics.answered(RequestKind::Read, 1, latency);
     }
     sent
 }
