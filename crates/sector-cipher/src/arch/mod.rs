@@ -1,5 +1,5 @@
-//! What depends on the architecture: which back-ends it has, one row each, and two small
-//! things that compilers would get wrong. Nothing outside asks what it is compiled for, but for
+//! What depends on the architecture: which back-ends it has, one row each, and three small
+//! things that compilers would get wrong or do not do. Nothing outside asks what it is compiled for, but for
 //! the crate's root, which leaves `simd` out where nobody has vectors for it.
 #![allow(unsafe_code)]
 
@@ -51,6 +51,27 @@ pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
         core::arch::asm!("/* {} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags));
     }
     pointer
+}
+
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
+/// Asks for the cache line at an address, which need not be readable: the CPU fetches it while it
+/// does something else, or not at all.
+#[inline(always)]
+#[allow(unused_variables, reason = "without vectors nothing is asked for")]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, without any effect on the program.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
 }
 
 /// Writes an IV, all of it at once: one that is written in two halves cannot be

@@ -122,6 +122,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
             len: 0,
             count: None,
             bytes: self.bytes,
+            end: ptr::null(),
             _borrow: PhantomData,
         }
     }
@@ -132,6 +133,13 @@ impl<'a, 'b> Sectors<'a, 'b> {
     pub(crate) fn fill(&mut self, batch: &mut Batch<'a>) {
         batch.count = None;
         batch.len = self.take(&mut batch.sectors, &mut batch.ivs);
+        batch.end = self.end();
+    }
+
+    /// Behind the last byte of the present run.
+    #[inline(always)]
+    fn end(&self) -> *const u8 {
+        self.src.wrapping_add(self.left * self.bytes)
     }
 
     /// The next sectors and their IVs, as many as there is room for. Tells how many.
@@ -199,6 +207,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
         if count < BATCH && self.rest.len() != 0 {
             return self.fill(batch);
         }
+        batch.end = self.end();
         let (src, dst) = (settled(self.src), settled(self.dst.cast_const()).cast_mut());
         batch.sectors[0] = Sector { src, dst };
         self.src = src.wrapping_add(BATCH * self.bytes);

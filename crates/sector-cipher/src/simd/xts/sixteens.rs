@@ -3,8 +3,9 @@
 
 use super::group::{Masks, order};
 use super::{HALF, Keys, Schedules, Tweaks, lone, times_x64};
+use crate::arch::{LINE, prefetch};
 use crate::here::MapHere;
-use crate::run::{BATCH, Sector, Sectors};
+use crate::run::{BATCH, Batch, Sector, Sectors};
 use crate::simd::{Lanes, Vector, fresh};
 use core::mem;
 
@@ -72,10 +73,10 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                 unsafe {
                     if i < with_tweaks {
                         let ivs = tweaks.following(i);
-                        let x = work.group::<ROUNDS, ENCRYPT, PAIR, true>(ivs, next);
+                        let x = work.group::<ROUNDS, ENCRYPT, PAIR, true>(batch, ivs, next);
                         tweaks.set_following(i, x);
                     } else {
-                        work.group::<ROUNDS, ENCRYPT, PAIR, false>(V::zero(), next);
+                        work.group::<ROUNDS, ENCRYPT, PAIR, false>(batch, V::zero(), next);
                     }
                 }
                 work.text.advance(group);
@@ -93,9 +94,9 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                     let x = unsafe {
                         if left == 0 {
                             let next = [tweaks.of::<V>(i + 1); 2];
-                            work.group::<ROUNDS, ENCRYPT, OTHER, true>(ivs, next)
+                            work.group::<ROUNDS, ENCRYPT, OTHER, true>(batch, ivs, next)
                         } else {
-                            work.group::<ROUNDS, ENCRYPT, SAME, true>(ivs, none)
+                            work.group::<ROUNDS, ENCRYPT, SAME, true>(batch, ivs, none)
                         }
                     };
                     tweaks.set_following(i, x);
@@ -107,13 +108,13 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                 }
                 while left != 0 {
                     // SAFETY: as above.
-                    unsafe { work.group::<ROUNDS, ENCRYPT, SAME, false>(V::zero(), none) };
+                    unsafe { work.group::<ROUNDS, ENCRYPT, SAME, false>(batch, V::zero(), none) };
                     work.text.advance(group);
                     left -= 1;
                 }
                 let next = [tweaks.of::<V>(i + 1); 2];
                 // SAFETY: as above.
-                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false>(V::zero(), next) };
+                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false>(batch, V::zero(), next) };
                 work.text.advance(group);
             }
         }
@@ -234,7 +235,8 @@ impl<V: Vector> Work<'_, V> {
     }
 
     /// One group of blocks. Its masks are there; it leaves those of the next
-    /// group, which `NEXT` tells. With `TWEAKS` it returns `ivs` encrypted.
+    /// group, which `NEXT` tells, and asks for the bytes of a later one of the batch's run. With `TWEAKS`
+    /// it returns `ivs` encrypted.
     ///
     /// # Safety
     /// The sources can be read and the destinations written.
@@ -246,11 +248,13 @@ impl<V: Vector> Work<'_, V> {
         const TWEAKS: bool,
     >(
         &mut self,
+        batch: &Batch<'_>,
         ivs: V,
         tweaks: [V::One; 2],
     ) -> V {
         let (now, next) = (&*self.now, &mut *self.next);
         let mut state = [V::zero(); 5];
+        let ahead = batch.ahead(self.text.src[0]);
         // SAFETY: the caller's promise; the group before, or `first`, has set the masks.
         let ivs = unsafe {
             group::<V, ROUNDS, ENCRYPT, TWEAKS>(
@@ -259,7 +263,12 @@ impl<V: Vector> Work<'_, V> {
                 now,
                 ivs,
                 #[inline(always)]
-                |i| step::<V, NEXT>(now, next, &mut state, tweaks, i),
+                |i| {
+                    if i * LINE < GROUP * V::BYTES {
+                        prefetch(ahead.wrapping_add(i * LINE));
+                    }
+                    step::<V, NEXT>(now, next, &mut state, tweaks, i);
+                },
             )
         };
         mem::swap(&mut self.now, &mut self.next);
