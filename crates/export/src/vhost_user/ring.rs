@@ -58,6 +58,8 @@ struct State {
     queue: Queue,
     inflight: Option<RingInflight>,
     under_way: usize,
+    /// Somebody waits for nothing to be under way: telling nobody is a system call as well.
+    is_awaited: bool,
     /// Something was given back that the guest was not told.
     is_untold: bool,
     /// The guest cannot be told any more: its ring is not in memory.
@@ -93,6 +95,7 @@ impl Ring {
                 queue,
                 inflight,
                 under_way: 0,
+                is_awaited: false,
                 is_untold: false,
                 is_broken: false,
             }),
@@ -136,6 +139,7 @@ impl Ring {
             tracing::error!("serving a ring panicked");
         }
         let mut state = self.shared.state();
+        state.is_awaited = true;
         while state.under_way > 0 {
             state = self
                 .shared
@@ -374,7 +378,7 @@ impl Shared {
 
     fn one_less(&self, state: &mut State) {
         state.under_way -= 1;
-        if state.under_way == 0 {
+        if state.under_way == 0 && state.is_awaited {
             self.none.notify_all();
         }
     }
