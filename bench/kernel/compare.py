@@ -38,6 +38,15 @@ NAMES = {
     "stock-4096-noqueue": "dm-crypt, 4096, no queues",
     "xtent-4096": "dm-xtent, 4096",
 }
+COLOURS = {
+    "raw": "#777777",
+    "stock-512": "#d62728",
+    "stock-512-noqueue": "#ff9896",
+    "xtent-512": "#1f77b4",
+    "stock-4096": "#e08214",
+    "stock-4096-noqueue": "#fdb863",
+    "xtent-4096": "#17becf",
+}
 MEDIA = {"ram": "RAM disk", "disk": "disk: a file of the machine's"}
 REQUESTS = [4096, 16384, 65536, 262144, 1048576]
 QUICK = {"ram": [4096, 1048576], "disk": [1048576]}
@@ -73,7 +82,7 @@ def boot(args, built, part, folder):
     values = numbers(args, part)
     job = folder / "job"
     job.write_text("".join(f"{name}='{value}'\n" for name, value in values.items())
-                   + (HERE / "job.sh").read_text())
+                   + (HERE / "modules.sh").read_text() + (HERE / "job.sh").read_text())
     command = [*shlex.split(args.prefix), ROOT / "scripts/guest.sh", "--on", args.on,
                "--memory", str(values["span"] + 384), "--timeout", str(args.timeout)]
     for name in ("dm-xtent.ko", "aesni-intel.ko", "host_clock.ko", "io"):
@@ -113,7 +122,7 @@ class Results:
             elif fields[:1] == ["AES"]:
                 self.aes[part].append(int(fields[1]) / int(fields[2]))
             elif fields[:1] in (["POINT"], ["DIGEST"], ["FILE"]):
-                kind, _, name, what, request, cpu, wall, moved = fields
+                kind, _, name, what, request, cpu, wall, moved = fields[:8]
                 # A program that was run does not count its bytes; its file has as many.
                 gb = int(moved or 0) / 1e9 or int(request) / 1e9
                 self.cases[part, kind, what, request][name].append(
@@ -292,7 +301,9 @@ def main():
                   for (part, kind, what, request), case in results.cases.items()]}, indent=1))
     written = "results.md and results.json"
     if "ram" in parts:
-        (args.output / "kernel.svg").write_text(plot.draw(NAMES, results))
+        (args.output / "kernel.svg").write_text(plot.draw(
+            NAMES, COLOURS, sorted({int(case[3]) for case in results.cases if case[:2] == ("ram", "POINT")}),
+            lambda what, request, name: results.cost(("ram", "POINT", what, str(request)), name)))
         written = "results.md, results.json and kernel.svg"
     print(report)
     note(f"written to {args.output}: {written}")

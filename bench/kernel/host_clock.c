@@ -1,21 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /sys/module/host_clock/parameters/now, in User Mode Linux: the CPU time that the
- * guest's kernel has had, and the time that has passed, both in nanoseconds and by the host's
- * clocks. The guest's own accounts only count ticks, and some tick late.
+ * guest's kernel has had, the time that has passed, and the CPU times that the program which asks and the
+ * server of a disk have had, all in nanoseconds and by the host's clocks. The guest's own accounts
+ * only count ticks, and some tick late.
  *
  * The kernel is one process of the host. The guest's programs and the helper that reads and writes
- * the files behind its disks are others, which do not count.
+ * the files behind its disks are others.
+ *
+ * .../server: the host's process that serves a disk, 0 for none, whose time is 0.
  *
  * .../aes: CPU time that the rounds of AES-256 take alone, and for how many bytes. No
  * implementation is faster, and neighbours on the same core slow both alike.
  */
 #include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/mm_types.h>
+#include <linux/version.h>
 #include <asm/cpufeature.h>
 
 #define HOST_CLOCK_GETTIME 228
 #define HOST_CLOCK_MONOTONIC 1
 #define HOST_CLOCK_PROCESS_CPUTIME_ID 2
+/* As the C library's clock_getcpuclockid(). */
+#define HOST_CLOCK_OF(pid) ((~(long)(pid) << 3) | 2)
+
+/* The process of the host that a program is. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#define HOST_PID(mm) ((mm)->context.id.pid)
+#else
+#define HOST_PID(mm) ((mm)->context.id.u.pid)
+#endif
+
+static int server;
+module_param(server, int, 0644);
 
 /* A module runs as the host's user code does, so it may ask the host. */
 static u64 host_clock(long which)
@@ -34,8 +52,12 @@ static int get_now(char *buffer, const struct kernel_param *kp)
 {
 	u64 cpu = host_clock(HOST_CLOCK_PROCESS_CPUTIME_ID);
 	u64 wall = host_clock(HOST_CLOCK_MONOTONIC);
+	u64 program = host_clock(HOST_CLOCK_OF(HOST_PID(current->mm)));
+	u64 served = server ? host_clock(HOST_CLOCK_OF(server)) : 0;
 
-	return sysfs_emit(buffer, "%llu %llu\n", cpu, wall);
+	if (!program || (server && !served))
+		return -ESRCH;
+	return sysfs_emit(buffer, "%llu %llu %llu %llu\n", cpu, wall, program, served);
 }
 
 static const struct kernel_param_ops now_ops = { .get = get_now };

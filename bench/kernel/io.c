@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * io PATTERN FILE REQUEST SPAN BYTES: requests of REQUEST bytes, past the page cache, to the
+ * io PATTERN FILE REQUEST SPAN BYTES [DEPTH]: requests of REQUEST bytes, past the page cache, to the
  * first SPAN bytes of FILE until BYTES have moved. PATTERN is read, write (or
- * rewrite), randread or randwrite. Sequential ones start over at SPAN.
+ * rewrite), randread or randwrite. Sequential ones start over at SPAN. DEPTH of them are
+ * under way at a time; without it, one.
  * io run PROGRAM ARGUMENTS...: runs it.
  *
- * Prints nanoseconds of the kernel's CPU time, nanoseconds of wall time, and bytes. Both clocks are read
- * around the work alone: here a program's start costs as much as many requests.
+ * Prints nanoseconds of the kernel's CPU time, nanoseconds of wall time, bytes, and nanoseconds of this
+ * program's CPU time and of that of the disk's server. The clocks are read around
+ * the work alone: here a program's start costs as much as many requests.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MOST_DEPTH 64
+
 struct clocks {
-	unsigned long long cpu, wall;
+	unsigned long long cpu, wall, program, server;
 };
 
 static void fail(const char *what)
@@ -30,7 +36,7 @@ static void fail(const char *what)
 static struct clocks now(void)
 {
 	static const char name[] = "/sys/module/host_clock/parameters/now";
-	char text[64];
+	char text[96];
 	struct clocks clocks;
 	int file = open(name, O_RDONLY);
 	ssize_t length = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
@@ -39,7 +45,8 @@ static struct clocks now(void)
 		fail(name);
 	close(file);
 	text[length] = 0;
-	if (sscanf(text, "%llu %llu", &clocks.cpu, &clocks.wall) != 2 || !clocks.cpu) {
+	if (sscanf(text, "%llu %llu %llu %llu", &clocks.cpu, &clocks.wall, &clocks.program, &clocks.server) != 4 ||
+	    !clocks.cpu) {
 		fprintf(stderr, "%s: no time in it\n", name);
 		exit(1);
 	}
@@ -54,34 +61,115 @@ static uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
-static void move(const char *pattern, const char *name, size_t request, uint64_t span, uint64_t bytes)
+static void report(struct clocks start, struct clocks end, uint64_t bytes)
 {
-	const int writes = !!strstr(pattern, "write"), random = !strncmp(pattern, "rand", 4);
-	uint64_t state = 88172645463325252u, i;
-	/* What is written does not matter; on a real disk it should not be all the same. */
-	uint64_t *buffer = aligned_alloc(1 << 16, (request + 65535) & ~(size_t)65535);
-	int file = open(name, O_DIRECT | (writes ? O_WRONLY | O_CREAT : O_RDONLY), 0600);
-	struct clocks start, end;
+	printf("%llu %llu %llu %llu %llu\n", end.cpu - start.cpu, end.wall - start.wall, (unsigned long long)bytes,
+	       end.program - start.program, end.server - start.server);
+}
 
-	if (file < 0 || !buffer)
-		fail(name);
-	for (i = 0; i < request / sizeof(*buffer); i++)
-		buffer[i] = next_random(&state);
-	start = now();
-	for (i = 0; i < bytes / request; i++) {
-		off_t where = (random ? next_random(&state) : i) % (span / request) * request;
-		ssize_t moved = writes ? pwrite(file, buffer, request, where) : pread(file, buffer, request, where);
+/* What is asked for. */
+struct load {
+	const char *pattern, *name;
+	size_t request;
+	uint64_t span, count, state;
+	int file, writes, random;
+};
 
-		if (moved != (ssize_t)request) {
-			fprintf(stderr, "%s: %s of %zu at %lld gave %zd\n", name, pattern, request, (long long)where, moved);
-			exit(1);
-		}
+static off_t place(struct load *load, uint64_t i)
+{
+	return (load->random ? next_random(&load->state) : i) % (load->span / load->request) * load->request;
+}
+
+static void check(const struct load *load, off_t where, long long moved)
+{
+	if (moved != (long long)load->request) {
+		fprintf(stderr, "%s: %s of %zu at %lld gave %lld\n", load->name, load->pattern, load->request,
+			(long long)where, moved);
+		exit(1);
 	}
+}
+
+static void one_by_one(struct load *load, char *buffer)
+{
+	uint64_t i;
+
+	for (i = 0; i < load->count; i++) {
+		off_t where = place(load, i);
+
+		check(load, where, load->writes ? pwrite(load->file, buffer, load->request, where) :
+						  pread(load->file, buffer, load->request, where));
+	}
+}
+
+/* As many at a time as there are buffers, one behind the other. */
+static void many(struct load *load, char *buffers, size_t apart, unsigned int depth)
+{
+	struct iocb blocks[MOST_DEPTH] = { 0 }, *ready[MOST_DEPTH];
+	struct io_event events[MOST_DEPTH];
+	aio_context_t context = 0;
+	uint64_t begun = 0, ended = 0;
+	long i, count = depth;
+
+	if (syscall(SYS_io_setup, depth, &context))
+		fail("io_setup");
+	for (i = 0; i < count; i++) {
+		blocks[i].aio_buf = (uintptr_t)(buffers + i * apart);
+		ready[i] = &blocks[i];
+	}
+	while (ended < load->count) {
+		long some = 0;
+
+		for (i = 0; i < count && begun < load->count; i++, begun++) {
+			ready[i]->aio_fildes = load->file;
+			ready[i]->aio_lio_opcode = load->writes ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
+			ready[i]->aio_nbytes = load->request;
+			ready[i]->aio_offset = place(load, begun);
+		}
+		while (some < i) {
+			long taken = syscall(SYS_io_submit, context, i - some, ready + some);
+
+			if (taken <= 0)
+				fail("io_submit");
+			some += taken;
+		}
+		count = syscall(SYS_io_getevents, context, 1, (long)depth, events, NULL);
+		if (count <= 0)
+			fail("io_getevents");
+		for (i = 0; i < count; i++) {
+			ready[i] = (struct iocb *)(uintptr_t)events[i].obj;
+			check(load, ready[i]->aio_offset, events[i].res);
+		}
+		ended += count;
+	}
+	syscall(SYS_io_destroy, context);
+}
+
+static void move(struct load load, unsigned int depth)
+{
+	/* What is written does not matter; on a real disk it should not be all the same. */
+	const size_t apart = (load.request + 65535) & ~(size_t)65535;
+	char *buffers = aligned_alloc(1 << 16, apart * depth);
+	struct clocks start, end;
+	size_t i;
+
+	load.writes = !!strstr(load.pattern, "write");
+	load.random = !strncmp(load.pattern, "rand", 4);
+	load.state = 88172645463325252u;
+	load.file = open(load.name, O_DIRECT | (load.writes ? O_WRONLY | O_CREAT : O_RDONLY), 0600);
+	if (load.file < 0 || !buffers)
+		fail(load.name);
+	for (i = 0; i < apart * depth / sizeof(uint64_t); i++)
+		((uint64_t *)buffers)[i] = next_random(&load.state);
+	start = now();
+	if (depth == 1)
+		one_by_one(&load, buffers);
+	else
+		many(&load, buffers, apart, depth);
 	/* The device's cache and the file's size are part of it. */
-	if (writes && fsync(file))
-		fail(name);
+	if (load.writes && fsync(load.file))
+		fail(load.name);
 	end = now();
-	printf("%llu %llu %llu\n", end.cpu - start.cpu, end.wall - start.wall, (unsigned long long)(i * request));
+	report(start, end, load.count * load.request);
 }
 
 static void run(char **command)
@@ -104,18 +192,25 @@ static void run(char **command)
 		fprintf(stderr, "%s failed: status %d\n", command[0], status);
 		exit(1);
 	}
-	printf("%llu %llu 0\n", end.cpu - start.cpu, end.wall - start.wall);
+	report(start, end, 0);
+}
+
+static unsigned long long number(const char *text)
+{
+	return strtoull(text, NULL, 10);
 }
 
 int main(int argc, char **argv)
 {
-	if (argc > 2 && !strcmp(argv[1], "run"))
+	const unsigned long long request = argc > 4 ? number(argv[3]) : 0, depth = argc == 7 ? number(argv[6]) : 1;
+
+	if (argc > 2 && !strcmp(argv[1], "run")) {
 		run(argv + 2);
-	else if (argc == 6 && strtoull(argv[3], NULL, 10) && strtoull(argv[4], NULL, 10) >= strtoull(argv[3], NULL, 10))
-		move(argv[1], argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
-		     strtoull(argv[5], NULL, 10));
-	else {
-		fprintf(stderr, "usage: io read|write|randread|randwrite FILE REQUEST SPAN BYTES | io run PROGRAM...\n");
+	} else if ((argc == 6 || argc == 7) && request && number(argv[4]) >= request && depth > 0 && depth <= MOST_DEPTH) {
+		move((struct load){ .pattern = argv[1], .name = argv[2], .request = request, .span = number(argv[4]),
+				    .count = number(argv[5]) / request }, depth);
+	} else {
+		fprintf(stderr, "usage: io read|write|randread|randwrite FILE REQUEST SPAN BYTES [DEPTH] | io run PROGRAM...\n");
 		return 2;
 	}
 	return 0;

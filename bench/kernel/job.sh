@@ -1,26 +1,9 @@
 # shellcheck shell=sh disable=SC2086,SC2154
-# Runs inside the guest; compare.py puts the numbers in front:
+# Runs inside the guest; compare.py puts modules.sh and the numbers in front:
 #   rounds  megabytes (a point)  requests  medium (ram or disk)  span (MiB of it that are
 #   used)  sweep, files (yes or no)  file_sizes  records (KiB)  digest (MiB of the file)
 # Prints lines for compare.py: FACT, AES, POINT, DIGEST, FILE.
-chmod +x /in/io /in/sha256sum
-die() {
-    dmesg | tail -5
-    echo "$*"
-    exit 1
-}
-# The driver needs it, and it may be built in.
-modprobe cryptd 2>/dev/null
-for module in host_clock aesni-intel dm-xtent; do
-    insmod /in/$module.ko || die "cannot load $module"
-done
-# The widest that this CPU has.
-for driver in xts-aes-vaes-avx10_512 xts-aes-vaes-avx10_256 xts-aes-vaes-avx2 xts-aes-aesni-avx xts-aes-aesni; do
-    ! grep -q "^driver *: $driver\$" /proc/crypto || break
-done
-# Not every kernel has the tests; without, the comparison below has to do.
-verdict=$(awk -v d="$driver" '$1 == "driver" { mine = $3 == d } mine && $1 == "selftest" { print $3 }' /proc/crypto)
-[ "$verdict" = passed ] || die "$driver has not passed the kernel's test"
+chmod +x /in/sha256sum
 if [ $medium = ram ]; then
     rmmod brd 2>/dev/null
     modprobe brd rd_nr=1 rd_size=$((span * 1024)) || exit
@@ -30,9 +13,6 @@ else
 fi
 device=$(readlink -f $device)
 sectors=$((span * 2048))
-key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
-key=${key}f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff00112233445566778899aabbccddeeff
-
 names="raw stock-512 stock-512-noqueue xtent-512 stock-4096 stock-4096-noqueue xtent-4096"
 open() {
     stock="crypt capi:$driver-plain64" queues="no_read_workqueue no_write_workqueue"

@@ -171,14 +171,20 @@ def servers(args, folder, size):
             for number, (name, command) in enumerate(commands.items())]
 
 
-def machine(args):
-    """What the figures depend on."""
+def cpu_facts():
+    """What there is to say of the CPU."""
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*: (.*)", cpuinfo)
     flags = set(re.search(r"flags\s*: (.*)", cpuinfo)[1].split()) if "flags" in cpuinfo else set()
-    facts = {
+    return {
         "CPU": f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores",
         "CPU features": " ".join(f for f in ("aes", "avx2", "vaes", "vpclmulqdq", "avx512f") if f in flags),
+    }
+
+
+def machine(args):
+    """What the figures depend on."""
+    facts = cpu_facts() | {
         "kernel": platform.release(),
         "fio": run(tool("fio", "fio"), "--version").strip(),
         "nbdkit": run(tool("nbdkit", "nbdkit"), "--version").strip(),
