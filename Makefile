@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -141,6 +141,11 @@ bench-rbd: build ## volumes in a Ceph cluster of this machine's own, against lib
 	@scripts/setup.sh bench
 	$(CARGO) build --release --package xtent-rbd --features bench --example load
 	bench/volume/rbd.py --xtent $(TARGET)/release/xtent --load $(TARGET)/release/examples/load --output $(TARGET)/bench-volume $(BENCH)
+
+bench-guest: build ## a virtual machine's disk, encrypted outside it by xtent or qemu-storage-daemon, or inside it
+	@scripts/setup.sh kernel
+	@scripts/setup.sh bench
+	bench/guest/disk.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-guest $(BENCH)
 
 bench-kernel: ## dm-xtent against dm-crypt in User Mode Linux; BENCH="..." gives it options
 	@scripts/setup.sh kernel
