@@ -1,10 +1,11 @@
-//! Protocols that offer an open volume: NBD, FUSE, vhost-user; and metrics of what they did. An export knows its
+//! Protocols that offer an open volume: NBD, FUSE, vhost-user, ublk; and metrics of what they did. An export knows its
 //! protocol and the volume's byte ranges, never ciphers or LUKS.
 
 mod executor;
 pub mod fuse;
 pub mod metrics;
 pub mod nbd;
+pub mod ublk;
 pub mod vhost_user;
 
 /// What went wrong.

@@ -1,0 +1,387 @@
+//! Devices of the driver: made, started, looked at, taken over, taken away.
+//! `Documentation/block/ublk.rst`.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::AsRawFd;
+
+use io_uring::register::Restriction;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use rustix::io::Errno;
+use xtent_volume::{DiscardPolicy, Volume};
+
+use super::abi::{self, Command, ControlCommand, DeviceInfo, Params, SECTOR};
+use super::{DEPTH, LARGEST, LARGEST_RANGE, MOST_QUEUES};
+use crate::{Error, ErrorKind};
+
+const PATH: &str = "/dev/ublk-control";
+
+/// The driver, for one who may make devices: root.
+///
+/// The ring beneath takes commands to drivers and nothing else, so it may be used in a sandbox.
+pub struct Control {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    file: File,
+    is_encoded: bool,
+    told: Box<Told>,
+}
+
+/// What commands point to. It lies where it lies, so that the kernel may have it as long as it likes.
+#[derive(Default)]
+struct Told {
+    info: DeviceInfo,
+    params: Params,
+    features: u64,
+}
+
+/// What of it a command points to.
+#[derive(Clone, Copy)]
+enum With {
+    Nothing,
+    Info,
+    Params,
+    Features,
+}
+
+/// What becomes of a device's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody serves it, and nobody can: it was never started, or has been stopped.
+    Dead,
+    /// It has a server; one that was killed just now, perhaps.
+    Live,
+    /// They wait for the next server.
+    Waits,
+}
+
+/// A device, as the driver has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// N of `/dev/ublkbN`.
+    pub number: u32,
+    /// What becomes of its requests.
+    pub state: State,
+    /// The server's process, where it was started and has not been stopped.
+    pub pid: Option<u32>,
+    /// What whoever made it has it known by.
+    pub identity: u64,
+    pub(super) queues: u16,
+    pub(super) depth: u16,
+    /// How commands are numbered.
+    pub(super) is_encoded: bool,
+}
+
+impl Control {
+    /// Errors: [`ErrorKind::Unsupported`] where the kernel has no such driver, or no io_uring;
+    /// [`ErrorKind::Permission`].
+    pub fn open() -> Result<Self, Error> {
+        let file = OpenOptions::new().read(true).write(true).open(PATH);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error {
+                kind: ErrorKind::Unsupported,
+                message: format!(
+                    "{PATH} is not there: `modprobe ublk_drv` as root loads the driver, where the \
+                     kernel (Linux 6.1 or newer) was built with it (CONFIG_BLK_DEV_UBLK)"
+                ),
+                source: Some(error.into()),
+            },
+            _ => Error::io(
+                format!("cannot open {PATH}: devices are made by root only"),
+                error,
+            ),
+        })?;
+        let ring = make_ring().map_err(|error| Error {
+            kind: ErrorKind::Unsupported,
+            message: "the driver is spoken to by io_uring, which cannot be used: see \
+                      /proc/sys/kernel/io_uring_disabled"
+                .into(),
+            source: Some(error.into()),
+        })?;
+        let mut control = Self {
+            ring,
+            file,
+            is_encoded: true,
+            told: Box::default(),
+        };
+        // Older drivers do not know the question, and may not know the form.
+        control.is_encoded = control
+            .command(abi::GET_FEATURES, 0, 0, With::Features)
+            .is_ok();
+        Ok(control)
+    }
+
+    /// Whether a device can become larger while it is in use.
+    pub fn can_grow(&self) -> bool {
+        self.told.features & abi::F_UPDATE_SIZE != 0
+    }
+
+    /// The device of a number, if there is one.
+    pub fn info(&mut self, number: u32) -> Result<Option<Info>, Error> {
+        match self.command(abi::GET_DEV_INFO, number, 0, With::Info) {
+            Ok(()) => Ok(Some(self.told_info())),
+            Err(Errno::NODEV) => Ok(None),
+            Err(error) => Err(failed("look at", number, error)),
+        }
+    }
+
+    /// Makes a device for the volume, which has to be served and then started. `identity` is kept with it.
+    /// With `waits` its requests wait for the next server when one is gone; else they fail then.
+    pub fn add(&mut self, volume: &Volume, identity: u64, waits: bool) -> Result<Info, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.told.info = DeviceInfo {
+            // The driver makes it fewer where there are fewer processors.
+            queues: u16::try_from(cores).unwrap_or(MOST_QUEUES).min(MOST_QUEUES),
+            depth: DEPTH,
+            max_io_bytes: LARGEST,
+            number: u32::MAX,
+            flags: match waits {
+                true => abi::F_USER_RECOVERY | abi::F_USER_RECOVERY_REISSUE,
+                false => 0,
+            },
+            own: identity,
+            ..DeviceInfo::default()
+        };
+        let wanted = self.told.info.flags;
+        self.command(abi::ADD_DEV, u32::MAX, 0, With::Info)
+            .map_err(|error| match error {
+                Errno::PERM | Errno::ACCESS => Error::io("devices are made by root only", error),
+                _ => Error::io("cannot make a ublk device", error),
+            })?;
+        let made = self.told_info();
+        let set = if self.told.info.flags & wanted != wanted {
+            // Linux 6.0.
+            Err(Error {
+                kind: ErrorKind::Unsupported,
+                message: "this kernel's ublk devices do not wait for their next server: \
+                          that takes Linux 6.1 or newer"
+                    .into(),
+                source: None,
+            })
+        } else {
+            self.told.params = params(volume);
+            self.command(abi::SET_PARAMS, made.number, 0, With::Params)
+                .map_err(|error| failed("set up", made.number, error))
+        };
+        set.inspect_err(|_| {
+            let _ = self.delete(made.number);
+        })?;
+        Ok(made)
+    }
+
+    /// Prepares a device that [waits](State::Waits) for this process to serve it; it has to be started
+    /// then. Nothing comes of it where its size or sectors are not the volume's.
+    ///
+    /// Errors: [`ErrorKind::Busy`] while its last server is not all gone.
+    pub fn take_over(&mut self, number: u32, volume: &Volume) -> Result<(), Error> {
+        self.told.params = Params {
+            length: length_of_params(),
+            ..Params::default()
+        };
+        self.command(abi::GET_PARAMS, number, 0, With::Params)
+            .map_err(|error| failed("look at", number, error))?;
+        let found = self.told.params;
+        let wanted = params(volume);
+        let like = |it: &Params| {
+            let is_read_only = it.attributes & abi::READ_ONLY != 0;
+            (
+                it.logical_shift,
+                it.sectors.min(wanted.sectors),
+                is_read_only,
+            )
+        };
+        if like(&found) != like(&wanted) || found.sectors > wanted.sectors {
+            let shown = |it: &Params| {
+                let access = match it.attributes & abi::READ_ONLY {
+                    0 => "",
+                    _ => ", read-only",
+                };
+                format!(
+                    "{} bytes in sectors of {}{access}",
+                    it.sectors * SECTOR,
+                    1_u64 << it.logical_shift
+                )
+            };
+            return Err(Error {
+                kind: ErrorKind::Argument,
+                message: format!(
+                    "/dev/ublkb{number} was made for another volume, or opened otherwise: it has {}, \
+                     and this one has {}",
+                    shown(&found),
+                    shown(&wanted)
+                ),
+                source: None,
+            });
+        }
+        match self.command(abi::START_USER_RECOVERY, number, 0, With::Nothing) {
+            // Somebody has begun to take it over, and was killed before it had a server again: it is
+            // ready for one.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(error) => Err(failed("take over", number, error)),
+        }
+    }
+
+    /// Starts a device that this process serves, made or taken over: `/dev/ublkbN` is there then.
+    pub fn start(&mut self, number: u32, was_taken_over: bool) -> Result<(), Error> {
+        let command = match was_taken_over {
+            true => abi::END_USER_RECOVERY,
+            false => abi::START_DEV,
+        };
+        let pid = std::process::id().into();
+        self.command(command, number, pid, With::Nothing)
+            .map_err(|error| failed("start", number, error))
+    }
+
+    /// Tells the kernel the volume's size, where [it can be](Control::can_grow).
+    pub fn grow(&mut self, number: u32, size: u64) -> Result<(), Error> {
+        self.command(abi::UPDATE_SIZE, number, size / SECTOR, With::Nothing)
+            .map_err(|error| failed("grow", number, error))
+    }
+
+    /// Takes `/dev/ublkbN` away, whoever uses it: what they ask for from now on fails. Its server
+    /// ends.
+    pub fn stop(&mut self, number: u32) -> Result<(), Error> {
+        self.command(abi::STOP_DEV, number, 0, With::Nothing)
+            .map_err(|error| failed("stop", number, error))
+    }
+
+    /// Takes the device away. It waits for all who have it open, its server included.
+    pub fn delete(&mut self, number: u32) -> Result<(), Error> {
+        match self.command(abi::DEL_DEV, number, 0, With::Nothing) {
+            Ok(()) | Err(Errno::NODEV) => Ok(()),
+            Err(error) => Err(failed("remove", number, error)),
+        }
+    }
+
+    /// What the driver has said last of a device.
+    fn told_info(&self) -> Info {
+        let info = &self.told.info;
+        Info {
+            number: info.number,
+            state: match info.state {
+                abi::STATE_LIVE => State::Live,
+                abi::STATE_QUIESCED => State::Waits,
+                _ => State::Dead,
+            },
+            pid: u32::try_from(info.pid).ok().filter(|pid| *pid > 0),
+            identity: info.own,
+            queues: info.queues,
+            depth: info.depth,
+            is_encoded: self.is_encoded,
+        }
+    }
+
+    /// Has the driver carry out a command, with what it reads or writes.
+    fn command(
+        &mut self,
+        command: Command,
+        device: u32,
+        data: u64,
+        with: With,
+    ) -> Result<(), Errno> {
+        let Told {
+            info,
+            params,
+            features,
+        } = &mut *self.told;
+        let (address, length) = match with {
+            With::Nothing => (0, 0),
+            With::Info => (std::ptr::from_mut(info) as u64, size_of::<DeviceInfo>()),
+            With::Params => (std::ptr::from_mut(params) as u64, size_of::<Params>()),
+            With::Features => (std::ptr::from_mut(features) as u64, size_of::<u64>()),
+        };
+        let words = ControlCommand {
+            device,
+            queue: u16::MAX,
+            length: u16::try_from(length).map_err(|_| Errno::INVAL)?,
+            address,
+            data,
+            ..ControlCommand::default()
+        };
+        let file = types::Fd(self.file.as_raw_fd());
+        let entry = opcode::UringCmd80::new(file, command.code(self.is_encoded))
+            .cmd(words.bytes())
+            .build();
+        // SAFETY: what the command points to is in a box of `self`, which this borrows exclusively,
+        // and is looked at only after the answer is there. It is plain data of that length, and any
+        // bytes are a value of it. The file is open as long as `self`.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.map_err(|_| Errno::BUSY)?;
+        loop {
+            let waited = self.ring.submit_and_wait(1);
+            if let Some(answer) = self.ring.completion().next() {
+                return match answer.result() {
+                    code @ ..0 => Err(Errno::from_raw_os_error(-code)),
+                    _ => Ok(()),
+                };
+            }
+            match waited.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => std::thread::yield_now(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A ring for commands with 80 bytes of their own, and nothing else.
+fn make_ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    let ring: IoUring<squeue::Entry128, cqueue::Entry> =
+        IoUring::builder().dontfork().setup_r_disabled().build(4)?;
+    let mut allowed = [Restriction::sqe_op(opcode::UringCmd80::CODE)];
+    ring.submitter().register_restrictions(&mut allowed)?;
+    ring.submitter().register_enable_rings()?;
+    Ok(ring)
+}
+
+fn length_of_params() -> u32 {
+    u32::try_from(size_of::<Params>()).unwrap_or_default()
+}
+
+/// What the block layer is told of the volume.
+fn params(volume: &Volume) -> Params {
+    let shift = |bytes: u64| u8::try_from(bytes.max(SECTOR).ilog2()).unwrap_or(9);
+    let sector = volume.sector_size().bytes() as u64;
+    let sectors = |bytes: u64| u32::try_from(bytes / SECTOR).unwrap_or(u32::MAX);
+    // What is written in parts is read first.
+    let unit = volume.hull(
+        0,
+        usize::try_from(sector.min(volume.size())).unwrap_or_default(),
+    );
+    let unit = (unit.len as u64).max(sector);
+    let has_discards = !volume.is_read_only() && volume.discard_policy() != DiscardPolicy::Never;
+    let discard_unit = u32::try_from(volume.discard_unit()).unwrap_or(1 << 31);
+    Params {
+        length: length_of_params(),
+        types: abi::PARAMS_BASIC_AND_DISCARD,
+        attributes: match volume.is_read_only() {
+            true => abi::READ_ONLY,
+            // Flushes are what makes writes durable.
+            false => abi::VOLATILE_CACHE | abi::FUA,
+        },
+        logical_shift: shift(sector),
+        physical_shift: shift(unit),
+        minimal_shift: shift(unit),
+        optimal_shift: shift(volume.preferred_piece() as u64),
+        max_sectors: sectors(LARGEST.into()),
+        sectors: volume.size() / SECTOR,
+        discard_alignment: 0,
+        discard_granularity: discard_unit,
+        max_discard_sectors: if has_discards {
+            sectors(LARGEST_RANGE)
+        } else {
+            0
+        },
+        max_discard_segments: u16::from(has_discards),
+        max_zeroes_sectors: match volume.is_read_only() {
+            true => 0,
+            false => sectors(LARGEST_RANGE),
+        },
+        ..Params::default()
+    }
+}
+
+fn failed(what: &str, number: u32, error: Errno) -> Error {
+    Error::io(format!("cannot {what} the ublk device {number}"), error)
+}
