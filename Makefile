@@ -46,12 +46,12 @@ soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of
 	@scripts/setup.sh test
 	@scripts/setup.sh kernel
 	@scripts/setup.sh ceph || echo "NOT RUN: kills of gateways of an image, since Ceph's packages are missing"
-	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many --test standby --test vhost_user -- --ignored soak --nocapture
+	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many --test standby --test vhost_user --test ublk -- --ignored soak --nocapture
 
-kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt
+kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt; block devices that a process serves
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh $(PART)
-	$(CARGO) test --workspace --test kernel_modules -- --ignored
+	$(CARGO) test --workspace --test kernel_modules --test ublk -- --ignored --skip soak --skip linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.1
 
 # By the kernel's own test vectors, of its source.
@@ -82,10 +82,12 @@ test-aarch64: ## the ciphers' tests for 64-bit ARM, emulated; needs root
 	@scripts/setup.sh aarch64
 	@scripts/test-aarch64.sh
 
-test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time
+test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time; its block devices that a process serves
 	@scripts/setup.sh uml612
 	@scripts/kernel.sh uml-6.12
+	@scripts/kernel.sh uml-6.12-fast
 	$(CARGO) test --workspace --test kernel612 -- --ignored
+	$(CARGO) test --workspace --test ublk -- --ignored linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.12
 
 check: ## format, lints, licences, locked dependencies, documentation

@@ -12,7 +12,7 @@
 #   uml-6.12   User Mode Linux 6.12 with HCTR2, KASAN, lockdep and kmemleak, built
 #              from Debian's linux-source-6.12: ten minutes of one CPU, the first time
 #   uml-6.12-fast
-#              the same without these checkers, for little memory and for bench/kernel:
+#              the same without these checkers, for little memory, ublk devices and bench/kernel:
 #              four minutes of one CPU
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,

@@ -12,13 +12,21 @@ use crate::{Cmd, Scratch, pattern};
 /// User Mode Linux 6.12, as `scripts/guest.sh --on` names it. It is built if it has
 /// not yet been: that takes many minutes.
 pub fn kernel_612() -> &'static str {
-    const BED: &str = "uml-6.12";
+    built("uml-6.12")
+}
+
+/// The same without checkers, but with ext4 and ublk devices.
+pub fn kernel_612_fast() -> &'static str {
+    built("uml-6.12-fast")
+}
+
+fn built(bed: &'static str) -> &'static str {
     Cmd::new(crate::bed::root_folder().join("scripts/kernel.sh"))
-        .arg(BED)
+        .arg(bed)
         .env("CARGO_TARGET_DIR", crate::bed::target_folder())
         .limit(Duration::from_secs(2 * 3600))
         .ok();
-    BED
+    bed
 }
 
 /// The folder with our kernel modules for Debian's User Mode Linux, built if need be.
@@ -66,6 +74,21 @@ never() {
 # no_key: none of a volume's keys is in a keyring, or they are revoked
 no_key() {
     grep cryptsetup: /proc/keys | never grep -v '^[0-9a-f]* .R'
+}
+"#;
+
+/// The driver of ublk devices, where the kernel has not got it.
+const UBLK: &str = r#"
+[ ! -e /in/ublk_drv.ko ] || insmod /in/ublk_drv.ko
+# served OPTIONS...: xtent open --ublk by the key file, or by $key; its process is in $pid
+served() {
+    xtent --json open --ublk --key-file "${key:-/in/key}" "$@" >/tmp/served
+    pid=$(sed 's/.*"pid": *\([0-9]*\).*/\1/' /tmp/served | grep -x '[0-9]*')
+}
+# killed: the process of the last one that was served is gone
+killed() {
+    kill -9 $pid
+    while grep -qs '^State:.[^Z]' /proc/$pid/status; do usleep 1000; done
 }
 "#;
 
@@ -147,6 +170,27 @@ impl Job {
         self.script = format!("{XTENT}{}", self.script);
         let bytes = std::fs::read(path).unwrap();
         self.file("xtent", &bytes)
+    }
+
+    /// The script makes ublk devices with the command `xtent`, on this kernel, or on Debian's, whose
+    /// driver is built here first: for that its source is fetched.
+    pub fn with_ublk(self, kernel: Option<&'static str>) -> Self {
+        let job = self.with_xtent();
+        let job = Self {
+            script: format!("{UBLK}{}", job.script),
+            ..job
+        };
+        match kernel {
+            Some(kernel) => job.kernel(kernel),
+            None => {
+                let built = Cmd::new(crate::bed::root_folder().join("kernel/test/ublk.sh"))
+                    .env("CARGO_TARGET_DIR", crate::bed::target_folder())
+                    .limit(Duration::from_secs(1800))
+                    .ok();
+                let module = std::fs::read(built.out().trim()).unwrap();
+                job.file("ublk_drv.ko", &module)
+            }
+        }
     }
 
     /// udev runs.

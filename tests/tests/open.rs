@@ -223,6 +223,10 @@ fn what_fails_leaves_nothing_behind() {
          fails 4 xtent open --key-file /in/key v /d/zeros
          fails 4 xtent open --key-file /in/key v /d/none
          fails 1 xtent open --key-file /in/key a/b /d/v
+         # This kernel has no driver for it.
+         fails 4 xtent open --ublk --key-file /in/key v /d/v
+         grep -q 'modprobe ublk_drv' /tmp/said
+         fails 1 xtent open --holes zero --key-file /in/key v /d/v
          fails 4 xtent open --key-file /in/key --target xtent v /d/v
          # Without asking for a passphrase.
          fails 4 xtent open v /d/eme2 </dev/null

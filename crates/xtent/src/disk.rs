@@ -283,12 +283,16 @@ fn name_for_locks(uri: &Uri) -> String {
     uri.without_tls().to_string()
 }
 
-/// A name for the lock files of an export or image that no other has: FNV-1a of its name.
+/// A name for the lock files of an export or image that no other has.
 fn lock_name(name: &str) -> String {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    format!("{:016x}", number_of(name))
+}
+
+/// A number for a text, by chance no other's, and the same in every version: FNV-1a.
+pub(crate) fn number_of(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    })
 }
 
 /// The folder of lock files for exports.

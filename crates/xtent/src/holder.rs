@@ -81,6 +81,13 @@ fn of_ours(entry: &Entry) -> (String, String) {
             format!("`xtent mount` on {dir} (process {pid})"),
             format!("`xtent umount {}` ends that", shell_word(Path::new(dir))),
         ),
+        (Kind::Ublk, ..) => {
+            let name = entry.name.as_deref().unwrap_or_default();
+            (
+                format!("`xtent open --ublk {name}` (process {pid})"),
+                format!("`xtent close {name}` ends that"),
+            )
+        }
         (_, _, Some(uri)) => (
             format!("`xtent serve` at {uri} (process {pid})"),
             match entry.export.as_deref() {

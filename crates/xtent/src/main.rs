@@ -39,6 +39,8 @@ mod size;
 mod sparse;
 mod tokens;
 mod trust;
+#[cfg(feature = "device-mapper")]
+mod ublk;
 mod volumes;
 mod waiting;
 mod wanted;

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Standby,
     /// By the daemon of `xtent mount`.
     Mount,
+    /// As a block device, by the process of `xtent open --ublk`.
+    Ublk,
 }
 
 /// A process and one of its volumes.
@@ -54,6 +56,9 @@ pub(crate) struct Entry {
     pub(crate) start: u64,
     /// UUID of the volume, where it has one.
     pub(crate) uuid: Option<String>,
+    /// Name of a block device that a process serves.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
     /// Name of a server's export.
     #[serde(default)]
     pub(crate) export: Option<String>,
@@ -112,6 +117,7 @@ impl Entry {
             partition: None,
             start: 0,
             uuid,
+            name: None,
             export: None,
             uris: Vec::new(),
             mount_point: None,
@@ -302,6 +308,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Entry>> {
         let mut texts = [&entry.device, &entry.cipher]
             .into_iter()
             .chain(&entry.uuid)
+            .chain(&entry.name)
             .chain(&entry.export)
             .chain(&entry.uris)
             .chain(&entry.mount_point)
@@ -347,6 +354,7 @@ mod tests {
             partition: None,
             start: 0,
             uuid: None,
+            name: None,
             export: None,
             uris: vec!["nbd://localhost:1/".into()],
             mount_point: None,

@@ -3,8 +3,10 @@
 use xtent_mapping::{Closed, Mapper, Name};
 
 use crate::cli::Global;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::output::Output;
 use crate::signals::Held;
+use crate::ublk;
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -12,10 +14,15 @@ EXAMPLES:
     xtent close secret
   Close one that is in use as soon as it is not:
     xtent close --deferred secret
+  Take a device of `xtent open --ublk` away from its users, whose storage is gone:
+    xtent close --force secret && umount /mnt && xtent close secret
 
 NOTES:
   Only mappings of encrypted volumes are closed, by the UUID that xtent and
   cryptsetup give to theirs. The kernel forgets the key with the mapping.
+
+  A device of `xtent open --ublk` is flushed, and its process waited for; whoever merely
+  has it open is waited for, too.
 
   Where udev runs, a mapping in use is tried again for five seconds: udev looks into
   a device that has been written to, and is in the way for that long.";
@@ -24,15 +31,30 @@ NOTES:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
-    /// Of /dev/mapper/NAME
+    /// Of /dev/mapper/NAME or /dev/xtent/NAME
     name: Name,
     /// If it is in use, close it when its last user is gone
     #[arg(long)]
     deferred: bool,
+    /// Close a device of `xtent open --ublk` that is in use: its users see errors
+    ///
+    /// For one whose storage, or whose process, will not come back: whoever waits for it is let go.
+    #[arg(long, conflicts_with = "deferred")]
+    force: bool,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
+    if is_of_a_process(args)? {
+        ublk::close(&args.name, args.force, &output)?;
+        return report(args, Closed::Now, &output);
+    }
+    if args.force {
+        return Err(
+            Failure::parameters("--force is for devices of `xtent open --ublk`")
+                .advise("A mapping in use: --deferred closes it when its last user is gone."),
+        );
+    }
     // Not the mapping without its node, nor what udev is waited for with.
     let held = Held::all()?;
     let closed = Mapper::connect()?.close(&args.name, args.deferred, || held.ended())?;
@@ -42,6 +64,21 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             args.name
         ));
     }
+    report(args, closed, &output)
+}
+
+/// Whether it is a device of `xtent open --ublk`.
+fn is_of_a_process(args: &Args) -> Result<bool> {
+    let is_one = ublk::number(&args.name).is_some();
+    match is_one && args.deferred {
+        true => Err(Failure::parameters(
+            "--deferred is for mappings: a device of `xtent open --ublk` closes when nobody uses it",
+        )),
+        false => Ok(is_one),
+    }
+}
+
+fn report(args: &Args, closed: Closed, output: &Output) -> Result<()> {
     if output.json {
         output.object(&serde_json::json!({
             "name": args.name.to_string(),

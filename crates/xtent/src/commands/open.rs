@@ -1,4 +1,8 @@
-//! `xtent open`: the volume as a mapping of the kernel's device mapper.
+//! `xtent open`: the volume as a mapping of the kernel's device mapper, or a device that a process
+//! serves.
+
+mod manual;
+mod ublk;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -25,51 +29,6 @@ use crate::partition;
 use crate::same::refuse_attached;
 use crate::signals::Held;
 
-const MANUAL: &str = "\
-EXAMPLES:
-  Open a volume as /dev/mapper/secret, mount its file system, and undo both:
-    xtent open secret /dev/sdb1
-    mount /dev/mapper/secret /mnt
-    umount /mnt && xtent close secret
-  An image file goes through a loop device, which goes with the mapping:
-    xtent open secret disk.img
-  Insist on the kernel's dm-crypt, or on dm-xtent:
-    xtent open --target crypt secret /dev/sdb1
-  A volume of plain dm-crypt, made with the defaults of cryptsetup up to 2.6:
-    xtent open --type plain --cipher aes-cbc-essiv:sha256 --key-size 256 \\
-        --hash ripemd160 secret /dev/sdb1
-
-NOTES:
-  The kernel encrypts: dm-xtent if it is loaded (kernel/README.md in the sources),
-  else dm-crypt; a line on standard error says which, and why. The mapping is as
-  cryptsetup would make it: `cryptsetup status` and `close`, and dmsetup, know it.
-  cryptsetup does not know dm-xtent, however: its `status` and `close` then fail
-  and change nothing, `xtent close` and dmsetup do it. It requires root. `xtent serve`
-  and `xtent mount` do without the kernel's ciphers.
-
-  The volume key gets to the kernel through this thread's keyring, for LUKS1 as
-  well, and is taken out again once the target has it: no table shows it.
-  `cryptsetup resize` and `luksResume` of a LUKS1 volume, which expect otherwise,
-  want it opened by cryptsetup. Without a header (--type plain) the key is in the table, as
-  with cryptsetup, where root can have it shown (`dmsetup table --showkeys`).
-
-  LUKS2's persistent flags count, as with cryptsetup: allow-discards,
-  same-cpu-crypt, submit-from-crypt-cpus, no-read-workqueue, no-write-workqueue.
-  dm-xtent takes the last three, and does so anyway.
-
-  EME2, AEZ10 and XCB are in no kernel: `xtent serve` and `xtent mount` do them.
-  FAST is there once kernel/xtent_fast.ko is loaded.
-
-  Where udev runs it makes /dev/mapper/NAME, and is waited for, as by cryptsetup; where
-  it does not, this command makes and removes it.
-
-  SIGINT and SIGTERM before the mapping is complete leave nothing of it, later ones
-  and other signals leave it complete. After SIGKILL, `xtent close NAME` clears up.
-
-FILES:
-  /dev/mapper/NAME
-      The plaintext, as a block device.";
-
 /// The target, on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TargetArg {
@@ -95,16 +54,23 @@ impl From<TargetArg> for Choice {
 ///
 /// Asks for the passphrase and makes /dev/mapper/NAME, by dm-xtent if that is
 /// loaded, else by dm-crypt. `xtent close NAME` undoes it; of dm-crypt, so does
-/// `cryptsetup close NAME`.
+/// `cryptsetup close NAME`. With --ublk a process of this program serves the device, as
+/// /dev/xtent/NAME.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = MANUAL)]
+#[command(after_long_help = manual::MANUAL)]
+#[command(mut_args(with_ublk))]
 pub(crate) struct Args {
-    /// The mapping will be /dev/mapper/NAME
+    /// The mapping will be /dev/mapper/NAME, with --ublk /dev/xtent/NAME
     name: Name,
     #[command(flatten)]
     device: DeviceArgs,
     /// Who encrypts
-    #[arg(long, value_name = "TARGET", default_value = "auto")]
+    #[arg(
+        long,
+        value_name = "TARGET",
+        default_value = "auto",
+        conflicts_with = "ublk"
+    )]
     target: TargetArg,
     /// Refuse writes, and open the device read-only
     #[arg(short = 'r', long, alias = "readonly")]
@@ -113,17 +79,19 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_discards: bool,
     /// Encrypt on the CPU that submits the request
-    #[arg(long = "perf-same_cpu_crypt")]
+    #[arg(long = "perf-same_cpu_crypt", conflicts_with = "ublk")]
     same_cpu_crypt: bool,
     /// Do not collect encrypted writes in a thread of their own
-    #[arg(long = "perf-submit_from_crypt_cpus")]
+    #[arg(long = "perf-submit_from_crypt_cpus", conflicts_with = "ublk")]
     submit_from_crypt_cpus: bool,
     /// Decrypt reads without a work queue
-    #[arg(long = "perf-no_read_workqueue")]
+    #[arg(long = "perf-no_read_workqueue", conflicts_with = "ublk")]
     no_read_workqueue: bool,
     /// Encrypt writes without a work queue
-    #[arg(long = "perf-no_write_workqueue")]
+    #[arg(long = "perf-no_write_workqueue", conflicts_with = "ublk")]
     no_write_workqueue: bool,
+    #[command(flatten)]
+    served: ublk::ServedArgs,
     #[command(flatten)]
     plain: PlainArgs,
     #[command(flatten)]
@@ -135,13 +103,25 @@ pub(crate) struct Args {
     or_ask: Option<Option<PathBuf>>,
 }
 
+/// Options of the process that serves a device are for that alone.
+fn with_ublk(arg: clap::Arg) -> clap::Arg {
+    match arg.get_id().as_str() {
+        "holes" | "direct_io" | "cipher_threads" => arg.requires("ublk"),
+        _ => arg,
+    }
+}
+
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     if args.or_ask.is_none() {
         args.unlock.key.source().check()?;
     }
+    if args.served.ublk {
+        return ublk::run(args, global);
+    }
     let mapper = Mapper::connect()?;
     mapper.refuse_taken(&args.name)?;
+    refuse_taken_by_ublk(&args.name)?;
     let closed = open_closed(args, &output)?;
     let mut table = plan(args, &closed, global)?;
     let (target, why) = mapper.choose(args.target.into(), &table)?;
@@ -193,15 +173,41 @@ fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
         return Err(partition::refuse_mapping(&args.device.device, number));
     }
     let closed = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
-    if args.or_ask.is_some() && closed.header().is_none() {
-        return Err(Failure::parameters(
-            "--or-ask is for LUKS: a plain volume cannot tell that the key file is wrong",
-        ));
-    }
+    refuse_asking_for_plain(args, &closed)?;
     if !closed.data().is_block_device() && !args.read_only {
         refuse_attached(closed.data().path())?;
     }
     Ok(closed)
+}
+
+fn refuse_asking_for_plain(args: &Args, closed: &Closed) -> Result<()> {
+    match args.or_ask.is_some() && closed.header().is_none() {
+        true => Err(Failure::parameters(
+            "--or-ask is for LUKS: a plain volume cannot tell that the key file is wrong",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Names are for both kinds of devices: `xtent close` has nothing else.
+fn refuse_taken_by_ublk(name: &Name) -> Result<()> {
+    match crate::ublk::number(name) {
+        Some(_) => Err(Failure::new(
+            Exit::Busy,
+            format!("{} is there already", crate::ublk::path(name).display()),
+        )
+        .advise(format!(
+            "Choose another name, or close it: `xtent close {name}`."
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn no_room(path: &std::path::Path) -> Failure {
+    Failure::new(
+        Exit::Device,
+        format!("{}: the volume has no room for data", path.display()),
+    )
 }
 
 /// The device or image, which the kernel can use.
@@ -232,10 +238,7 @@ fn plan(args: &Args, closed: &Closed, global: &Global) -> Result<Table> {
         .advise("`xtent serve` and `xtent mount` open it."));
     }
     if config.length == 0 {
-        return Err(Failure::new(
-            Exit::Device,
-            format!("{}: the volume has no room for data", path.display()),
-        ));
+        return Err(no_room(path));
     }
     let asked = Options {
         allow_discards: args.allow_discards,

@@ -29,7 +29,8 @@ NOTES:
   A standby (`xtent serve --standby`) is shown as one that waits for its volume.
 
   A process that was killed is shown as such until the next one of its user
-  starts; `xtent umount` undoes what a killed mount left.
+  starts; `xtent umount` undoes what a killed mount left, and `xtent open --ublk`
+  takes over what a killed process has left of a block device.
 
 EXIT STATUS:
   With an argument, otherwise 0:
@@ -89,11 +90,18 @@ fn killed(wanted: &Path, volumes: &[Volume]) -> Failure {
         wanted.display()
     );
     let mounts = volumes.iter().filter_map(|v| v.mount_point.as_deref());
+    let devices = volumes.iter().filter_map(|v| v.name.as_deref());
     let advice: Vec<String> = mounts
         .map(|dir| {
             let dir = shell_word(Path::new(dir));
             format!("`xtent umount {dir}` undoes what it left.")
         })
+        .chain(devices.map(|name| {
+            format!(
+                "/dev/xtent/{name} waits: `xtent open --ublk {name}` with the same device takes it \
+                 over, and `xtent close {name}` takes it away."
+            )
+        }))
         .collect();
     let failure = Failure::new(Exit::Device, message);
     match advice.is_empty() {
@@ -140,7 +148,7 @@ fn mapped() -> Result<Vec<Volume>> {
 pub(crate) enum Names {
     /// Mount points.
     Mounts,
-    /// Mappings.
+    /// Mappings, and block devices that a process serves.
     Mappings,
     /// Exports of servers.
     Exports,
@@ -175,8 +183,8 @@ fn names_of(wanted: &Path) -> Vec<String> {
     for path in [wanted.canonicalize(), std::path::absolute(wanted)] {
         names.extend(path.ok().map(|path| text_of(&path)));
     }
-    if let Ok(name) = wanted.strip_prefix("/dev/mapper") {
-        names.push(text_of(name));
+    for folder in ["/dev/mapper", "/dev/xtent"] {
+        names.extend(wanted.strip_prefix(folder).map(text_of));
     }
     names
 }

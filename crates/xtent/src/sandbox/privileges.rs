@@ -1,6 +1,6 @@
 //! Users, groups and capabilities.
 
-use nix::unistd::{User, setgid, setgroups, setuid};
+use nix::unistd::{User, getgroups, setgid, setgroups, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::failure::{Exit, Failure, Result};
@@ -21,20 +21,33 @@ pub(super) fn drop_all(user: Option<&User>) -> Result<()> {
                 format!("only root can become user {}", user.name),
             ));
         }
-        _ if is_root => {
-            // A container may forbid it; the capabilities go all the same.
-            if let Err(error) = setgroups(&[]) {
-                tracing::info!(%error, "supplementary groups kept");
-            }
-        }
+        _ if is_root => leave_groups(),
         _ => {}
     }
     drop_capabilities()
 }
 
+/// Gives up root's supplementary groups. It is an act of all threads, and ends the process if one of them
+/// has given up the privilege: before that, and not twice.
+pub(super) fn leave_groups() {
+    if getgroups().is_ok_and(|groups| groups.is_empty()) {
+        return;
+    }
+    // A container may forbid it; the capabilities go all the same.
+    if let Err(error) = setgroups(&[]) {
+        tracing::info!(%error, "supplementary groups kept");
+    }
+}
+
 /// Gives up every capability of this thread.
 pub(super) fn drop_capabilities() -> Result<()> {
     keep(CapabilitySet::empty())
+}
+
+/// Gives up every capability of this thread but the one that commands to drivers take.
+#[cfg(feature = "device-mapper")]
+pub(super) fn keep_administration() -> Result<()> {
+    keep(CapabilitySet::SYS_ADMIN)
 }
 
 /// The same for threads that begin before this process has read its last file and become its last

@@ -17,7 +17,7 @@ use crate::size::show_size;
 #[derive(Debug, Serialize)]
 pub(super) struct Volume {
     pub(super) kind: &'static str,
-    /// A mapping's name.
+    /// A mapping's name, or a block device's that a process serves.
     pub(super) name: Option<String>,
     pub(super) device: Option<String>,
     /// Number of the image's partition.
@@ -52,8 +52,9 @@ impl Volume {
                 Kind::Server => "server",
                 Kind::Standby => "standby",
                 Kind::Mount => "mount",
+                Kind::Ublk => "ublk",
             },
-            name: None,
+            name: entry.name,
             device: Some(entry.device),
             partition: entry.partition,
             uuid: entry.uuid,
@@ -128,6 +129,7 @@ impl Volume {
             ("server", _) => format!("{device} is served"),
             ("standby", _) => format!("{device} is waited for, to be served"),
             ("mount", _) => format!("{device} is mounted"),
+            ("ublk", _) => format!("{device} is a block device"),
             _ => format!("{device} is mapped"),
         };
         let mut line =
@@ -139,7 +141,11 @@ impl Volume {
             line("on", dir.clone());
         }
         if let Some(name) = &self.name {
-            line("as", format!("/dev/mapper/{name}"));
+            let folder = match self.kind {
+                "ublk" => "/dev/xtent",
+                _ => "/dev/mapper",
+            };
+            line("as", format!("{folder}/{name}"));
         }
         if let Some(device) = &self.loop_device {
             line("through", device.clone());
@@ -237,6 +243,7 @@ mod tests {
                 "kind": if flags[0] { "server" } else { "mount" },
                 "device": text(0),
                 "uuid": flags[1].then(|| text(1)),
+                "name": flags[1].then(|| text(1)),
                 "uris": [text(2)],
                 "mount_point": flags[2].then(|| text(3)),
                 "loop_device": text(4),
@@ -253,7 +260,7 @@ mod tests {
             if let Some(entry) = entry {
                 let volume = Volume::of(Listed { entry, is_alive: flags[3] });
                 let shown = volume.text();
-                proptest::prop_assert!(shown.lines().count() <= 11, "{shown}");
+                proptest::prop_assert!(shown.lines().count() <= 12, "{shown}");
                 proptest::prop_assert!(!shown.replace('\n', "").contains(char::is_control));
             } else {
                 proptest::prop_assert!(texts.iter().any(|text| text.contains(char::is_control)));

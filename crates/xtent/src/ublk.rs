@@ -1,0 +1,280 @@
+//! Names of the kernel's ublk devices that `xtent open --ublk` makes: links in /dev/xtent.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::libc::O_EXCL;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use xtent_export::ublk::{Control, Info, State};
+use xtent_mapping::Name;
+
+use crate::disk::number_of;
+use crate::failure::{Exit, Failure, Result};
+use crate::output::Output;
+
+/// Where the links are. It goes with the system, as the devices do.
+pub(crate) const FOLDER: &str = "/dev/xtent";
+/// What the devices of this program are known by: the upper 16 bits of what the driver keeps for
+/// whoever made a device.
+const OURS: u64 = 0x7874;
+/// How long it takes until a person is told what is waited for.
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+
+/// `/dev/xtent/NAME`.
+pub(crate) fn path(name: &Name) -> PathBuf {
+    Path::new(FOLDER).join(name.to_string())
+}
+
+/// `/dev/ublkbN`.
+pub(crate) fn device(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/ublkb{number}"))
+}
+
+/// What a device is known by again: whose it is, and 48 bits for the header's UUID.
+pub(crate) fn identity(uuid: &str) -> u64 {
+    OURS << 48 | number_of(uuid) & 0xffff_ffff_ffff
+}
+
+/// The number in a name's link, if it has one, of ours or not any more.
+pub(crate) fn number(name: &Name) -> Option<u32> {
+    let target = std::fs::read_link(path(name)).ok()?;
+    target.to_str()?.strip_prefix("../ublkb")?.parse().ok()
+}
+
+/// The device of a name, as far as the driver has it and it is one of this program's: numbers are
+/// given again.
+pub(crate) fn find(control: &mut Control, name: &Name) -> Result<Option<Info>> {
+    let Some(number) = number(name) else {
+        return Ok(None);
+    };
+    let info = control.info(number)?;
+    Ok(info.filter(|info| info.identity >> 48 == OURS))
+}
+
+/// Gives a device its name; somebody else's device keeps it.
+pub(crate) fn link(name: &Name, number: u32) -> Result<()> {
+    let path = path(name);
+    let failed = |error| Failure::system(format!("cannot make {}", path.display()), error);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(FOLDER)
+        .map_err(failed)?;
+    let folder = Path::new(FOLDER).symlink_metadata().map_err(failed)?;
+    if !folder.is_dir() || folder.uid() != 0 || folder.permissions().mode() & 0o022 != 0 {
+        return Err(Failure::new(
+            Exit::Permission,
+            format!("{FOLDER} is not a folder that only root can change"),
+        ));
+    }
+    symlink(format!("../ublkb{number}"), &path).map_err(failed)
+}
+
+/// Takes a name away.
+pub(crate) fn unlink(name: &Name) {
+    // It may be gone, and names nothing.
+    let _ = std::fs::remove_file(path(name));
+}
+
+/// Whether the server of a device still runs.
+pub(crate) fn is_served(info: &Info) -> bool {
+    info.state == State::Live && info.pid.and_then(process).is_some()
+}
+
+/// The process, if it has not ended.
+fn process(pid: u32) -> Option<std::os::fd::OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // One that nobody has waited for yet has ended all the same.
+    (!has_ended(&process, Duration::ZERO)).then_some(process)
+}
+
+fn has_ended(process: &std::os::fd::OwnedFd, patience: Duration) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).ok();
+    matches!(poll(&mut fds, patience.as_ref()), Ok(1..))
+}
+
+/// Fails if the name is a device's that is in use, or of the device mapper.
+pub(crate) fn refuse_taken(control: &mut Control, name: &Name) -> Result<()> {
+    if name.path().exists() {
+        return Err(Failure::new(
+            Exit::Busy,
+            format!("{} is there already", name.path().display()),
+        )
+        .advise("Choose another name, or close it: `xtent close` takes it by its name alone."));
+    }
+    match find(control, name)? {
+        Some(info) if is_served(&info) => Err(Failure::new(
+            Exit::Busy,
+            format!(
+                "{} is there already: {}, by process {}",
+                path(name).display(),
+                device(info.number).display(),
+                info.pid.unwrap_or_default()
+            ),
+        )
+        .advise(format!("`xtent close {name}` closes it."))),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the driver has seen that a device's server is gone, which takes Linux 6.1 five seconds;
+/// what there is then.
+pub(crate) fn wait_for_end(
+    control: &mut Control,
+    name: &Name,
+    output: &Output,
+) -> Result<Option<Info>> {
+    let began = std::time::Instant::now();
+    let mut is_told = false;
+    loop {
+        match find(control, name)? {
+            Some(info) if info.state == State::Live => refuse_taken(control, name)?,
+            other => return Ok(other),
+        }
+        if began.elapsed() > SILENCE && !is_told {
+            output.note("Waiting for the kernel to see that the last server has been killed.");
+            is_told = true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Closes the device of a name, if there is one: false if there is none. Refuses one that is in use, but
+/// with `force` it is taken away from its users.
+pub(crate) fn close(name: &Name, force: bool, output: &Output) -> Result<bool> {
+    if number(name).is_none() {
+        return Ok(false);
+    }
+    let mut control = Control::open()?;
+    let Some(info) = find(&mut control, name)? else {
+        output.note(format!(
+            "{} was gone already.",
+            device(number(name).unwrap_or_default()).display()
+        ));
+        unlink(name);
+        return Ok(true);
+    };
+    let server = info.pid.and_then(process);
+    if info.state != State::Dead {
+        let claim = claim(&info, name);
+        let is_in_use = claim.is_err();
+        let claim = match claim {
+            Err(failure) if !force => return Err(failure),
+            claim => claim.ok(),
+        };
+        if is_served(&info)
+            && let Some(claim) = &claim
+        {
+            // Whatever was written without a file system: the driver would let it go.
+            let flushed = claim.sync_all();
+            if let (Err(error), false) = (flushed, force) {
+                return Err(Failure::system(
+                    format!("{} cannot be flushed", path(name).display()),
+                    error,
+                )
+                .advise(
+                    "`xtent close --force` closes it all the same; what was not written is lost.",
+                ));
+            }
+        }
+        control.stop(info.number)?;
+        if is_in_use {
+            output.note(format!(
+                "{} gives its users errors from now on. When they are gone, for example by umount, \
+                 `xtent close {name}` once more takes it away.",
+                path(name).display()
+            ));
+            return Ok(true);
+        }
+    }
+    if let Some(server) = &server
+        && !has_ended(server, SILENCE)
+    {
+        output.note(format!(
+            "Waiting for process {}, which writes everything to the disk.",
+            info.pid.unwrap_or_default()
+        ));
+        while !has_ended(server, Duration::from_secs(3600)) {}
+    }
+    delete(control, info.number, output)?;
+    unlink(name);
+    Ok(true)
+}
+
+/// The device, for this process alone: no file system, mapping or swap space has it, nor gets it.
+fn claim(info: &Info, name: &Name) -> Result<File> {
+    let device = device(info.number);
+    let opened = File::options()
+        .read(true)
+        .custom_flags(O_EXCL)
+        .open(&device);
+    opened.map_err(
+        |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::BUSY) => Failure::new(
+                Exit::Busy,
+                format!("{} ({}) is in use", path(name).display(), device.display()),
+            )
+            .advise(format!(
+                "Unmount what is on it: `lsblk {}` shows it. --force takes it away all the same: \
+             whoever uses it sees errors.",
+                device.display()
+            )),
+            _ => Failure::system(format!("cannot open {}", device.display()), error),
+        },
+    )
+}
+
+/// Takes a device away, and says what that waits for.
+fn delete(mut control: Control, number: u32, output: &Output) -> Result<()> {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(control.delete(number)));
+    let ended = told.recv_timeout(SILENCE).or_else(|_| {
+        output.note(format!(
+            "Waiting for those who have {} open.",
+            device(number).display()
+        ));
+        told.recv()
+    });
+    match ended {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Err(Failure::parameters("removing the device panicked")),
+    }
+}
+
+/// Takes away what a name still has of a device that nobody serves, nor can; not what somebody has made
+/// meanwhile.
+pub(crate) fn clear(control: &mut Control, name: &Name, found: Option<&Info>) -> Result<()> {
+    match found {
+        Some(info) => control.delete(info.number)?,
+        None if find(control, name)?.is_some() => return Ok(()),
+        None => {}
+    }
+    match std::fs::remove_file(path(name)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::system(
+            format!("cannot remove {}", path(name).display()),
+            error,
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_known_by_its_volume() {
+        let (a, b) = (identity("2c2e6a3c-6f1d"), identity("2c2e6a3c-6f1e"));
+        assert_ne!(a, b);
+        assert_eq!((a >> 48, b >> 48), (OURS, OURS));
+        // Of the next version of this program, too.
+        assert_eq!(identity(""), 0x7874_9ce4_8422_2325);
+    }
+}

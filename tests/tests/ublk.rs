@@ -1,0 +1,242 @@
+//! A volume as a block device that a process serves: `xtent open --ublk`, in User Mode Linux, whose
+//! driver is the kernel's own.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use xtent_tests::luks::{Container, KEY, Maker, Shape};
+use xtent_tests::scratch::assert_same;
+use xtent_tests::uml::{Job, kernel_612_fast};
+use xtent_tests::xtent::xtent;
+use xtent_tests::{Cmd, Scratch, pattern};
+
+const SIZE: usize = 24 << 20;
+
+fn container(shape: Shape, scratch: &Scratch) -> Container {
+    shape.image(Maker::Cryptsetup, scratch, SIZE as u64)
+}
+
+/// Fails unless the volume holds an ext4 without a fault, with this file in it.
+fn assert_has_file(container: &Container, name: &str, data: &[u8]) {
+    let scratch = Scratch::new();
+    let (plain, found) = (scratch.join("plain"), scratch.join("found"));
+    xtent()
+        .args(["decrypt", "--key-file"])
+        .args([&container.key, &container.image, &plain])
+        .ok();
+    Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
+    Cmd::peer("debugfs")
+        .args(["-R", &format!("dump /{name} {}", found.display())])
+        .arg(&plain)
+        .ok();
+    assert_same(&std::fs::read(&found).unwrap(), data, name);
+}
+
+/// A file system is made, filled, read again and looked at outside; with the page cache and past it,
+/// where every request is carried out on another thread.
+fn assert_a_file_system_lies_in_cryptsetup_s_volume(kernel: Option<&'static str>) {
+    let (one, two) = (Scratch::new(), Scratch::new());
+    let old = container(Shape::LUKS1, &one);
+    let new = container(Shape::LUKS2_4096, &two);
+    let data = pattern(5 << 20, 3);
+    let outcome = Job::new(
+        "for name in old new; do
+             options=
+             [ $name = old ] || options=--direct-io
+             served --allow-discards $options $name /d/$name
+             [ $(readlink -f /dev/xtent/$name) = /dev/ublkb0 ]
+             cat /sys/block/ublkb0/queue/logical_block_size >sector-$name
+             mkfs.ext4 -q -b 4096 /dev/xtent/$name
+             mount -t ext4 /dev/xtent/$name /mnt
+             cp /in/data /mnt/data
+             sync
+             # Odd places and sizes.
+             dd if=/in/data of=/mnt/odd bs=3571 count=997 conv=fsync 2>/dev/null
+             rm /mnt/odd
+             fstrim /mnt
+             umount /mnt
+             echo 3 >/proc/sys/vm/drop_caches
+             mount -t ext4 -o ro /dev/xtent/$name /mnt
+             cmp /in/data /mnt/data
+             umount /mnt
+             # The last sectors, as one large request, and zeros.
+             blkdiscard -z -o $((23 << 20)) -l 65536 /dev/xtent/$name 2>/dev/null || true
+             xtent status --json $name >status-$name
+             xtent close $name
+             never ls /dev/ublkb0 2>/dev/null
+             never xtent status $name 2>/dev/null
+         done
+         # Nothing is written to what is read-only.
+         served --read-only old /d/old
+         [ $(cat /sys/block/ublkb0/ro) = 1 ]
+         never dd if=/dev/zero of=/dev/xtent/old bs=4096 count=1 conv=fsync 2>/dev/null
+         md5sum </dev/xtent/old >read-only
+         xtent close old
+         cryptsetup open --key-file /in/key --readonly /d/old theirs
+         md5sum </dev/mapper/theirs >theirs
+         cryptsetup close theirs
+         cmp read-only theirs
+         ! dmesg | grep -i 'i/o error\\|error, dev'",
+    )
+    .with_ublk(kernel)
+    .disk("old", &old.image)
+    .disk("new", &new.image)
+    .file("data", &data)
+    .file("key", KEY)
+    .run();
+    for (name, container, sector) in [("old", &old, "512"), ("new", &new, "4096")] {
+        let text = |file: &str| String::from_utf8(outcome.file(&format!("{file}-{name}"))).unwrap();
+        assert_eq!(text("sector").trim(), sector);
+        let status: serde_json::Value = serde_json::from_str(&text("status")).unwrap();
+        assert_eq!(status["volumes"][0]["kind"], "ublk");
+        assert_eq!(status["volumes"][0]["name"], name);
+        assert_has_file(container, "data", &data);
+    }
+}
+
+#[test]
+#[ignore = "builds a module, for which it fetches a kernel's source: make kernel-test"]
+fn a_file_system_lies_in_cryptsetup_s_volume() {
+    assert_a_file_system_lies_in_cryptsetup_s_volume(None);
+}
+
+#[test]
+#[ignore = "builds a kernel for many minutes: make test-uml612"]
+fn linux_612_has_a_file_system_in_cryptsetup_s_volume() {
+    assert_a_file_system_lies_in_cryptsetup_s_volume(Some(kernel_612_fast()));
+}
+
+#[test]
+#[ignore = "builds a module, for which it fetches a kernel's source: make kernel-test"]
+fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
+    let (one, two) = (Scratch::new(), Scratch::new());
+    let volume = container(Shape::LUKS2, &one);
+    let other = container(Shape::LUKS2, &two);
+    let zeros = two.image("zeros", 1 << 20);
+    let data = pattern(5 << 20, 4);
+    Job::new(
+        "served v /d/v
+         mkfs.ext4 -q -b 4096 /dev/xtent/v
+         mount -t ext4 /dev/xtent/v /mnt
+         fails 5 xtent close v
+         grep -q 'in use' /tmp/said && grep -q Unmount /tmp/said
+         # Neither its name nor its volume is given twice.
+         fails 5 xtent open --ublk --key-file /in/key v /d/other
+         fails 5 xtent open --key-file /in/key v /d/other
+         fails 5 xtent open --ublk --key-file /in/key w /d/v
+         grep -q 'xtent close v' /tmp/said
+         fails 1 xtent close --deferred v
+         dd if=/in/data of=/mnt/data bs=64k 2>/dev/null &
+         writer=$!
+         killed
+         fails 4 xtent status v
+         grep -q 'takes it over' /tmp/said
+         fails 5 xtent open --ublk --key-file /in/key v /d/other
+         grep -q 'another volume' /tmp/said
+         fails 1 xtent open --ublk --read-only --key-file /in/key v /d/v
+         (sync && echo synced >/tmp/synced) &
+         served v /d/v
+         grep -q '\"taken_over\": *true' /tmp/served
+         wait $writer
+         sync
+         # One that ends in order leaves it, too.
+         kill $pid
+         while grep -qs '^State:.[^Z]' /proc/$pid/status; do usleep 1000; done
+         echo 3 >/proc/sys/vm/drop_caches
+         cmp /in/data /mnt/data &
+         reader=$!
+         served v /d/v
+         wait $reader
+         umount /mnt
+         xtent close v
+         never ls /dev/xtent/v 2>/dev/null
+         # Killed, and not wanted any more.
+         served v /d/v
+         killed
+         xtent close v
+         fails 4 xtent close v
+         # Taken away from its users.
+         served v /d/v
+         mount -t ext4 -o ro /dev/xtent/v /mnt
+         killed
+         xtent close --force v
+         umount /mnt
+         xtent close v
+         never ls /dev/ublkc* 2>/dev/null
+         # One without a header does not wait for a passphrase that nobody could tell from the right one.
+         key=/in/raw
+         served --type plain --cipher aes-xts-plain64 --key-size 512 p /d/zeros
+         killed
+         never dd if=/dev/xtent/p of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+         xtent close p",
+    )
+    .with_ublk(None)
+    .disk("v", &volume.image)
+    .disk("other", &other.image)
+    .disk("zeros", &zeros)
+    .file("raw", &pattern(64, 6))
+    .file("data", &data)
+    .file("key", KEY)
+    .run();
+    assert_has_file(&volume, "data", &data);
+}
+
+/// The kernel keeps what is under way. Four writers write and read past its cache all the time.
+#[test]
+#[ignore = "long: make soak"]
+fn soak_kills_under_a_file_system() {
+    let rounds = xtent_tests::soak_rounds();
+    let scratch = Scratch::new();
+    let volume = container(Shape::LUKS2, &scratch);
+    let data = pattern(3 << 20, 5);
+    let outcome = Job::new(&format!(
+        "served v /d/v
+         mkfs.ext4 -q -b 4096 /dev/xtent/v
+         mount -t ext4 /dev/xtent/v /mnt
+         work() {{
+             n=0
+             while [ ! -e /tmp/stop ]; do
+                 n=$((n + 1))
+                 # 64 KiB that say which turn and whose they are.
+                 yes \"$1 $n\" | head -c 65536 >/tmp/wrote$1
+                 dd if=/tmp/wrote$1 of=/mnt/file$1 bs=64k seek=$((n % 8)) oflag=direct conv=fsync,notrunc 2>/dev/null ||
+                     {{ touch /tmp/wrong; echo failed $1 $n; }}
+                 dd if=/mnt/file$1 of=/tmp/read$1 bs=64k skip=$((n % 8)) count=1 iflag=direct 2>/dev/null
+                 cmp /tmp/wrote$1 /tmp/read$1 || {{ touch /tmp/wrong; echo wrong $1 $n; }}
+                 echo $n >/tmp/turns$1
+             done
+             cp /tmp/turns$1 /out/
+         }}
+         turns() {{
+             sum=0
+             for i in 0 1 2 3; do sum=$((sum + $(cat /tmp/turns$i 2>/dev/null || echo 0))); done
+             echo $sum
+         }}
+         for i in 0 1 2 3; do work $i & writers=\"$writers $!\"; done
+         round=0
+         while [ $round -lt {rounds} ]; do
+             enough=$(($(turns) + 6))
+             until [ $(turns) -ge $enough ]; do usleep 20000; done
+             killed
+             served v /d/v
+             round=$((round + 1))
+             echo $round of {rounds} kills
+             [ ! -e /tmp/wrong ]
+         done
+         cp /in/data /mnt/data
+         touch /tmp/stop
+         wait $writers
+         [ ! -e /tmp/wrong ]
+         umount /mnt
+         xtent close v
+         ! dmesg | grep -i 'i/o error\\|error, dev\\|warning'"
+    ))
+    .with_ublk(None)
+    .disk("v", &volume.image)
+    .file("data", &data)
+    .file("key", KEY)
+    .run();
+    for who in 0..4 {
+        let turns = String::from_utf8(outcome.file(&format!("turns{who}"))).unwrap();
+        println!("writer {who}: {} turns", turns.trim());
+    }
+    assert_has_file(&volume, "data", &data);
+}
