@@ -187,6 +187,15 @@ impl Header {
         }
     }
 
+    /// Bytes of the volume, if the header fixes them; else it ends with its device. Of a volume of
+    /// several segments nothing is said.
+    pub fn fixed_size(&self) -> Option<u64> {
+        match &self.inner {
+            Inner::Luks1(_) => None,
+            Inner::Luks2(header) => header.crypt().ok()?.0.size,
+        }
+    }
+
     /// The data segment on a device of `data_size` bytes. A segment of dynamic
     /// size ends with the last whole sector. Where [`Header::is_detached`], that
     /// must not be the device with the header. Errors: image

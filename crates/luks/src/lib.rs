@@ -512,6 +512,24 @@ impl Device {
         }
     }
 
+    /// Makes the volume `length` bytes long, where the header fixes its size; it had so many
+    /// before. `data_size` is that of the device with the data. Whenever it is cut, the header says
+    /// the old size or the new one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Options`] if the header fixes no size, as LUKS1 never does, if `length` is not
+    /// of whole sectors, or smaller without `may_shrink`; [`ErrorKind::TooShort`] if the
+    /// device has no room for it; [`ErrorKind::Unsupported`] for what [`Header::segment`] refuses,
+    /// a volume that is being reencrypted among it.
+    pub fn resize(&self, length: u64, data_size: u64, may_shrink: bool) -> Result<u64, Error> {
+        match self.version()? {
+            Version::Luks1 => Err(Error::options(
+                "LUKS1 fixes no size in its header: the volume ends with its device",
+            )),
+            Version::Luks2 => luks2::resize(self, length, data_size, may_shrink),
+        }
+    }
+
     fn luks2_only(&self, what: &str) -> Result<(), Error> {
         match self.version()? {
             Version::Luks1 => Err(Error::options(format!(

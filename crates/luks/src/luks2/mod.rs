@@ -10,7 +10,7 @@
 //! | `read`, `write` | choosing the good copy; replacing both safely |
 //! | `areas`, `keyslot`, `digest` | room for key material; making and opening it; telling a right key |
 //! | `unlock`, `edit`, `remove`, `format`, `restore` | the operations |
-//! | `token`, `config` | what else can be changed |
+//! | `token`, `config`, `resize` | what else can be changed |
 //! | `opener` | tokens as ways to open the volume |
 //! | `dump` | what there is, for people and programs |
 
@@ -27,6 +27,7 @@ pub(crate) mod model;
 mod opener;
 pub(crate) mod read;
 mod remove;
+mod resize;
 mod restore;
 mod segment;
 mod signature;
@@ -44,5 +45,6 @@ pub(crate) use edit::{add_key, add_unbound_key, change_key, read_shared, repair}
 pub(crate) use format::{default_data_offset, format, header_size, wipe_copies};
 pub(crate) use read::{Header, read_present};
 pub(crate) use remove::{erase, kill_slot, remove_key};
+pub(crate) use resize::resize;
 pub(crate) use restore::{Plan, backup_bytes, is_detached, plan_restore};
 pub(crate) use unlock::{is_volume_key, unlock, unlock_any};

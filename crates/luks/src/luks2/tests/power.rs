@@ -35,8 +35,11 @@ fn opens(survivor: &Survivor, passphrase: &str) -> bool {
 
 /// The volume as it is, with either copy bad or stale, and with the last sequence number.
 fn starts() -> Vec<Vec<u8>> {
-    let good = volume();
-    let newer = changed(good.clone(), |device| {
+    starts_from(&volume())
+}
+
+fn starts_from(good: &[u8]) -> Vec<Vec<u8>> {
+    let newer = changed(good.to_vec(), |device| {
         let unlocked = device.unlock(&word("old"), None, &LIMITS).unwrap();
         device
             .add_key(&unlocked, &word("other"), None, &fast())
@@ -178,6 +181,28 @@ fn configuring() {
                 assert_eq!(is_new, header.allows_discards(), "{survivor}");
                 assert!(is_new || !done, "{survivor}");
                 seen[usize::from(is_new)] = true;
+            },
+        );
+        assert_eq!(seen, [true; 2]);
+    }
+}
+
+#[test]
+fn resizing() {
+    let dynamic = volume();
+    let text = text(&dynamic).replace("\"dynamic\"", "\"4096\"");
+    for image in starts_from(&sealed(&dynamic, &text)) {
+        assert_eq!(read(&image).unwrap().fixed_size(), Some(4096));
+        let mut seen = [false; 2];
+        cut(
+            image,
+            |device| assert_eq!(device.resize(8192, SIZE as u64, false).unwrap(), 4096),
+            |survivor, done| {
+                assert!(opens(survivor, "old"), "{survivor}");
+                let size = read(&survivor.image).unwrap().fixed_size().unwrap();
+                assert!([4096, 8192].contains(&size), "{survivor}: {size}");
+                assert!(size == 8192 || !done, "{survivor}");
+                seen[usize::from(size == 8192)] = true;
             },
         );
         assert_eq!(seen, [true; 2]);

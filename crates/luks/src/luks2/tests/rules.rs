@@ -483,3 +483,57 @@ fn detached_headers_say_so() {
     let error = on(&small).format(&far, &word("x")).unwrap_err();
     assert_eq!(error.kind, ErrorKind::TooShort);
 }
+
+#[test]
+fn a_size_that_is_fixed_is_changed_and_nothing_else_is() {
+    let size = SIZE as u64;
+    let image = volume();
+    let resize = |image: &[u8], length, may_shrink| {
+        let store = Arc::new(MemStore::from(image.to_vec()));
+        let result = on(&store).resize(length, size, may_shrink);
+        assert!(result.is_ok() || store.writes() == 0);
+        (result, store.contents())
+    };
+    let refused = |image: &[u8], length, kind, part: &str| {
+        let error = resize(image, length, false).0.unwrap_err();
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.message.contains(part), "{error}");
+    };
+    refused(&image, 4096, ErrorKind::Options, "fixes no size");
+    let original = text(&image).replace("\"dynamic\"", "\"4096\"");
+    let fixed = sealed(&image, &original);
+    assert_eq!(read(&fixed).unwrap().segment(size).unwrap().length, 4096);
+    refused(&fixed, 8193, ErrorKind::Options, "whole sectors of 512");
+    refused(&fixed, 0, ErrorKind::Options, "at least one");
+    refused(
+        &fixed,
+        8192 + 512,
+        ErrorKind::TooShort,
+        "of 8192, not of 8704",
+    );
+    refused(&fixed, u64::MAX - 511, ErrorKind::TooShort, "room");
+    refused(&fixed, 512, ErrorKind::Options, "would lose");
+    let (result, grown) = resize(&fixed, 8192, false);
+    assert_eq!(result.unwrap(), 4096);
+    assert_eq!(text(&grown), original.replace("\"4096\"", "\"8192\""));
+    assert_eq!(read(&grown).unwrap().segment(size).unwrap().length, 8192);
+    assert_eq!(key(&grown, "old").unwrap(), key(&image, "old").unwrap());
+    let (result, same) = resize(&grown, 8192, false);
+    assert_eq!(result.unwrap(), 8192);
+    assert!(same == grown, "written without need");
+    let (result, shrunk) = resize(&grown, 512, true);
+    assert_eq!(result.unwrap(), 8192);
+    assert_eq!(read(&shrunk).unwrap().fixed_size(), Some(512));
+    // By name: whatever is under way with the volume, and what is more than one segment.
+    let base: Value = serde_json::from_str(&original).unwrap();
+    let mut busy = base.clone();
+    busy["config"]["requirements"] = json!({"mandatory": ["online-reencrypt-v2"]});
+    let mut two = base.clone();
+    two["segments"]["1"] = two["segments"]["0"].clone();
+    two["segments"]["1"]["offset"] = json!((DATA + 4096).to_string());
+    two["digests"]["0"]["segments"] = json!(["0", "1"]);
+    for (document, part) in [(busy, "being reencrypted"), (two, "2 segments")] {
+        let image = sealed(&image, &document.to_string());
+        refused(&image, 8192, ErrorKind::Unsupported, part);
+    }
+}
