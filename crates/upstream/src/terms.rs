@@ -67,6 +67,13 @@ impl Terms {
 
     /// Takes what a later connection found, or says why that is another export.
     pub(crate) fn renew(&self, found: &Negotiated) -> Result<(), String> {
+        let size = self.check(found)?;
+        self.size.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// The size that a later connection found, in whole blocks, or why that is another export.
+    pub(crate) fn check(&self, found: &Negotiated) -> Result<u64, String> {
         let size = self.whole_blocks(found.size);
         if size < self.size() || i64::try_from(found.size).is_err() {
             return Err(format!(
@@ -89,8 +96,7 @@ impl Terms {
                 blocks.minimum, blocks.maximum, self.blocks.minimum, self.blocks.maximum
             ));
         }
-        self.size.store(size, Ordering::Release);
-        Ok(())
+        Ok(size)
     }
 
     /// An error of an operation, for the reason in `text`.

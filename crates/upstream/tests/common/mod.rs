@@ -80,6 +80,12 @@ impl Disk {
         }
     }
 
+    /// It has so many bytes from now on, more than before.
+    pub(crate) fn grow(&mut self, size: usize) {
+        assert!(size > self.durable.len());
+        self.durable.resize(size, 0);
+    }
+
     /// Any part of the cache is lost.
     pub(crate) fn crash(&mut self) {
         for (sector, data) in std::mem::take(&mut self.cache) {
@@ -244,7 +250,9 @@ struct Worker {
 impl Worker {
     /// Serves one client to its end; [`None`] is that end.
     fn serve(&self, mut client: &UnixStream) -> Option<()> {
-        handshake(client, self.minimum_block)?;
+        // What it has then, this client has to keep to.
+        let size = self.disk.lock().unwrap().durable.len() as u64;
+        handshake(client, self.minimum_block, size)?;
         let mut late = Vec::new();
         loop {
             let mut header = [0; REQUEST_LEN];
@@ -259,6 +267,7 @@ impl Worker {
                 (request.offset | u64::from(request.length))
                     .is_multiple_of(self.minimum_block.into())
             );
+            assert!(request.offset + u64::from(request.length) <= size);
             self.requests.fetch_add(1, Ordering::SeqCst);
             let action = (self.fault)(&request);
             let mut disk = self.disk.lock().unwrap();
@@ -330,11 +339,11 @@ fn same(one: &UnixStream, other: &UnixStream) -> bool {
 }
 
 /// The server's side of a handshake.
-pub(crate) fn handshake(mut client: &UnixStream, minimum_block: u32) -> Option<()> {
+pub(crate) fn handshake(mut client: &UnixStream, minimum_block: u32, size: u64) -> Option<()> {
     let exports = [ExportInfo {
         name: String::new(),
         description: String::new(),
-        size: SIZE as u64,
+        size,
         read_only: false,
         minimum_block,
         allowed: Vec::new(),
