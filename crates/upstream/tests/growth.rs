@@ -31,12 +31,10 @@ fn what_has_grown_is_there_and_nothing_that_was_written_is_lost() {
     upstream.look_at_size().unwrap();
     assert_eq!(upstream.size(), SIZE as u64);
     let used = server.connections.load(Ordering::SeqCst);
-    for round in 1..=4 {
-        let size = SIZE + round * 4096;
+    for round in 1..=4_u8 {
+        let size = SIZE + usize::from(round) * 4096;
         // Some are answered, and in a cache; others are under way.
-        let submitted: Vec<_> = (0..64)
-            .map(|n| write(&upstream, n * 512, round as u8))
-            .collect();
+        let submitted: Vec<_> = (0..64).map(|n| write(&upstream, n * 512, round)).collect();
         server.disk.lock().unwrap().grow(size);
         assert_eq!(upstream.size(), size as u64 - 4096, "nobody has looked");
         assert!(upstream.read_at(&mut [0; 512], size as u64 - 512).is_err());
@@ -53,7 +51,7 @@ fn what_has_grown_is_there_and_nothing_that_was_written_is_lost() {
         block_on(write(&upstream, size - 512, 0x55)).result.unwrap();
         upstream.flush().unwrap();
         let disk = server.disk.lock().unwrap();
-        assert!(disk.durable[..64 * 512].iter().all(|b| *b == round as u8));
+        assert!(disk.durable[..64 * 512].iter().all(|b| *b == round));
         assert!(disk.durable[size - 512..].iter().all(|b| *b == 0x55));
     }
     assert!(server.connections.load(Ordering::SeqCst) > used + 4);
