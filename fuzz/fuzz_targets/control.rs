@@ -28,7 +28,7 @@ fn check(request: &Request) {
     let plain = |text: &str| !text.contains(char::is_control) && text.len() <= 4096;
     match request {
         Request::Status | Request::Takeover => {}
-        Request::Detach { name } | Request::Resize { name } => assert!(plain(name)),
+        Request::Detach { name } | Request::Resize { name, .. } => assert!(plain(name)),
         Request::Attach(attach) => {
             assert!(plain(&attach.name) && plain(&attach.device) && plain(&attach.cipher));
             assert!(attach.files.len() <= MOST_FILES);

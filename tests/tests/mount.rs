@@ -14,6 +14,7 @@ use xtent_tests::mount::{
     Cleaner, loops_under, make_ext4, mount, mounts_under, processes_naming, umount,
 };
 use xtent_tests::scratch::assert_same;
+use xtent_tests::xtent::xtent;
 use xtent_tests::{Cmd, PATIENCE, Scratch, bed, pattern};
 
 /// The daemon that serves an image.
@@ -277,10 +278,18 @@ fn a_mounted_volume_grows_with_its_image() {
             * 512
     };
     assert_eq!(size(), 32 << 20);
-    grow(64 << 20);
-    while size() != 64 << 20 {
+    grow(63 << 20);
+    while size() != 63 << 20 {
         std::thread::yield_now();
     }
+    let image = File::options().write(true).open(&container.image).unwrap();
+    image
+        .set_len(Shape::LUKS2_4096.data_offset() + (64 << 20))
+        .unwrap();
+    let resized = xtent().arg("resize").arg(&folder).ok();
+    resized.says(&[&format!("resize2fs {device}")]);
+    assert_eq!(resized.out().trim(), "64 MiB instead of 63 MiB");
+    assert_eq!(size(), 64 << 20);
     assert_files(&files);
     umount(&folder).ok();
 

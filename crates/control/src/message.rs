@@ -29,8 +29,12 @@ pub enum Request {
     },
     /// Look at the size of an export's device.
     Resize {
-        /// The export.
+        /// The export; empty of a mount.
         name: String,
+        /// Bytes that the volume has by now, where its header fixes them and was changed: the
+        /// server does not read it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
     },
 }
 
@@ -203,7 +207,7 @@ impl Request {
         let request: Self = parse(bytes)?;
         match &request {
             Self::Status | Self::Takeover => Ok(()),
-            Self::Detach { name } | Self::Resize { name } => check_text(name),
+            Self::Detach { name } | Self::Resize { name, .. } => check_text(name),
             Self::Attach(attach) => attach.check(),
         }?;
         Ok(request)
@@ -382,6 +386,7 @@ mod tests {
             r#""takeover""#,
             r#"{"detach":{"name":""}}"#,
             r#"{"resize":{"name":"a"}}"#,
+            r#"{"resize":{"name":"a","size":4096}}"#,
         ] {
             let request = Request::parse(text.as_bytes()).unwrap();
             assert_eq!(request.to_bytes().unwrap(), text.as_bytes());

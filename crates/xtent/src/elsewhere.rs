@@ -216,8 +216,7 @@ const TABLE: Table = &[
         &["grow", "extend", "luksResize"],
         "A volume is as large as what it is on: make the image (`truncate --size`) or device \
          (`lvextend`) larger, then open it again; no command is needed. A running `xtent \
-         serve` looks at it with `xtent resize NAME`, and `xtent mount` (`xtent status` names \
-         its process) with `kill -HUP PID`. The file system inside is grown after that by its own \
+         serve` or `xtent mount` looks at it with `xtent resize NAME`. The file system inside is grown after that by its own \
          tool (`resize2fs`, `xfs_growfs`).",
     ),
     (

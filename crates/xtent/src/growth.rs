@@ -6,28 +6,24 @@ use std::sync::{Arc, Weak};
 
 use xtent_luks::Header;
 use xtent_store::Store;
+use xtent_upstream::Upstream;
 use xtent_volume::Volume;
 
 use crate::disk::Disk;
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::signals;
 
 /// What it takes to find out how large a volume could be by now. Keeps neither
 /// the volume nor its device open.
 pub(crate) struct Growth {
     data: Weak<dyn Store>,
-    sizing: Sizing,
+    /// The client of its server, which has to ask.
+    upstream: Option<Weak<Upstream>>,
+    /// Its device is one of this machine: to look at it costs next to nothing.
+    is_here: bool,
+    /// The byte of the device where it begins, if it goes on to its end.
+    offset: Option<u64>,
     volume: Weak<Volume>,
-}
-
-/// What says how large the volume is.
-enum Sizing {
-    /// It keeps its size: it has no header.
-    Fixed,
-    /// Its header.
-    Header(Header),
-    /// It goes from this byte of the device to its end, in whole sectors.
-    Rest { offset: u64, sector: u64 },
 }
 
 /// A volume that has grown.
@@ -40,105 +36,168 @@ pub(crate) struct Grown {
 }
 
 impl Growth {
-    pub(crate) fn new(data: &Disk, header: Option<Header>, volume: &Arc<Volume>) -> Self {
-        Self {
-            data: Arc::downgrade(&data.store()),
-            sizing: header.map_or(Sizing::Fixed, Sizing::Header),
-            volume: Arc::downgrade(volume),
-        }
+    /// Of a volume with this header, or without one, which keeps its size.
+    pub(crate) fn new(data: &Disk, header: Option<&Header>, volume: &Arc<Volume>) -> Self {
+        let growing = header.filter(|header| header.fixed_size().is_none());
+        Self::to_the_end(data, growing.map(Header::data_offset), volume)
     }
 
     /// Of a volume whose header somebody else has read: it goes from byte `offset` on to the end
     /// of the device, if there is such a byte.
     pub(crate) fn to_the_end(data: &Disk, offset: Option<u64>, volume: &Arc<Volume>) -> Self {
-        let sector = volume.sector_size().bytes() as u64;
         Self {
             data: Arc::downgrade(&data.store()),
-            sizing: offset.map_or(Sizing::Fixed, |offset| Sizing::Rest { offset, sector }),
+            upstream: data.upstream().map(Arc::downgrade),
+            is_here: data.file().is_some(),
+            offset,
             volume: Arc::downgrade(volume),
         }
+    }
+
+    /// Bytes that it could have, if that is more than it has; of a device of this machine only.
+    pub(crate) fn is_due(&self) -> bool {
+        let found = || {
+            let (data, volume) = (self.data.upgrade()?, self.volume.upgrade()?);
+            Some(self.room(&data, &volume)? > volume.size())
+        };
+        self.is_here && found().unwrap_or(false)
+    }
+
+    /// Bytes from its beginning to the end of the device, in whole sectors, if it goes on to there.
+    fn room(&self, data: &Arc<dyn Store>, volume: &Volume) -> Option<u64> {
+        let rest = data.size().saturating_sub(self.offset?);
+        Some(rest - rest % volume.sector_size().bytes() as u64)
     }
 
     /// Looks at the size of the device and lets the volume grow to it, where the
     /// header does not fix its size. It never becomes smaller: somebody may be
     /// using what would be cut off.
-    pub(crate) fn look(&self) -> Option<Grown> {
-        let (data, volume) = (self.data.upgrade()?, self.volume.upgrade()?);
-        let before = volume.size();
-        let now = match &self.sizing {
-            Sizing::Fixed => {
-                tracing::info!(size = before, "the volume keeps its size");
-                return None;
-            }
-            Sizing::Header(header) => match header.segment(data.size()) {
-                Ok(segment) => segment.length,
-                Err(error) => {
-                    tracing::warn!(error = %xtent_store::chain(&error), "the device has become too short for the volume; its size stays");
-                    return None;
-                }
-            },
-            Sizing::Rest { offset, sector } => {
-                let rest = data.size().saturating_sub(*offset);
-                rest - rest % sector
-            }
+    ///
+    /// # Errors
+    /// If the server of the device cannot be asked.
+    pub(crate) fn look(&self) -> Result<Option<Grown>> {
+        let Some((data, volume)) = self.data.upgrade().zip(self.volume.upgrade()) else {
+            return Ok(None);
         };
+        let before = volume.size();
+        if self.offset.is_none() {
+            tracing::info!(size = before, "the volume keeps its size");
+            return Ok(None);
+        }
+        self.ask_server()?;
+        let now = self.room(&data, &volume).unwrap_or(before);
         if now < before {
             tracing::warn!(
                 size = before,
                 device_has = now,
                 "the device has become smaller; the volume's size stays, and what is missing fails"
             );
-            return None;
+            return Ok(None);
         }
-        match volume.grow(now) {
-            Ok(true) => {
-                tracing::info!(before, now, "the volume has grown");
-                Some(Grown { before, now })
-            }
-            Ok(false) => {
-                tracing::info!(size = before, "the volume's size is as it was");
-                None
-            }
-            Err(error) => {
-                tracing::warn!(error = %xtent_store::chain(&error), "the volume cannot grow");
-                None
-            }
+        grow(&volume, now)
+    }
+
+    /// Lets the volume become as large as its header says by now.
+    ///
+    /// # Errors
+    /// If that is smaller, or there is no room for it.
+    pub(crate) fn grow_to(&self, size: u64) -> Result<Option<Grown>> {
+        let Some(volume) = self.volume.upgrade() else {
+            return Ok(None);
+        };
+        let before = volume.size();
+        if size < before {
+            return Err(Failure::new(
+                Exit::Busy,
+                format!("the volume has {before} bytes, and becomes no smaller while it is open"),
+            ));
+        }
+        if size > before {
+            self.ask_server()?;
+        }
+        grow(&volume, size)
+    }
+
+    /// The one or the other.
+    pub(crate) fn look_or_grow(&self, size: Option<u64>) -> Result<Option<Grown>> {
+        match size {
+            None => self.look(),
+            Some(size) => self.grow_to(size),
+        }
+    }
+
+    /// Has the server of the device say how large it is.
+    fn ask_server(&self) -> Result<()> {
+        let Some(upstream) = self.upstream.as_ref().and_then(Weak::upgrade) else {
+            return Ok(());
+        };
+        upstream.look_at_size().map_err(|error| {
+            Failure::from(error).advise(
+                "A connection has the size of its beginning, so one more is made to look: a \
+                 server that takes one client at a time does not answer it (of qemu-nbd, --shared=8 \
+                 takes more). The volume stays open as it is.",
+            )
+        })
+    }
+}
+
+fn grow(volume: &Volume, now: u64) -> Result<Option<Grown>> {
+    let before = volume.size();
+    match volume.grow(now)? {
+        true => {
+            tracing::info!(before, now, "the volume has grown");
+            Ok(Some(Grown { before, now }))
+        }
+        false => {
+            tracing::info!(size = before, "the volume's size is as it was");
+            Ok(None)
         }
     }
 }
 
-/// What devices tell that have changed, each of which has a name here.
-pub(crate) struct Changes<T> {
-    tell: Sender<T>,
-    told: Receiver<T>,
-}
+/// Where it is told that volumes may have grown, each of which has a name here; clones are
+/// the same place.
+#[derive(Clone, Debug)]
+pub(crate) struct Changes<T>(Sender<T>);
+
+/// What is told there, until somebody follows.
+pub(crate) struct Told<T>(Receiver<T>);
 
 impl<T: Clone + Ord + Send + Sync + 'static> Changes<T> {
-    /// Of no device yet.
-    pub(crate) fn new() -> Self {
+    /// Of no volume yet.
+    pub(crate) fn new() -> (Self, Told<T>) {
         let (tell, told) = channel();
-        Self { tell, told }
+        (Self(tell), Told(told))
     }
 
-    /// And of this one, if it tells.
+    /// This one may have grown. Returns at once.
+    pub(crate) fn tell(&self, name: T) {
+        // Nobody listens any more who is ending.
+        let _ = self.0.send(name);
+    }
+
+    /// What a device that tells of its changes is to call.
+    pub(crate) fn teller(&self, name: T) -> impl Fn() + Send + Sync + 'static {
+        let changes = self.clone();
+        move || changes.tell(name.clone())
+    }
+
+    /// And of this device, if it tells.
     pub(crate) fn of(&self, device: &Disk, name: T) {
         if !device.is_image() {
             return;
         }
-        let (tell, changed) = (self.tell.clone(), name.clone());
-        device.on_change(move || {
-            // Nobody listens any more who is ending.
-            let _ = tell.send(changed.clone());
-        });
+        device.on_change(self.teller(name.clone()));
         // It may have grown since it was opened.
-        let _ = self.tell.send(name);
+        self.tell(name);
     }
+}
 
+impl<T: Ord + Send + 'static> Told<T> {
     /// Has `look` called with the names of those that have changed, on a thread of its own: to look takes a
-    /// while. The thread ends with the last of the devices.
+    /// while. The thread ends when nobody can tell any more.
     pub(crate) fn follow(self, look: impl Fn(BTreeSet<T>) + Send + 'static) -> Result<()> {
-        let Self { tell, told } = self;
-        drop(tell);
+        let Self(told) = self;
         let follow = move || {
             while let Ok(first) = told.recv() {
                 // Several notices of one change are one.

@@ -185,28 +185,55 @@ impl Volumes {
         Ok(result?)
     }
 
-    /// Looks at the device of an export; its size before and after.
-    pub(crate) fn look(&self, name: &str) -> Result<(u64, u64)> {
+    /// Looks at the device of an export, or lets it have `size` bytes, which its header says by now;
+    /// its size before and after.
+    pub(crate) fn look(&self, name: &str, size: Option<u64>) -> Result<(u64, u64)> {
         let before = self.exports.listing(name)?.size;
-        self.look_at(|export| export == name);
+        for (number, growth) in self.growths(|one| one.is(name)) {
+            if let Some(grown) = growth.look_or_grow(size)? {
+                self.have_grown(&HashMap::from([(number, grown)]));
+            }
+        }
         Ok((before, self.exports.listing(name)?.size))
+    }
+
+    /// Looks at those whose devices are of this machine and have grown.
+    pub(crate) fn look_at_due(&self) -> Vec<(Entry, Grown)> {
+        self.look_at_growths(self.growths(|one| one.growth.is_due()))
     }
 
     /// Looks at the devices of some exports; which volumes have grown.
     pub(crate) fn look_at(&self, which: impl Fn(&str) -> bool) -> Vec<(Entry, Grown)> {
-        let is_meant = |one: &&One| which(one.entry.export.as_deref().unwrap_or_default());
-        let looks: Vec<_> = self
-            .kept()
-            .all
-            .iter()
-            .filter(is_meant)
+        let is_meant = |one: &One| which(one.entry.export.as_deref().unwrap_or_default());
+        self.look_at_growths(self.growths(is_meant))
+    }
+
+    fn growths(&self, which: impl Fn(&One) -> bool) -> Vec<(u64, Arc<Growth>)> {
+        let kept = self.kept();
+        let meant = kept.all.iter().filter(|one| which(one));
+        meant
             .map(|one| (one.number, Arc::clone(&one.growth)))
-            .collect();
+            .collect()
+    }
+
+    fn look_at_growths(&self, growths: Vec<(u64, Arc<Growth>)>) -> Vec<(Entry, Grown)> {
+        let look = |growth: &Growth| {
+            growth.look().unwrap_or_else(|failure| {
+                let error = failure.to_string().replace('\n', "; ");
+                tracing::warn!(error, "the size of a volume's device is not known");
+                None
+            })
+        };
         // A device may be away, and nobody else is to wait for that.
-        let found: HashMap<_, _> = looks
+        let found: HashMap<_, _> = growths
             .into_iter()
-            .filter_map(|(number, growth)| Some((number, growth.look()?)))
+            .filter_map(|(number, growth)| Some((number, look(&growth)?)))
             .collect();
+        self.have_grown(&found)
+    }
+
+    /// Tells of those that have grown, by their numbers.
+    fn have_grown(&self, found: &HashMap<u64, Grown>) -> Vec<(Entry, Grown)> {
         let mut kept = self.kept();
         let mut grown = Vec::new();
         for one in &mut kept.all {

@@ -312,7 +312,7 @@ impl Prepared<'_> {
         entry.export = Some(name.clone());
         Ok(Opened {
             name: name.clone(),
-            growth: Growth::new(&data, header, &volume),
+            growth: Growth::new(&data, header.as_ref(), &volume),
             volume,
             entry,
             upstreams,

@@ -10,7 +10,7 @@ use xtent_tests::luks::{Container, KEY, Maker, OTHER_KEY, Shape, add_key};
 use xtent_tests::nbd::{command, nbdsh, read_all, write_all};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::{Server, xtent};
-use xtent_tests::{Scratch, pattern};
+use xtent_tests::{PATIENCE, Scratch, pattern};
 
 use super::control::{said, said_of_keys};
 use super::{SIZE, container, usize_of};
@@ -117,8 +117,20 @@ fn an_attached_image_grows_and_its_snapshot_is_read() {
     let larger = format!("{}B", SHAPE.data_offset() + 2 * SIZE);
     bed.rbd(&["resize", "--no-progress", "grows", "--size", &larger])
         .ok();
+    // The cluster tells the server, whoever has attached it.
+    let size = || {
+        let status = gateway.status();
+        let shown = status.iter().find(|it| it["export"] == "g").unwrap();
+        shown["size"].as_u64().unwrap()
+    };
+    let start = std::time::Instant::now();
+    while size() == SIZE {
+        assert!(start.elapsed() < PATIENCE, "nobody has told of the growth");
+        std::thread::yield_now();
+    }
+    assert_eq!(size(), 2 * SIZE);
     let resized = gateway.command("resize").arg("g").ok().out();
-    assert!(resized.contains("instead of"), "{resized}");
+    assert!(resized.contains("as before"), "{resized}");
     write_all(&gateway.uri("g"), &pattern(usize_of(2 * SIZE), 4));
     let snapshot = Container {
         image: bed.name("grows@before"),

@@ -1,4 +1,4 @@
-//! `xtent attach`, `detach` and `resize`: the volumes of a running server.
+//! `xtent attach` and `detach`: the volumes of a running server.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,6 @@ use crate::control::Server;
 use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Output, text_of};
-use crate::size::show_size;
 use crate::wanted::{VolumeArgs, Wanted, device_or_config, not_beside_config};
 
 use super::serve::export_name;
@@ -81,6 +80,10 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
+    pub(super) fn is_named(&self) -> bool {
+        self.server.is_some()
+    }
+
     pub(super) fn find(&self) -> Result<Server> {
         Server::find(self.server.as_deref())
     }
@@ -214,47 +217,4 @@ pub(crate) fn detach(args: &Detach, global: &Global) -> Result<()> {
         output.object(&json!({ "export": name }))?;
     }
     Ok(())
-}
-
-const RESIZE: &str = "\
-EXAMPLES:
-  After the device has grown, by the export's name or by the device:
-    lvextend --size +10G vg/db
-    xtent resize /dev/vg/db
-
-NOTES:
-  A volume never becomes smaller while it is served: somebody may be using what would be cut
-  off. Clients that are connected see the old size until they connect again; NBD has no way to
-  tell them. A mount looks at its device when its process gets SIGHUP, and a mapping
-  (`xtent open`) when cryptsetup resizes it.";
-
-/// Have a running server look at the size of a volume's device
-///
-/// A volume whose size its header does not fix grows with its device, for clients that connect
-/// from then on. SIGHUP does the same for all volumes of a server.
-#[derive(clap::Args, Debug)]
-#[command(after_long_help = RESIZE)]
-pub(crate) struct Resize {
-    /// Name of the export, or its device or UUID
-    #[arg(value_name = "NAME|DEVICE")]
-    volume: String,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-pub(crate) fn resize(args: &Resize, global: &Global) -> Result<()> {
-    let output = global.output();
-    let server = args.server.find()?;
-    let name = server.export(&args.volume)?;
-    let Some((before, now)) = server.resize(&name)?.sizes else {
-        return Err(Failure::new(Exit::Device, "the server does not say a size"));
-    };
-    let text = match before == now {
-        true => format!("{} as before", show_size(now)),
-        false => format!("{} instead of {}", show_size(now), show_size(before)),
-    };
-    output.result(
-        &json!({ "export": name, "before": before, "size": now }),
-        text,
-    )
 }

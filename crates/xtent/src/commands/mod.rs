@@ -20,6 +20,7 @@ pub(crate) mod man;
 pub(crate) mod mount;
 #[cfg(feature = "device-mapper")]
 pub(crate) mod open;
+pub(crate) mod resize;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod takeover;

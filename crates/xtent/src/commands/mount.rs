@@ -3,7 +3,7 @@
 mod told;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
@@ -12,6 +12,7 @@ use xtent_volume::{Config, Volume};
 
 use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
+use crate::control::Control;
 use crate::daemon::{Ready, Side, split};
 use crate::disk::place;
 use crate::failure::{Failure, Result};
@@ -50,9 +51,10 @@ NOTES:
 
   A file system is not offered discards (fstrim says so): none reach the disk.
 
-  The volume grows while it is mounted: make the image larger, send the daemon
-  (`xtent status` names it) SIGHUP, which an image in a Ceph cluster does not need, and
-  then grow the file system, for example by resize2fs /dev/loopN. It never becomes smaller.";
+  The volume grows while it is mounted: make the image larger, `xtent resize DIR` (or
+  SIGHUP to the daemon, which `xtent status` names), which an image in a Ceph cluster does not
+  need, and then grow the file system, for example by resize2fs /dev/loopN or, of XFS,
+  xfs_growfs DIR. It never becomes smaller.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
@@ -141,7 +143,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
     let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
     let is_plain = header.is_none();
-    let growth = Growth::new(&data, header, &volume);
+    let growth = Growth::new(&data, header.as_ref(), &volume);
     signals::hold()?;
     let mount = Mount::new(volume.clone(), &options).map_err(|error| {
         let found = told::Found {
@@ -153,7 +155,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         told::not_mounted(error, args, &found)
     })?;
     let start = data.window_start();
-    let changes = Changes::new();
+    let (changes, told) = Changes::new();
     changes.of(&data, ());
     drop(data);
     for warning in mount.warnings() {
@@ -173,25 +175,45 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     drop(volume);
     let stop = mount.stop();
     let (registered, kernel) = (Arc::clone(&registration), mount.growth());
-    let look = Arc::new(move || {
-        let Some(Grown { now, .. }) = growth.look() else {
-            return;
-        };
-        if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
-            tracing::warn!(%error, "the kernel does not take the volume's new size");
+    let registered_size = Mutex::new(entry.size);
+    // Its size before and after.
+    let resize = Arc::new(move |size: Option<u64>| -> Result<(u64, u64)> {
+        // One at a time, so that the last to tell has the latest size.
+        let mut known = registered_size
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = *known;
+        if let Some(Grown { now, .. }) = growth.look_or_grow(size)? {
+            if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
+                tracing::warn!(%error, "the kernel does not take the volume's new size");
+            }
+            registered.update(&[Entry {
+                size: now,
+                ..entry.clone()
+            }]);
+            *known = now;
         }
-        registered.update(&[Entry {
-            size: now,
-            ..entry.clone()
-        }]);
+        Ok((before, *known))
     });
-    let look_again = Arc::clone(&look);
-    // The thread that acts on signals comes after the fork, as every thread.
-    signals::on_ending_repeated(move || stop.request(), move || look_again())?;
-    changes.follow(move |_| look())?;
+    let look = Arc::clone(&resize);
+    // The threads come after the fork, as every thread.
+    signals::on_ending_repeated(move || stop.request(), move || changes.tell(()))?;
+    told.follow(move |_| {
+        if let Err(failure) = look(None) {
+            let error = failure.to_string().replace('\n', "; ");
+            tracing::warn!(error, "the size of the volume's device is not known");
+        }
+    })?;
+    let control = Control::bind_mount()
+        .inspect_err(|e| tracing::info!(error = %e, "only SIGHUP has this mount look at its size"))
+        .ok();
+    if let Some(control) = &control {
+        control.start_mount(move |size| resize(size))?;
+    }
     ready.ready()?;
     let result = mount.wait();
     registration.end();
+    drop(control);
     Ok(result?)
 }
 

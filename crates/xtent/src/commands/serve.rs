@@ -29,6 +29,7 @@ use crate::client::Client;
 use crate::control::{Control, Rules};
 use crate::disk::rbd;
 use crate::failure::{Exit, Failure, Result};
+use crate::growth::Changes;
 use crate::listen::{self, Bound, Spec};
 use crate::notify::Notifier;
 use crate::output::Output;
@@ -175,7 +176,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
     let has_image = opened.iter().any(|it| it.has_image) || args.allow_connect && rbd::load();
     let (lose, losses) = fenced::Losses::new(has_image);
-    let changes = grown::changes(&opened);
+    let (changes, told) = grown::changes(&opened);
     let volumes = Arc::new(Volumes::new(opened, addresses, lose)?);
     let control = Control::bind()
         .inspect_err(|e| tracing::info!(error = %e, "no volume can be attached to this server"))
@@ -223,8 +224,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         };
         sandbox::enter(&needs, opener)?
     };
-    let ended_by = on_signals(&shutdown, &volumes, output)?;
-    grown::follow(changes, &volumes, output)?;
+    let ended_by = on_signals(&shutdown, changes.clone())?;
+    grown::follow(told, &volumes, output)?;
     let taken_over = losses.act(&volumes, &shutdown)?;
     if let Some(control) = &control {
         let rules = Rules {
@@ -233,6 +234,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             verifies_clients: plan.tls.verifies_clients(),
             has_machine: machine.is_some(),
             opener,
+            changes,
         };
         control.start(&volumes, rules, output)?;
     }
@@ -413,10 +415,9 @@ fn offer_metrics(
 /// Has signals end the server, or look at its devices; what ended it before its command did.
 fn on_signals(
     shutdown: &Shutdown,
-    volumes: &Arc<Volumes>,
-    output: Output,
+    changes: Changes<grown::Which>,
 ) -> Result<Arc<OnceLock<Signal>>> {
-    let (shutdown, volumes) = (shutdown.clone(), Arc::clone(volumes));
+    let shutdown = shutdown.clone();
     let ended_by = Arc::<OnceLock<Signal>>::default();
     let first = Arc::clone(&ended_by);
     signals::on_ending_of_server(
@@ -427,9 +428,7 @@ fn on_signals(
             }
             shutdown.trigger();
         },
-        move || {
-            grown::tell(volumes.look_at(|_| true), &output);
-        },
+        move || changes.tell(None),
     )?;
     Ok(ended_by)
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use xtent_control::{ErrorKind, Link, Peer, Reply, Request, Served};
 
-use super::{folder, socket};
+use super::{folder, folder_of_mounts, socket};
 use crate::failure::{Exit, Failure, Result};
-use crate::registry::Listed;
+use crate::registry::{Entry, Kind, Listed};
 use crate::runtime;
 use crate::wanted::HandedOver;
 
@@ -44,7 +44,7 @@ pub(crate) struct Answer {
     /// Where clients connect.
     pub(crate) uris: Vec<String>,
     /// Bytes before and after.
-    pub(crate) sizes: Option<(u64, u64)>,
+    sizes: Option<(u64, u64)>,
     served: Vec<Served>,
 }
 
@@ -56,7 +56,7 @@ impl Server {
             Some(name) if name.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => {
                 let pid = name.parse().unwrap_or(u32::MAX);
                 let runtimes = runtime::folders();
-                let found = runtimes.iter().map(|runtime| socket(runtime, pid));
+                let found = runtimes.iter().map(|runtime| socket(&folder(runtime), pid));
                 let mut found = found.filter(|path| path.exists()).map(|socket| Self {
                     pid: Some(pid),
                     ..Self::at(socket, Trust::OwnOrRoot)
@@ -72,6 +72,26 @@ impl Server {
             Some(path) => Ok(Self::at(PathBuf::from(path), Trust::NamedToRoot)),
             None => Self::only(&runtime::folder()?),
         }
+    }
+
+    /// The process of this user's that has said to have a volume.
+    pub(crate) fn of(entry: &Entry) -> Result<Self> {
+        let folder = match entry.kind {
+            Kind::Mount => folder_of_mounts,
+            Kind::Server | Kind::Standby => folder,
+        };
+        let runtimes = runtime::folders();
+        let mut sockets = runtimes
+            .iter()
+            .map(|runtime| socket(&folder(runtime), entry.pid));
+        let socket = sockets.find(|path| path.exists()).ok_or_else(|| {
+            let message = format!("process {} has no control socket", entry.pid);
+            Failure::new(Exit::Device, message)
+        })?;
+        Ok(Self {
+            pid: Some(entry.pid),
+            ..Self::at(socket, Trust::OwnOrRoot)
+        })
     }
 
     fn at(socket: PathBuf, trust: Trust) -> Self {
@@ -131,10 +151,15 @@ impl Server {
         ask(&self.connect()?, &Request::Detach { name }, None, None).map(drop)
     }
 
-    /// Has it look at the size of an export's device.
-    pub(crate) fn resize(&self, name: &str) -> Result<Answer> {
+    /// Has it look at the size of an export's device, or of a mount's (which has no name), or let the
+    /// volume have `size` bytes, which its header says by now; its size before and after.
+    pub(crate) fn resize(&self, name: &str, size: Option<u64>) -> Result<(u64, u64)> {
         let name = name.to_owned();
-        ask(&self.connect()?, &Request::Resize { name }, None, None)
+        let request = Request::Resize { name, size };
+        let answer = ask(&self.connect()?, &request, None, None)?;
+        answer
+            .sizes
+            .ok_or_else(|| Failure::new(Exit::Device, "the server does not say a size"))
     }
 
     /// The name of the export that a person means by it, or by its device.
@@ -287,7 +312,7 @@ pub(crate) fn told_of(listed: &[Listed]) -> HashMap<(u32, String), Served> {
     let start = Instant::now();
     let runtimes = runtime::folders();
     for (pid, uid) in pids {
-        let sockets = runtimes.iter().map(|runtime| socket(runtime, pid));
+        let sockets = runtimes.iter().map(|runtime| socket(&folder(runtime), pid));
         // Whoever owns the folder says what is in it.
         let is_theirs = |path: &PathBuf| {
             use std::os::unix::fs::MetadataExt;

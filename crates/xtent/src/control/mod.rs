@@ -12,14 +12,19 @@ pub(crate) use serve::{Control, Rules, StandbyControl};
 
 use crate::failure::{Exit, Failure};
 
-/// The folder of the sockets.
+/// The folder of servers' sockets.
 fn folder(runtime: &Path) -> PathBuf {
     runtime.join("control")
 }
 
-/// The socket of a process.
-fn socket(runtime: &Path, pid: u32) -> PathBuf {
-    folder(runtime).join(format!("{pid}.sock"))
+/// The folder of mounts' sockets, which take no volumes: nobody is to mistake one for a server.
+fn folder_of_mounts(runtime: &Path) -> PathBuf {
+    runtime.join("control-mounts")
+}
+
+/// The socket of a process in a folder.
+fn socket(folder: &Path, pid: u32) -> PathBuf {
+    folder.join(format!("{pid}.sock"))
 }
 
 impl From<xtent_control::Error> for Failure {

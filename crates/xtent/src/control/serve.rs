@@ -11,9 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use xtent_control::{ErrorKind, Link, Listener, Reply, Request, Source};
 
 use super::adopt::adopt;
-use super::{folder, socket};
+use super::{folder, folder_of_mounts, socket};
+use crate::disk::Disk;
 use crate::disk::rbd::Opener;
 use crate::failure::{Exit, Failure, Result};
+use crate::growth::Changes;
 use crate::output::Output;
 use crate::size::show_size;
 use crate::volumes::Volumes;
@@ -41,6 +43,8 @@ pub(crate) struct Rules {
     pub(crate) verifies_clients: bool,
     /// To have images in Ceph clusters.
     pub(crate) opener: Option<Opener>,
+    /// Where these tell that they have changed, under the names of their exports.
+    pub(crate) changes: Changes<Option<String>>,
 }
 
 /// A control socket; its name is removed when dropped. A server that has become another user
@@ -58,10 +62,18 @@ impl Control {
     /// Makes this process's socket. Call it before the sandbox; what removes it needs
     /// [`Control::folder`] there.
     pub(crate) fn bind() -> Result<Self> {
-        let runtime = runtime::folder()?;
-        runtime::make_private(&folder(&runtime))?;
-        remove_stale(&folder(&runtime));
-        let path = socket(&runtime, std::process::id());
+        Self::bind_in(&folder(&runtime::folder()?))
+    }
+
+    /// The same of a mount.
+    pub(crate) fn bind_mount() -> Result<Self> {
+        Self::bind_in(&folder_of_mounts(&runtime::folder()?))
+    }
+
+    fn bind_in(folder: &Path) -> Result<Self> {
+        runtime::make_private(folder)?;
+        remove_stale(folder);
+        let path = socket(folder, std::process::id());
         // Of a process that had this number before.
         let _ = std::fs::remove_file(&path);
         Ok(Self {
@@ -79,13 +91,29 @@ impl Control {
     /// Begins to answer, on threads of its own that end with the process. Call it in the
     /// sandbox.
     pub(crate) fn start(&self, volumes: &Arc<Volumes>, rules: Rules, output: Output) -> Result<()> {
-        let listener = Arc::clone(&self.listener);
         let volumes = Arc::clone(volumes);
+        self.start_with(move |link| answer(link, &volumes, &rules, output))
+    }
+
+    /// The same of a mount: it is asked for its size, as [`Request::Resize`] says, and for nothing else.
+    pub(crate) fn start_mount(
+        &self,
+        resize: impl Fn(Option<u64>) -> Result<(u64, u64)> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.start_with(move |link| answer_of_mount(link, &resize))
+    }
+
+    fn start_with(
+        &self,
+        answer: impl Fn(&Link) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let listener = Arc::clone(&self.listener);
+        let answer: Arc<Answer> = Arc::new(answer);
         let owner = self.owner;
         let clients = Arc::<AtomicUsize>::default();
         let accept = move || loop {
             match listener.accept() {
-                Ok(link) => start_client(link, owner, &volumes, rules.clone(), output, &clients),
+                Ok(link) => start_client(link, owner, &answer, &clients),
                 Err(error) => {
                     tracing::warn!(error = %xtent_store::chain(&error), "control socket");
                     std::thread::sleep(PAUSE);
@@ -176,14 +204,10 @@ fn remove_stale(folder: &Path) {
     }
 }
 
-fn start_client(
-    link: Link,
-    owner: u32,
-    volumes: &Arc<Volumes>,
-    rules: Rules,
-    output: Output,
-    clients: &Arc<AtomicUsize>,
-) {
+/// Answers a client that may ask.
+type Answer = dyn Fn(&Link) -> Result<()> + Send + Sync;
+
+fn start_client(link: Link, owner: u32, answer: &Arc<Answer>, clients: &Arc<AtomicUsize>) {
     let peer = match link.peer() {
         Ok(peer) if peer.uid == 0 || peer.uid == owner => peer,
         other => {
@@ -196,12 +220,12 @@ fn start_client(
         tracing::warn!(pid = peer.pid, "control client refused: there are too many");
         return;
     }
-    let volumes = Arc::clone(volumes);
+    let answer = Arc::clone(answer);
     let spawned = std::thread::Builder::new()
         .name("control-client".to_owned())
         .spawn(move || {
             let _seat = seat;
-            if let Err(failure) = answer(&link, &volumes, &rules, output) {
+            if let Err(failure) = answer(&link) {
                 let error = failure.to_string().replace('\n', "; ");
                 tracing::warn!(pid = peer.pid, error, "control request failed");
                 // Whoever has gone does not need it.
@@ -286,7 +310,18 @@ fn answer(link: &Link, volumes: &Volumes, rules: &Rules, output: Output) -> Resu
             };
             let adopted = adopt(&attach, files, key, user_key, rules)?;
             let size = adopted.volume.size();
+            let tells = match (&rules.opener, &adopted.image) {
+                (Some(opener), Some(Disk::Image(image))) => {
+                    opener.on_change(image, rules.changes.teller(Some(attach.name.clone())));
+                    true
+                }
+                _ => false,
+            };
             let uris = volumes.add(adopted)?;
+            if tells {
+                // It may have grown since it was opened.
+                rules.changes.tell(Some(attach.name.clone()));
+            }
             tracing::info!(
                 export = attach.name,
                 device = attach.device,
@@ -301,12 +336,39 @@ fn answer(link: &Link, volumes: &Volumes, rules: &Rules, output: Output) -> Resu
             output.note(format!("The export {name:?} is detached."));
             done()
         }
-        Request::Resize { name } => Reply::Done {
+        Request::Resize { name, size } => Reply::Done {
             uris: Vec::new(),
-            sizes: Some(volumes.look(&name)?),
+            sizes: Some(volumes.look(&name, size)?),
         },
     };
-    match send(link, &reply) {
+    finish(link, &reply)
+}
+
+fn answer_of_mount(link: &Link, resize: impl Fn(Option<u64>) -> Result<(u64, u64)>) -> Result<()> {
+    link.set_patience(PATIENCE)?;
+    let message = match link.receive() {
+        Err(error) if error.kind == ErrorKind::Closed => return Ok(()),
+        received => received?.0,
+    };
+    let reply = match Request::parse(&message)? {
+        Request::Status => done(),
+        Request::Resize { size, .. } => Reply::Done {
+            uris: Vec::new(),
+            sizes: Some(resize(size)?),
+        },
+        _ => {
+            return Err(Failure::new(
+                Exit::Busy,
+                "this is a mount, and has the one volume that it was made with",
+            ));
+        }
+    };
+    finish(link, &reply)
+}
+
+/// Sends the end of an answer, to whoever is still there.
+fn finish(link: &Link, reply: &Reply) -> Result<()> {
+    match send(link, reply) {
         Err(failure) if matches!(reply, Reply::Done { .. }) => {
             // It was done all the same.
             tracing::info!(%failure, "a control client has gone before its answer");

@@ -82,6 +82,10 @@ impl Opener {
     ) -> Result<Image> {
         match *self {}
     }
+
+    pub(crate) fn on_change(&self, _: &Image, _: impl Fn() + Send + Sync + 'static) {
+        match *self {}
+    }
 }
 
 pub(crate) fn is_image(name: &Path) -> bool {

@@ -105,8 +105,13 @@ impl Image {
     /// Has `hear` called when the image has changed.
     pub(crate) fn on_change(&self, hear: impl Fn() + Send + Sync + 'static) {
         let image = Arc::clone(&self.image);
-        let failed = |e| Failure::system("cannot listen to an image's changes", e);
-        if let Err(error) = confined("rbd changes", move || image.on_change(hear).map_err(failed)) {
+        self.warn_unheard(confined("rbd changes", move || {
+            image.on_change(hear).map_err(unheard)
+        }));
+    }
+
+    fn warn_unheard(&self, listening: Result<()>) {
+        if let Err(error) = listening {
             let name = self.bare.display();
             tracing::warn!(%error, "{name} is looked at for its size when SIGHUP comes only");
         }
@@ -144,6 +149,10 @@ fn confined<T: Send + 'static>(
     thread
         .join()
         .unwrap_or_else(|_| Err(Failure::parameters(format!("{name}: it has panicked"))))
+}
+
+fn unheard(error: std::io::Error) -> Failure {
+    Failure::system("cannot listen to an image's changes", error)
 }
 
 fn not_opened() -> Failure {
@@ -211,6 +220,23 @@ impl Opener {
         self.0.send(open).map_err(|_| not_opened())?;
         let image = told.recv().map_err(|_| not_opened())??;
         Ok(Image::new(image, &name))
+    }
+
+    /// As [`Image::on_change`], of an image that was opened here: the library starts a thread for that.
+    pub(crate) fn on_change(&self, image: &Image, hear: impl Fn() + Send + Sync + 'static) {
+        let (tell, told) = channel();
+        let opened = Arc::clone(&image.image);
+        let listen: Job = Box::new(move || {
+            // Whoever asked waits for it.
+            let _ = tell.send(opened.on_change(hear));
+        });
+        let gone = || unheard(std::io::ErrorKind::BrokenPipe.into());
+        let listening = self.0.send(listen).map_err(|_| gone());
+        let listening = listening.and_then(|()| match told.recv() {
+            Ok(listening) => listening.map_err(unheard),
+            Err(_) => Err(gone()),
+        });
+        image.warn_unheard(listening);
     }
 }
 

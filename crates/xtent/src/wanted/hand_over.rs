@@ -97,11 +97,8 @@ impl Prepared<'_> {
             }
             None => {}
         }
-        // Whether the header fixes the size shows with a larger device.
-        let grows = closed.header().is_some_and(|header| {
-            let length = |size: u64| header.segment(size).map(|segment| segment.length).ok();
-            length(data.size()) != length(data.size().saturating_add(1 << 30))
-        });
+        let header = closed.header();
+        let grows = header.is_some_and(|header| header.fixed_size().is_none());
         let path = match data.file() {
             Some(file) => std::fs::canonicalize(file.path()),
             None => Ok(data.path().to_owned()),

@@ -3,36 +3,45 @@
 use std::sync::Arc;
 
 use crate::failure::Result;
-use crate::growth::{Changes, Grown};
+use crate::growth::{Changes, Grown, Told};
 use crate::output::Output;
 use crate::registry::Entry;
 use crate::size::show_size;
 use crate::volumes::Volumes;
 use crate::wanted::Opened;
 
-/// What the volumes' devices tell, under the names of their exports.
-pub(super) fn changes(opened: &[Opened]) -> Changes<String> {
-    let changes = Changes::new();
+/// What may have grown: an export, or all of them.
+pub(super) type Which = Option<String>;
+
+/// Where the volumes' devices tell, under the names of their exports.
+pub(super) fn changes(opened: &[Opened]) -> (Changes<Which>, Told<Which>) {
+    let (changes, told) = Changes::new();
     for one in opened {
         if let Some(image) = &one.image {
-            changes.of(image, one.name.clone());
+            changes.of(image, Some(one.name.clone()));
         }
     }
-    changes
+    (changes, told)
 }
 
-/// Lets volumes grow with the devices that tell.
-pub(super) fn follow(
-    changes: Changes<String>,
-    volumes: &Arc<Volumes>,
-    output: Output,
-) -> Result<()> {
+/// Lets volumes grow with the devices that tell, and files and devices of this machine whenever
+/// a client may choose an export.
+pub(super) fn follow(told: Told<Which>, volumes: &Arc<Volumes>, output: Output) -> Result<()> {
+    let weak = Arc::downgrade(volumes);
+    volumes.exports().before_offering(move || {
+        if let Some(volumes) = weak.upgrade() {
+            tell(volumes.look_at_due(), &output);
+        }
+    });
     let volumes = Arc::clone(volumes);
-    changes.follow(move |names| tell(volumes.look_at(|name| names.contains(name)), &output))
+    told.follow(move |names| {
+        let is_meant = |name: &str| names.contains(&None) || names.contains(&Some(name.to_owned()));
+        tell(volumes.look_at(is_meant), &output);
+    })
 }
 
 /// Says what has grown.
-pub(super) fn tell(grown: Vec<(Entry, Grown)>, output: &Output) {
+fn tell(grown: Vec<(Entry, Grown)>, output: &Output) {
     for (entry, Grown { before, now }) in grown {
         let which = match entry.export.as_deref() {
             None | Some("") => "The volume".to_owned(),

@@ -1,0 +1,181 @@
+//! Volumes that grow with their devices while they are in use.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use xtent_tests::far::Far;
+use xtent_tests::luks::{Maker, Shape};
+use xtent_tests::mount::{Cleaner, mount, umount};
+use xtent_tests::nbd::{Raw, Request, command, read_all};
+use xtent_tests::random::Random;
+use xtent_tests::scratch::assert_same;
+use xtent_tests::xtent::{Server, xtent};
+use xtent_tests::{Cmd, Scratch, bed, pattern};
+
+const MIB: u64 = 1 << 20;
+
+fn set_len(image: &Path, data: u64) {
+    let file = File::options().write(true).open(image).unwrap();
+    file.set_len(Shape::LUKS2.data_offset() + data).unwrap();
+}
+
+fn hang_up(process: u32) {
+    let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    kill_process(process, Signal::HUP).unwrap();
+}
+
+fn resize(volume: impl AsRef<std::ffi::OsStr>) -> Cmd {
+    xtent().args(["--json", "resize"]).arg(volume)
+}
+
+/// Sizes before and after.
+fn sizes(done: Cmd) -> (u64, u64) {
+    let told = done.ok().json();
+    let number = |name: &str| told[name].as_u64().unwrap();
+    (number("before"), number("size"))
+}
+
+/// A MiB of its own for each seed.
+fn piece(seed: u64) -> Vec<u8> {
+    pattern(1 << 20, seed)
+}
+
+fn write(offset: u64, data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).unwrap();
+    let head = Request::new(command::WRITE, offset, len).bytes();
+    [head.as_slice(), data].concat()
+}
+
+/// Tells others to end when dropped.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Clients write, read and compare all the while.
+#[test]
+fn a_volume_grows_under_a_load_that_compares() {
+    const BLOCK: usize = 8192;
+    const BLOCKS: usize = 64;
+    const CLIENTS: u64 = 2;
+    const ROUNDS: u64 = 6;
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB);
+    let server = Server::start(&container);
+    let (ends, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let load = |client: u64| {
+        let mut random = Random::new(client);
+        let mut blocks = vec![vec![0; BLOCK]; BLOCKS];
+        let mut connection = Raw::connect(&server.socket);
+        connection.greet();
+        assert!(connection.go() >= MIB);
+        let place = |index: usize| client * MIB / CLIENTS + (index * BLOCK) as u64;
+        for index in (0..blocks.len()).cycle() {
+            blocks[index] = random.bytes(BLOCK);
+            connection.send(&write(place(index), &blocks[index]));
+            assert_eq!(connection.reply(), 0);
+            let other = usize::try_from(random.below(index as u64 + 1)).unwrap();
+            connection.request(command::READ, place(other), 8192);
+            assert_eq!(connection.reply(), 0);
+            let read = connection.receive(BLOCK);
+            assert_same(&read, &blocks[other], "under way");
+            let rounds = written.fetch_add(1, Ordering::Relaxed);
+            if ends.load(Ordering::Relaxed) && rounds > 1000 && index + 1 == blocks.len() {
+                return blocks.concat();
+            }
+        }
+        unreachable!()
+    };
+    let grow = || {
+        // Also if something is wrong here.
+        let _end = Ending(&ends);
+        for round in 1..=ROUNDS {
+            let size = (round + 1) * MIB;
+            set_len(&container.image, size);
+            // Told, told by a signal, or found out when a client comes.
+            match round % 3 {
+                0 => drop(resize(&container.image).ok()),
+                1 => {}
+                _ => hang_up(server.id()),
+            }
+            let mut client = Raw::connect(&server.socket);
+            client.greet();
+            assert_eq!(client.go(), size);
+            client.send(&write(round * MIB, &piece(round)));
+            assert_eq!(client.reply(), 0);
+        }
+    };
+    let mut expected = std::thread::scope(|scope| {
+        let clients = [0, 1].map(|client| scope.spawn(move || load(client)));
+        grow();
+        clients.map(|client| client.join().unwrap()).concat()
+    });
+    server.stop();
+    for round in 1..=ROUNDS {
+        expected.extend(piece(round));
+    }
+    assert_same(&container.decrypt(), &expected, "all of it");
+}
+
+/// What is behind a server that tells each client one size.
+#[test]
+fn an_export_of_another_server_grows() {
+    let scratch = Scratch::new();
+    let local = Shape::LUKS2.image(Maker::Xtent, &scratch, MIB);
+    let far = Far::nbdkit(&["file", local.image.to_str().unwrap()]);
+    let server = Server::start(&far.container(&local.key));
+    let mut client = Raw::connect(&server.socket);
+    client.greet();
+    assert_eq!(client.go(), MIB);
+    for round in 1..=3_u64 {
+        // Not flushed, and the answer is not waited for.
+        client.send(&write(0, &piece(round)));
+        set_len(&local.image, (round + 1) * MIB);
+        let told = sizes(resize(far.uri()));
+        assert_eq!(told, (round * MIB, (round + 1) * MIB));
+        assert_eq!(client.reply(), 0);
+        let mut new = Raw::connect(&server.socket);
+        new.greet();
+        assert_eq!(new.go(), (round + 1) * MIB);
+        new.send(&write(round * MIB, &piece(10 + round)));
+        assert_eq!(new.reply(), 0);
+    }
+    let expected = [3, 11, 12, 13].map(piece);
+    assert_same(&read_all(&server.uri), &expected.concat(), "by the server");
+    server.stop();
+    assert_same(&local.decrypt(), &expected.concat(), "on the disk");
+    // One that takes a single client cannot be asked; the volume stays as it is.
+    let far = Far::qemu(&local.image, &["--format=raw"]);
+    let server = Server::start(&far.container(&local.key));
+    resize(far.uri()).fails(4).says(&["--shared"]);
+    assert_same(&read_all(&server.uri), &expected.concat(), "still there");
+    server.stop();
+}
+
+#[test]
+fn a_mount_takes_what_it_is_told() {
+    let test = "a_mount_takes_what_it_is_told";
+    if !bed::has_fuse(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let _cleaner = Cleaner::new(scratch.path());
+    let container = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, MIB);
+    let folder = scratch.folder("mnt");
+    mount(&container, &folder, &["--file-only"]).ok();
+    let size = || std::fs::metadata(folder.join("volume")).unwrap().len();
+    assert_eq!(size(), MIB);
+    set_len(&container.image, 2 * MIB);
+    assert_eq!(sizes(resize(&container.image)), (MIB, 2 * MIB));
+    assert_eq!(size(), 2 * MIB);
+    set_len(&container.image, 3 * MIB);
+    assert_eq!(sizes(resize(&folder)), (2 * MIB, 3 * MIB));
+    assert_eq!(size(), 3 * MIB);
+    umount(&folder).ok();
+}
