@@ -2,9 +2,11 @@
 //! cryptsetup would have made, and each closes what the other has opened.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use xtent_tests::header::edit_json;
 use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::uml::{Job, assert_opens_like_cryptsetup};
+use xtent_tests::xtent::xtent;
 use xtent_tests::{Scratch, pattern};
 
 const DATA: usize = (1 << 20) + 3 * 4096;
@@ -133,6 +135,45 @@ fn image_files_and_detached_headers_open() {
     assert_eq!(text("detached"), "");
     assert_eq!(text("after"), "changed\n");
     assert!(text("shown").contains("is active"), "{}", text("shown"));
+}
+
+/// What `xtent resize --size` has written counts to the byte here, and a mapping grows by cryptsetup.
+#[test]
+fn sizes_of_headers_and_devices_are_those_of_mappings() {
+    let scratch = Scratch::new();
+    let fixed = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, DATA as u64);
+    edit_json(&fixed.image, |header| {
+        header["segments"]["0"]["size"] = serde_json::json!("524288");
+    });
+    xtent()
+        .args(["resize", "--size", "1052672"])
+        .arg(&fixed.image)
+        .ok();
+    let image = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, DATA as u64);
+    let outcome = Job::new(
+        "cryptsetup open --key-file /in/key /d/v v
+         blockdev --getsize64 /dev/mapper/v >theirs
+         cryptsetup close v
+         xtent open --key-file /in/key v /d/v
+         blockdev --getsize64 /dev/mapper/v >ours
+         xtent close v
+         xtent open --key-file /in/key g /in/image
+         head -c 1048576 /dev/zero >>/in/image
+         losetup -c /dev/loop0
+         cryptsetup resize --key-file /in/key g
+         blockdev --getsize64 /dev/mapper/g >grown
+         xtent close g",
+    )
+    .with_xtent()
+    .disk("v", &fixed.image)
+    .file("image", &std::fs::read(&image.image).unwrap())
+    .file("key", KEY)
+    .run();
+    let size = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
+    assert_eq!(size("ours"), "1052672\n");
+    // cryptsetup opens all of the device, whatever size the header fixes.
+    assert_eq!(size("theirs").trim(), DATA.to_string());
+    assert_eq!(size("grown").trim(), (DATA + (1 << 20)).to_string());
 }
 
 /// As systemd: who has a key file that does not do is asked.
