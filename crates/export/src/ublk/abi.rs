@@ -42,8 +42,6 @@ pub(super) const START_USER_RECOVERY: Command = control(0x10, READ_WRITE);
 pub(super) const END_USER_RECOVERY: Command = control(0x11, READ_WRITE);
 /// Linux 6.5 and newer.
 pub(super) const GET_FEATURES: Command = control(0x13, READ);
-/// Linux 6.16 and newer.
-pub(super) const UPDATE_SIZE: Command = control(0x15, READ_WRITE);
 pub(super) const FETCH: Command = io(0x20);
 pub(super) const COMMIT_AND_FETCH: Command = io(0x21);
 
@@ -61,8 +59,6 @@ impl Command {
 /// Requests wait for the next server when one is gone, and those under way are carried out again.
 pub(super) const F_USER_RECOVERY: u64 = 1 << 3;
 pub(super) const F_USER_RECOVERY_REISSUE: u64 = 1 << 4;
-/// A feature: [`UPDATE_SIZE`].
-pub(super) const F_UPDATE_SIZE: u64 = 1 << 10;
 
 /// `ublksrv_ctrl_cmd`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -112,11 +112,6 @@ impl Control {
         Ok(control)
     }
 
-    /// Whether a device can become larger while it is in use.
-    pub fn can_grow(&self) -> bool {
-        self.told.features & abi::F_UPDATE_SIZE != 0
-    }
-
     /// The device of a number, if there is one.
     pub fn info(&mut self, number: u32) -> Result<Option<Info>, Error> {
         match self.command(abi::GET_DEV_INFO, number, 0, With::Info) {
@@ -231,12 +226,6 @@ impl Control {
         let pid = std::process::id().into();
         self.command(command, number, pid, With::Nothing)
             .map_err(|error| failed("start", number, error))
-    }
-
-    /// Tells the kernel the volume's size, where [it can be](Control::can_grow).
-    pub fn grow(&mut self, number: u32, size: u64) -> Result<(), Error> {
-        self.command(abi::UPDATE_SIZE, number, size / SECTOR, With::Nothing)
-            .map_err(|error| failed("grow", number, error))
     }
 
     /// Takes `/dev/ublkbN` away, whoever uses it: what they ask for from now on fails. Its server

@@ -79,6 +79,16 @@ impl Server {
         let folder = match entry.kind {
             Kind::Mount => folder_of_mounts,
             Kind::Server | Kind::Standby => folder,
+            Kind::Ublk => {
+                return Err(Failure::new(
+                    Exit::Device,
+                    format!(
+                        "process {} serves a block device, which keeps its size until it is closed \
+                         and opened again",
+                        entry.pid
+                    ),
+                ));
+            }
         };
         let runtimes = runtime::folders();
         let mut sockets = runtimes

@@ -131,26 +131,6 @@ fn warn_of_lost_sockets(needs: &Needs) {
     }
 }
 
-/// Of capabilities, what a thread keeps that is [confined](confine).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg(feature = "device-mapper")]
-pub(crate) enum Keeps {
-    Nothing,
-    /// That of administration: what commands to drivers take.
-    Administration,
-}
-
-/// What Landlock is to forbid a thread, made while folders may still be opened.
-#[cfg(feature = "device-mapper")]
-pub(crate) struct Rules(std::result::Result<RulesetCreated, Missing>);
-
-#[cfg(feature = "device-mapper")]
-impl Rules {
-    pub(crate) fn new(needs: &Needs) -> Self {
-        Self(files::rules(needs))
-    }
-}
-
 /// What [`enter`] does of all threads, before any of them is [confined](confine).
 #[cfg(feature = "device-mapper")]
 pub(crate) fn before_threads() {
@@ -160,19 +140,11 @@ pub(crate) fn before_threads() {
 /// Confines this thread and those that it starts, as far as a thread can be alone: [`enter`], on
 /// another, completes it with the filter of system calls, and says what is not in force.
 #[cfg(feature = "device-mapper")]
-pub(crate) fn confine(needs: &Needs, keeps: Keeps) -> Result<()> {
-    confine_by(Rules::new(needs), keeps)
-}
-
-/// As [`confine`].
-#[cfg(feature = "device-mapper")]
-pub(crate) fn confine_by(Rules(rules): Rules, keeps: Keeps) -> Result<()> {
+pub(crate) fn confine(needs: &Needs) -> Result<()> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|e| Failure::system("cannot give up new privileges", e))?;
-    match keeps {
-        Keeps::Nothing => privileges::drop_capabilities()?,
-        Keeps::Administration => privileges::keep_administration()?,
-    }
+    let rules = files::rules(needs);
+    privileges::drop_capabilities()?;
     // The thread that enters says it where it cannot be had.
     let _ = rules.and_then(files::close);
     Ok(())

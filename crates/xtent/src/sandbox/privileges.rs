@@ -44,12 +44,6 @@ pub(super) fn drop_capabilities() -> Result<()> {
     keep(CapabilitySet::empty())
 }
 
-/// Gives up every capability of this thread but the one that commands to drivers take.
-#[cfg(feature = "device-mapper")]
-pub(super) fn keep_administration() -> Result<()> {
-    keep(CapabilitySet::SYS_ADMIN)
-}
-
 /// The same for threads that begin before this process has read its last file and become its last
 /// user: a change of user is one of all threads, and ends the process if not all can.
 #[cfg(feature = "rbd")]

@@ -51,9 +51,8 @@ NOTES:
   outlives it: requests wait, and the same command takes the device over, if it is the same
   volume; those that were under way are carried out once more. SIGINT and SIGTERM end the
   process in order and leave the device waiting as well: close it before the system goes
-  down. A volume without a header is not taken over, its requests fail. SIGHUP: look at
-  the size of the device again; the kernel takes a new one from Linux 6.16 on. Partitions
-  on the device are looked for by partx(8) only.
+  down. A volume without a header is not taken over, its requests fail. The device keeps
+  its size until it is closed and opened again. Partitions on it are looked for by partx(8) only.
 
 FILES:
   /dev/mapper/NAME

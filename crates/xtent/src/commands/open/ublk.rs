@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use xtent_export::ErrorKind;
@@ -19,11 +18,9 @@ use crate::cli::Global;
 use crate::daemon::{Ready, Side, split};
 use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
-use crate::growth::{Changes, Grown, Growth};
 use crate::headerless::{Closed, VolumeKey};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
-use crate::sandbox::Keeps;
 use crate::{sandbox, signals, ublk};
 
 /// How long the last server's files may stay open, and how often that is looked at.
@@ -87,33 +84,19 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         ..sandbox::Needs::default()
     };
     let serving = serve_confined(device, &needs)?;
-    let control = made.start()?;
+    made.start()?;
     announce(args, &opened, &made, &output)?;
     ready.ready()?;
 
-    let grown = Grows::start(control, made.info.number, &needs)?;
     let (in_force, ()) = sandbox::enter(&needs, || Ok(()))?;
     tracing::info!(in_force = in_force.join(", "), "serving");
-    let (growth, registered) = (opened.growth, Arc::clone(&registration));
-    let look = Arc::new(move || {
-        let Some(Grown { now, .. }) = growth.look() else {
-            return;
-        };
-        grown.tell(now);
-        registered.update(&[Entry {
-            size: now,
-            ..entry.clone()
-        }]);
-    });
-    let (ended, look_again) = (shutdown.clone(), Arc::clone(&look));
     signals::on_ending_of_server(
         move |signal| {
             tracing::info!(%signal, "ending: finishing requests and flushing");
-            ended.trigger();
+            shutdown.trigger();
         },
-        move || look_again(),
+        || tracing::info!("the block device keeps its size until it is closed and opened again"),
     )?;
-    opened.changes.follow(move |_| look())?;
     drop(opened.volume);
     let result = serving.wait();
     registration.end();
@@ -128,8 +111,6 @@ struct Opened {
     config: Config,
     uuid: String,
     found: (Option<u32>, Option<u32>),
-    growth: Growth,
-    changes: Changes<()>,
     start: u64,
     place: PathBuf,
     upstreams: Vec<Arc<Upstream>>,
@@ -173,22 +154,18 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         keyslot,
         token,
     } = unlock(args, &closed, output)?;
-    let (data, header) = (closed.data(), closed.header().cloned());
+    let data = closed.data();
     let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
     let uuid = closed.uuid().to_owned();
     let volume = closed.volume_by_key(key, &config)?;
     let volume = Arc::new(volume.with_cipher_threads(args.served.threads.cipher_threads));
-    let changes = Changes::new();
-    changes.of(&data, ());
     Ok(Opened {
-        growth: Growth::new(&data, header, &volume),
         start: data.window_start(),
         place: named.name().to_owned(),
         found: (keyslot, token),
         volume,
         config,
         uuid,
-        changes,
         upstreams,
         has_image,
     })
@@ -249,11 +226,11 @@ impl<'a> Made<'a> {
     }
 
     /// From now on it is there for everybody.
-    fn start(&mut self) -> Result<Control> {
+    fn start(&mut self) -> Result<()> {
         let (number, is_taken_over) = (self.info.number, self.is_taken_over);
         self.control()?.start(number, is_taken_over)?;
-        let started = self.control.take();
-        started.ok_or_else(|| Failure::parameters("the device was started before"))
+        self.control = None;
+        Ok(())
     }
 }
 
@@ -306,52 +283,12 @@ fn take_over(control: &mut Control, number: u32, volume: &Volume, output: &Outpu
 /// one has yet to start the device, which takes privileges.
 fn serve_confined(device: Device, needs: &sandbox::Needs) -> Result<Serving> {
     let serve = || {
-        sandbox::confine(needs, Keeps::Nothing)?;
+        sandbox::confine(needs)?;
         Ok(device.serve()?)
     };
     sandbox::before_threads();
     let served = std::thread::scope(|scope| scope.spawn(serve).join());
     served.unwrap_or_else(|_| Err(Failure::parameters("starting to serve panicked")))
-}
-
-/// Tells the kernel of a volume that has grown, where it takes that.
-struct Grows(Option<Sender<u64>>);
-
-impl Grows {
-    /// A thread that keeps the privilege for it.
-    fn start(mut control: Control, number: u32, needs: &sandbox::Needs) -> Result<Self> {
-        if !control.can_grow() {
-            return Ok(Self(None));
-        }
-        let (tell, told) = channel();
-        let rules = sandbox::Rules::new(needs);
-        let follow = move || {
-            if let Err(failure) = sandbox::confine_by(rules, Keeps::Administration) {
-                tracing::warn!(%failure, "the device cannot grow");
-                return;
-            }
-            for size in told {
-                if let Err(error) = control.grow(number, size) {
-                    tracing::warn!(error = %xtent_store::chain(&error), "the device keeps its size");
-                }
-            }
-        };
-        std::thread::Builder::new()
-            .name("growth".into())
-            .spawn(follow)
-            .map_err(|e| Failure::system("cannot start a thread", e))?;
-        Ok(Self(Some(tell)))
-    }
-
-    fn tell(&self, size: u64) {
-        match &self.0 {
-            // Nobody listens where the thread could not go on, which it has said.
-            Some(tell) => drop(tell.send(size)),
-            None => tracing::warn!(
-                "the device keeps its size: this kernel cannot be told another (Linux 6.16 can)"
-            ),
-        }
-    }
 }
 
 fn announce(args: &Args, opened: &Opened, made: &Made<'_>, output: &Output) -> Result<()> {
