@@ -1,13 +1,8 @@
 //! A batch of sectors, and what is read and written of each.
 
-use super::{BATCH, BLOCK};
+use super::{Ahead, BATCH, BLOCK, RunEnd};
 use core::marker::PhantomData;
 use core::ptr;
-
-/// How many bytes before they are worked on cache lines are asked for. CPUs notice by themselves that
-/// somebody goes through memory, but stop at each page's end, and begin anew when the program waits
-/// for the next one. What AES does meanwhile outlasts the memory's latency, some 100 ns.
-const AHEAD: usize = 4096;
 
 /// One sector: where its bytes come from and where they go.
 #[derive(Clone, Copy)]
@@ -45,8 +40,8 @@ pub(crate) struct Batch<'a> {
     /// What the IVs count, at the first sector, if they are left to the kernel.
     pub(super) count: Option<u64>,
     pub(super) bytes: usize,
-    /// Behind the last byte of the run that the last of them is from.
-    pub(super) end: *const u8,
+    /// Of the run that the last of them is from.
+    pub(super) end: RunEnd,
     pub(super) _borrow: PhantomData<&'a mut [u8]>,
 }
 
@@ -63,7 +58,7 @@ impl<'a> Batch<'a> {
             len: 1,
             count: None,
             bytes: data.len(),
-            end: ptr::null(),
+            end: RunEnd::NONE,
             _borrow: PhantomData,
         }
     }
@@ -111,12 +106,16 @@ impl Batch<'_> {
         self.len
     }
 
-    /// What will be worked on a little after the bytes at `src`, or these themselves at the end of
-    /// the run: an address to [`prefetch`](crate::arch::prefetch) from.
+    /// The end of the run that the last of them is from.
     #[inline(always)]
-    pub(crate) fn ahead(&self, src: *const u8) -> *const u8 {
-        let ahead = src.wrapping_add(AHEAD);
-        if ahead < self.end { ahead } else { src }
+    pub(crate) fn end(&self) -> RunEnd {
+        self.end
+    }
+
+    /// What will be worked on a little after the bytes at `src`, which are one of the sectors'.
+    #[inline(always)]
+    pub(crate) fn ahead(&self, src: *const u8) -> Ahead {
+        self.end.ahead(src)
     }
 
     /// Makes it empty.

@@ -4,12 +4,14 @@
 //! three and none of them stops at a run's end.
 #![allow(unsafe_code)]
 
+mod ahead;
 mod batch;
 mod iv;
 
 use crate::arch::{put, settled};
 use crate::here::ZipHere;
 use crate::{Run, RunError};
+pub(crate) use ahead::{Ahead, RunEnd};
 pub(crate) use batch::{Batch, Sector};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -122,7 +124,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
             len: 0,
             count: None,
             bytes: self.bytes,
-            end: ptr::null(),
+            end: RunEnd::NONE,
             _borrow: PhantomData,
         }
     }
@@ -136,10 +138,10 @@ impl<'a, 'b> Sectors<'a, 'b> {
         batch.end = self.end();
     }
 
-    /// Behind the last byte of the present run.
+    /// The end of the present run, which the sector taken last is from.
     #[inline(always)]
-    fn end(&self) -> *const u8 {
-        self.src.wrapping_add(self.left * self.bytes)
+    pub(crate) fn end(&self) -> RunEnd {
+        RunEnd(self.src.wrapping_add(self.left * self.bytes))
     }
 
     /// The next sectors and their IVs, as many as there is room for. Tells how many.

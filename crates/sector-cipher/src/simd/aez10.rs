@@ -286,7 +286,16 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
             (left[I], right[I]) = V::unzip(a, b);
         });
         let mut w = right;
-        self.rounds(&mut w, &self.masks(&group, self.last_masks[0]), &left);
+        let ahead = step.ahead(src[0]);
+        self.rounds_and(
+            &mut w,
+            &self.masks(&group, self.last_masks[0]),
+            &left,
+            #[inline(always)]
+            |i| {
+                unroll!(Q in 0 1, ahead.ask(2 * i + Q, 2 * Quartet::size::<V>()));
+            },
+        );
         let between = Quartet::between(group, step, bytes);
         unroll!(I in 0 1 2 3 4 5 6 7, {
             // SAFETY: the step has a place for each byte of its sectors.

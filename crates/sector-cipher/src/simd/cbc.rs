@@ -3,7 +3,7 @@
 
 use super::{AesKeys, Lanes, Vector, aes};
 use crate::here::{ZipHere, from_fn};
-use crate::run::{BATCH, BLOCK, Batch, Sector, Sectors};
+use crate::run::{BATCH, BLOCK, Batch, RunEnd, Sector, Sectors};
 
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
@@ -22,7 +22,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             encrypt::<V::One, ROUNDS>(keys, &batch, bytes, ivs);
         } else {
             for (sector, iv) in batch.sectors().iter().zip_here(ivs) {
-                decrypt::<V, ROUNDS>(keys, sector, bytes, iv);
+                decrypt::<V, ROUNDS>(keys, sector, batch.end(), bytes, iv);
             }
         }
     }
@@ -70,11 +70,12 @@ fn encrypt<V: Vector, const ROUNDS: usize>(
     }
 }
 
-/// One sector, eight vectors at a time.
+/// One sector of a run, eight vectors at a time.
 #[inline(always)]
 fn decrypt<V: Vector, const ROUNDS: usize>(
     keys: &AesKeys,
     sector: &Sector,
+    end: RunEnd,
     bytes: usize,
     iv: V::One,
 ) {
@@ -85,12 +86,14 @@ fn decrypt<V: Vector, const ROUNDS: usize>(
     for offset in (0..bytes).step_by(8 * V::BYTES) {
         let src = sector.src().wrapping_add(offset);
         let dst = sector.dst().wrapping_add(offset);
+        let ahead = end.ahead(src);
         let vector = |i: usize| src.wrapping_add(i * V::BYTES);
         // SAFETY: the vectors are inside the sector.
         let mut x: [V; 8] = from_fn(|i| unsafe { V::load(vector(i)) });
         V::aes_start(&mut x, &keys.decrypt);
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::aes_round::<8, false, ROUND>(&mut x, &keys.decrypt);
+            ahead.ask(ROUND - 1, 8 * V::BYTES);
         });
         // The blocks before. Read only now, as there are too few registers for
         // both, and before the destination, which may be the source, is written.

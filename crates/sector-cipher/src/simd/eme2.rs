@@ -258,6 +258,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
     #[inline(always)]
     fn first_pass<V: Vector>(&self, new: &mut Step<State<V>>, at: &mut Cursor, bytes: usize) {
         let key_masks = self.masks::<V>(at);
+        let ahead = new.ahead(at.data);
         let mut x = [V::zero(); OCTET];
         let mut before = x;
         unroll!(I in 0 1 2 3 4 5 6 7, {
@@ -270,6 +271,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         V::aes_start_with(&mut x, self.data, &before);
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::aes_round::<OCTET, ENCRYPT, ROUND>(&mut x, self.data);
+            ahead.ask(ROUND - 1, OCTET * V::BYTES);
         });
         V::aes_finish::<OCTET, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); OCTET]);
         unroll!(I in 0 1 2 3 4 5 6 7, {
@@ -335,6 +337,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         let key_masks = [self.masks::<V>(first_at), self.masks::<V>(at)];
         let (dst, between) = (at.data, at.between);
         at.advance::<V, _, false>(step, bytes);
+        let ahead = new.ahead(first_at.data);
         let mut x = [V::zero(); 2 * OCTET];
         let mut before = x;
         unroll!(I in 0 1 2 3 4 5 6 7, {
@@ -350,6 +353,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
         V::aes_start_with(&mut x, self.data, &before);
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::aes_round::<16, ENCRYPT, ROUND>(&mut x, self.data);
+            ahead.ask(ROUND - 1, OCTET * V::BYTES);
             if ROUND <= OCTET {
                 second.beside::<{ I_OF[ROUND] }, 16>(&mut x, [step, next], at);
                 // SAFETY: read before.

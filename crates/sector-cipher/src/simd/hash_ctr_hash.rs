@@ -18,7 +18,7 @@ mod pass;
 use super::field::Products;
 use super::powers::Powers;
 use super::{RoundKeys, Vector, wipe};
-use crate::run::Sectors;
+use crate::run::{RunEnd, Sectors};
 use group::{GROUP, Sums};
 use pass::Pass;
 
@@ -160,11 +160,16 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
                     next_part!();
                 }
                 let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
+                let later = first.end.ahead(ahead.wrapping_add(behind));
                 // SAFETY: the sectors are there.
                 unsafe {
                     match (i < counted, i < hashed) {
-                        (true, true) => pass.step::<ROUNDS, true>(sector, ahead, offset, behind),
-                        (true, false) => pass.step::<ROUNDS, false>(sector, ahead, offset, behind),
+                        (true, true) => {
+                            pass.step::<ROUNDS, true>(sector, ahead, later, offset, behind);
+                        }
+                        (true, false) => {
+                            pass.step::<ROUNDS, false>(sector, ahead, later, offset, behind);
+                        }
                         _ => pass.hash(ahead, offset),
                     }
                 }
@@ -226,11 +231,12 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
         );
     });
     pass.start(V::spread(group.start.get(0)));
+    let none = RunEnd::NONE.ahead(sector.src());
     offset = 0;
     while offset < bytes {
         let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
         // SAFETY: the sector is there.
-        unsafe { pass.step::<ROUNDS, false>(sector, sector.src(), offset, behind) };
+        unsafe { pass.step::<ROUNDS, false>(sector, sector.src(), none, offset, behind) };
         offset += Pass::<S, V, N>::STEP;
     }
     scheme.finish::<V::One, ROUNDS, ENCRYPT>(&group, pass.finish(bytes).fold(), 0);

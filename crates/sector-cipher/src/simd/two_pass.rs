@@ -8,7 +8,7 @@
 
 use super::Vector;
 use crate::here::MapHere;
-use crate::run::{Sector, Sectors};
+use crate::run::{Ahead, RunEnd, Sector, Sectors};
 use core::mem::MaybeUninit;
 
 /// Sectors of a step, at most.
@@ -64,6 +64,7 @@ struct Between([u8; BYTES]);
 pub(super) struct Step<S> {
     sectors: [Sector; SECTORS],
     len: usize,
+    end: RunEnd,
     pub(super) tweaks: SectorBlocks,
     between: *mut u8,
     /// What the mode keeps of it besides.
@@ -76,6 +77,7 @@ impl<S> Step<S> {
         Self {
             sectors: [Sector::NONE; SECTORS],
             len: 0,
+            end: RunEnd::NONE,
             tweaks: SectorBlocks::ZERO,
             between: between.cast(),
             state,
@@ -85,6 +87,12 @@ impl<S> Step<S> {
     #[inline(always)]
     pub(super) fn sectors(&self) -> &[Sector] {
         &self.sectors[..self.len]
+    }
+
+    /// What will be worked on a little after the bytes at `src`, which are one of the sectors'.
+    #[inline(always)]
+    pub(super) fn ahead(&self, src: *const u8) -> Ahead {
+        self.end.ahead(src)
     }
 
     /// The place for what the first pass leaves of sector 0; the others follow.
@@ -140,6 +148,7 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
         };
         let step = &mut *steps[0];
         step.len = together.min(batch.len() - taken);
+        step.end = batch.end();
         for i in 0..step.len {
             step.sectors[i] = batch.sectors()[taken + i];
             step.tweaks.0[i] = batch.ivs()[taken + i];

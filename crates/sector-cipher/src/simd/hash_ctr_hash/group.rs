@@ -1,7 +1,7 @@
 //! A group of sectors on its way through a hash-counter-hash mode.
 
 use crate::here::{ZipHere, from_fn};
-use crate::run::{BLOCK, Sector, Sectors};
+use crate::run::{BLOCK, RunEnd, Sector, Sectors};
 use crate::simd::Vector;
 use crate::simd::field::Products;
 use core::ptr;
@@ -63,6 +63,8 @@ impl<V: Vector> Sums<V> {
 pub(in crate::simd) struct Group {
     pub(super) sectors: [Sector; GROUP],
     pub(super) len: usize,
+    /// Of the run that the last of them is from.
+    pub(super) end: RunEnd,
     /// Bytes of a sector.
     pub(in crate::simd) bytes: usize,
     /// Tweaks; behind the last sector's stands anything.
@@ -79,6 +81,7 @@ impl Group {
         Self {
             sectors: [Sector::NONE; GROUP],
             len: 0,
+            end: RunEnd::NONE,
             bytes,
             tweaks: SectorBlocks::ZERO,
             start: SectorBlocks::ZERO,
@@ -92,6 +95,7 @@ impl Group {
         Self {
             sectors: [sector; GROUP],
             len: 1,
+            end: RunEnd::NONE,
             bytes,
             tweaks: SectorBlocks([tweak, 0, 0, 0]),
             start: SectorBlocks::ZERO,
@@ -107,6 +111,7 @@ impl Group {
             return;
         }
         self.len = sectors.take(&mut self.sectors[..len], &mut self.tweaks.0[..len]);
+        self.end = sectors.end();
         // Lanes without a sector have one that is there, for reading.
         for lane in self.len..GROUP {
             self.sectors[lane] = self.sectors[0];

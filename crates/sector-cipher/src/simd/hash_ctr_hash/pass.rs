@@ -3,7 +3,7 @@
 
 use super::Scheme;
 use crate::here::{MapHere, ZipHere};
-use crate::run::Sector;
+use crate::run::{Ahead, Sector};
 use crate::simd::field::{Pair, Products};
 use crate::simd::{Vector, counter};
 
@@ -106,7 +106,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
     /// One step of counter mode, and of the hashes: of what the step before has
     /// written and, if `HASH`, of the sector ahead. Both are at the offset
     /// `behind`, so that they need the same powers; the sector ahead starts with
-    /// its last step.
+    /// its last step. If `HASH`, it also asks for the bytes `later`.
     ///
     /// # Safety
     /// The sectors are there, and the offsets are inside.
@@ -115,6 +115,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         &mut self,
         sector: Sector,
         ahead: *const u8,
+        later: Ahead,
         offset: usize,
         behind: usize,
     ) {
@@ -128,6 +129,9 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
             let mut powers = self.scheme.powers().at(behind);
             unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
                 V::aes_round::<N, true, ROUND>(&mut x, keys);
+                if HASH {
+                    later.ask(ROUND - 1, Self::STEP);
+                }
                 // They go evenly between the rounds.
                 let due = |round: usize| (round * pairs).div_ceil(ROUNDS - 1);
                 for i in due(ROUND - 1)..due(ROUND) {

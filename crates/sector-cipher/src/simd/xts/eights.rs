@@ -5,11 +5,9 @@
 
 use super::group::Masks;
 use super::{HALF, Keys, Schedules, Tweaks, times_x64};
-use crate::arch::{LINE, prefetch};
 use crate::here::{ZipHere, from_fn};
-use crate::run::{BATCH, Batch, Sector, Sectors};
+use crate::run::{BATCH, Sector, Sectors};
 use crate::simd::{Vector, fresh};
-use core::marker::PhantomData;
 use core::mem;
 
 /// Bytes of a piece.
@@ -65,7 +63,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
             }
             for piece in 1..pieces {
                 for (masks, next) in now.iter().zip_here(next.iter_mut()) {
-                    let ahead = Ahead::<V>::of(batch, at);
+                    let ahead = batch.ahead(at.src);
                     // SAFETY: the group is in the sector, and the masks have been set;
                     // those in `next` are the piece before's.
                     unsafe {
@@ -77,7 +75,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                                 V::zero(),
                                 #[inline(always)]
                                 |i| {
-                                    ahead.step(i);
+                                    ahead.ask(i, HALF * V::BYTES);
                                     next.set(i, times_bytes::<V, 4, 12>(masks.get(i)));
                                 },
                             );
@@ -89,7 +87,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                                 V::zero(),
                                 #[inline(always)]
                                 |i| {
-                                    ahead.step(i);
+                                    ahead.ask(i, HALF * V::BYTES);
                                     next.set(i, times_x64(next.get(i)));
                                 },
                             );
@@ -101,7 +99,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
             }
             series = Series::new(tweaks.of::<V>(i + 1));
             unroll!(J in 0 1 2 3, if J < GROUPS {
-                let (masks, ahead) = (&now[J], Ahead::<V>::of(batch, at));
+                let (masks, ahead) = (&now[J], batch.ahead(at.src));
                 // SAFETY: as above.
                 unsafe {
                     if J == 0 && i < with_tweaks {
@@ -112,7 +110,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                             tweaks.following(i),
                             #[inline(always)]
                             |i| {
-                                ahead.step(i);
+                                ahead.ask(i, HALF * V::BYTES);
                                 series.step(next, J, i);
                             },
                         );
@@ -125,7 +123,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                             V::zero(),
                             #[inline(always)]
                             |i| {
-                                ahead.step(i);
+                                ahead.ask(i, HALF * V::BYTES);
                                 series.step(next, J, i);
                             },
                         );
@@ -165,24 +163,6 @@ impl At {
         Self {
             src: self.src.wrapping_add(HALF * V::BYTES),
             dst: self.dst.wrapping_add(HALF * V::BYTES),
-        }
-    }
-}
-
-/// The bytes of a later group, to be asked for between the rounds of one.
-struct Ahead<V>(*const u8, PhantomData<V>);
-
-impl<V: Vector> Ahead<V> {
-    #[inline(always)]
-    fn of(batch: &Batch<'_>, at: At) -> Self {
-        Self(batch.ahead(at.src), PhantomData)
-    }
-
-    /// Step `i` of eight.
-    #[inline(always)]
-    fn step(&self, i: usize) {
-        if i * LINE < HALF * V::BYTES {
-            prefetch(self.0.wrapping_add(i * LINE));
         }
     }
 }

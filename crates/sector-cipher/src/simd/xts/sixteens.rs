@@ -3,7 +3,6 @@
 
 use super::group::{Masks, order};
 use super::{HALF, Keys, Schedules, Tweaks, lone, times_x64};
-use crate::arch::{LINE, prefetch};
 use crate::here::MapHere;
 use crate::run::{BATCH, Batch, Sector, Sectors};
 use crate::simd::{Lanes, Vector, fresh};
@@ -264,9 +263,7 @@ impl<V: Vector> Work<'_, V> {
                 ivs,
                 #[inline(always)]
                 |i| {
-                    if i * LINE < GROUP * V::BYTES {
-                        prefetch(ahead.wrapping_add(i * LINE));
-                    }
+                    ahead.ask(i, GROUP * V::BYTES);
                     step::<V, NEXT>(now, next, &mut state, tweaks, i);
                 },
             )
