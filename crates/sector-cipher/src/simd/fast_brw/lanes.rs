@@ -3,7 +3,8 @@
 use super::super::brw::{STEPS, Tree};
 use super::super::{Vector, counter};
 use super::Keys;
-use crate::run::BLOCK;
+use crate::arch::LINE;
+use crate::run::{Ahead, BLOCK, RunEnd};
 use core::ptr;
 
 /// What all lanes take.
@@ -15,6 +16,8 @@ pub(super) struct Lanes<V> {
     /// What their counters start with, up to AES's first round: the seed, and
     /// the number of the first block that is counted.
     pub(super) starts: [V; 4],
+    /// What will be worked on a little later.
+    pub(super) later: Ahead,
 }
 
 /// Which lane vector `i` of quarter `k` belongs to, and at which of its blocks
@@ -34,6 +37,7 @@ impl<V: Vector> Lanes<V> {
             dst: [ptr::null_mut(); 4],
             first: [0; 4],
             starts: [V::zero(); 4],
+            later: RunEnd::NONE.ahead(ptr::null()),
         }
     }
 
@@ -54,7 +58,8 @@ impl<V: Vector> Lanes<V> {
 
     /// Quarter `K` through counter mode; between the rounds the hash of the
     /// quarter before, `BEFORE`, whose text is `x`: this one's takes its place. If
-    /// `AHEAD`, the first hash of quarter `K` of `ahead` as well.
+    /// `AHEAD`, the first hash of quarter `K` of `ahead` as well, and what will be
+    /// worked on a little later is asked for.
     ///
     /// # Safety
     /// The sectors and the seeds are there.
@@ -100,6 +105,9 @@ impl<V: Vector> Lanes<V> {
                     }
                     ahead_tree.step::<K, STEP>(&keys.hash, &text);
                     ahead_tree.pin::<STEP>();
+                    // Where lanes are one behind the other, a quarter of what they take.
+                    let quarter = 8 * V::BYTES;
+                    ahead.later.ask(K * quarter / LINE + STEP, (K + 1) * quarter);
                 }
             });
         });

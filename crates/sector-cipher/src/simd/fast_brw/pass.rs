@@ -7,7 +7,7 @@ use super::lanes::Lanes;
 use super::{Keys, LANES, MOST, STRIDE, SUBTREES};
 use crate::arch::settled;
 use crate::here::{MapHere, from_fn};
-use crate::run::{BLOCK, Sector, Sectors};
+use crate::run::{BLOCK, RunEnd, Sector, Sectors};
 use core::mem::MaybeUninit;
 use core::ptr;
 
@@ -19,6 +19,8 @@ pub(super) struct Pass<'k> {
     /// Behind the last stands the same, up to a vector's end.
     sectors: [MaybeUninit<Sector>; SUBTREES],
     pub(super) len: usize,
+    /// Of the run that the last of them is from.
+    end: RunEnd,
     /// How many there may be.
     most: usize,
     /// Logarithm of the number of subtrees in a sector.
@@ -79,6 +81,7 @@ impl<'k> Pass<'k> {
             keys,
             sectors: [const { MaybeUninit::uninit() }; SUBTREES],
             len: 0,
+            end: RunEnd::NONE,
             most,
             log,
             tweaks: Blocks::NONE,
@@ -93,6 +96,7 @@ impl<'k> Pass<'k> {
         let most = self.most;
         let tweaks = self.tweaks.room(most.next_multiple_of(LANES));
         self.len = sectors.take_new(&mut self.sectors[..most], &mut tweaks[..most]);
+        self.end = sectors.end();
         if self.len == 0 {
             return false;
         }
@@ -144,6 +148,8 @@ impl<'k> Pass<'k> {
         }
         if COUNT {
             V::wide_start_with(&mut lanes.starts, &self.keys.aes, &[V::zero(); 4]);
+        } else {
+            lanes.later = self.end.ahead(lanes.src[0]);
         }
         lanes
     }
