@@ -15,7 +15,9 @@ use rustix::time::{ClockId, clock_gettime};
 use sector_cipher::{SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::{FileStore, Store};
-use xtent_volume::{Config, DiscardPolicy, Holes, Metrics, Phase, RequestKind, Volume, Watch};
+use xtent_volume::{
+    Config, DiscardPolicy, Holes, Metrics, Phase, RequestKind, Volume, Watch, now_and_then,
+};
 
 const REQUESTS: u32 = 1_000_000;
 const ROUNDS: usize = 11;
@@ -44,7 +46,7 @@ fn request(metrics: &Metrics) {
     // Received, and since then.
     let mut watch = Watch::of_some(metrics);
     watch.lap(Phase::Socket);
-    let since = watch.since();
+    let since = now_and_then();
     // Read and decrypted: three laps. The cipher counts its run in a histogram as latencies are.
     let mut watch = Watch::of_some(metrics);
     watch.lap(Phase::Lock);

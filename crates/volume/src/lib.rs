@@ -37,6 +37,8 @@ mod volume;
 pub use config::{CipherThreads, Config, DiscardPolicy};
 pub use error::{Error, ErrorKind};
 pub use holes::Holes;
-pub use metrics::{Histogram, Metrics, Phase, RequestKind, Requests, Snapshot, Watch};
+pub use metrics::{
+    Histogram, Metrics, Phase, RequestKind, Requests, Snapshot, Watch, now_and_then,
+};
 pub use plan::Hull;
 pub use volume::Volume;

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use histogram::Histogram;
 use histogram::doubling;
 use shard::{Adders, Counter, LATENCIES, RUNS, SHARDS, Shard};
-pub use watch::Watch;
+pub use watch::{Watch, now_and_then};
 
 /// What clients ask a volume for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

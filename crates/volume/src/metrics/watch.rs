@@ -5,12 +5,29 @@ use std::time::Instant;
 
 use super::{Metrics, Phase};
 
-/// Of the calls that may take a microsecond, one in so many is timed, and counts for all. A
-/// prime, so that no rhythm of requests keeps step with it.
+/// Of the calls that may take a microsecond, one in so many is timed, and counts for all. That is the
+/// average: which ones is chance, so that no rhythm of requests keeps step with it.
 pub(super) const EVERY: u32 = 17;
 
 thread_local! {
-    static UNTIL: Cell<u32> = const { Cell::new(0) };
+    /// Calls to leave out before the next that is timed, and the last random number.
+    static TURNS: Cell<(u32, u32)> = const { Cell::new((0, 1)) };
+}
+
+/// Now, if this call is one of those that are timed.
+pub fn now_and_then() -> Option<Instant> {
+    let (left, random) = TURNS.get();
+    if let Some(left) = left.checked_sub(1) {
+        TURNS.set((left, random));
+        return None;
+    }
+    // Marsaglia, "Xorshift RNGs" (2003), one of the full periods for 32 bits.
+    let mut random = random;
+    random ^= random << 13;
+    random ^= random >> 17;
+    random ^= random << 5;
+    TURNS.set((random % (2 * EVERY - 1), random));
+    Some(Instant::now())
 }
 
 /// Tells what one call spends its time on, or nothing.
@@ -24,11 +41,9 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// For a call that may take a microsecond.
     pub fn of_some(metrics: &'a Metrics) -> Self {
-        let until = UNTIL.get();
-        UNTIL.set(until.checked_sub(1).unwrap_or(EVERY - 1));
         Self {
             metrics,
-            since: (until == 0).then(Instant::now),
+            since: now_and_then(),
             weight: EVERY,
         }
     }
@@ -40,11 +55,6 @@ impl<'a> Watch<'a> {
             since: Some(Instant::now()),
             weight: 1,
         }
-    }
-
-    /// When the last phase ended, if this call is timed.
-    pub fn since(&self) -> Option<Instant> {
-        self.since
     }
 
     /// What was done since the last lap is told elsewhere.

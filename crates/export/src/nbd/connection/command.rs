@@ -35,9 +35,14 @@ impl Connection<'_> {
                 return self.carry_out(reply, command);
             }
         };
-        if len as usize > self.piece {
-            // It takes so long that the clock costs nothing.
-            reply.since = Some(*self.since.get_or_insert_with(Instant::now));
+        let is_large = len as usize > self.piece;
+        if is_large || self.since.is_none() && self.latency[kind as usize].is_none() {
+            // What came before took its own time.
+            self.count_answered();
+            self.since = Some(Instant::now());
+        }
+        if is_large {
+            reply.since = self.since;
         }
         self.asked[kind as usize] += u64::from(len);
         match kind {
@@ -47,12 +52,16 @@ impl Connection<'_> {
         }
         self.waits = false;
         self.carry_out(reply, command)?;
-        if !self.waits {
-            self.answered[kind as usize] += 1;
-            if len as usize > self.piece {
-                // What comes after it takes its own time.
-                self.count_answered();
+        match (is_large, self.waits) {
+            (true, waits) => {
+                // The time of a large one says nothing of others.
+                if let (Some(since), false) = (self.since.take(), waits) {
+                    let metrics = self.volume.metrics();
+                    metrics.answered(kind, 1, since.elapsed());
+                }
             }
+            (false, false) => self.answered[kind as usize] += 1,
+            (false, true) => {}
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use xtent_store::AlignedBuffer;
-use xtent_volume::{Phase, RequestKind, Volume, Watch};
+use xtent_volume::{Phase, RequestKind, Volume, Watch, now_and_then};
 
 use crate::nbd::exports::{Exports, Served, Visit};
 use crate::nbd::input::Input;
@@ -145,7 +145,7 @@ fn visit_export(
         is_full: false,
         quota: None,
         since: None,
-        latency: Duration::ZERO,
+        latency: [None; RequestKind::ALL.len()],
         waits: false,
         asked: [0; RequestKind::ALL.len()],
         answered: [0; RequestKind::ALL.len()],
@@ -173,8 +173,9 @@ struct Connection<'a> {
     /// When something was last received, if that was timed: to read the clock costs as much as all
     /// else that is counted of a small request.
     since: Option<Instant>,
-    /// From then until its answer, the last time that it was timed. The requests between count as that one.
-    latency: Duration,
+    /// From then until the answer, the last time that it was timed; by kind. The requests between count
+    /// as that one.
+    latency: [Option<Duration>; RequestKind::ALL.len()],
     /// The request that is being served has become a job, or some of it.
     waits: bool,
     /// Bytes asked for, and requests served here, that are not counted yet; by kind.
@@ -271,7 +272,7 @@ impl Connection<'_> {
                 Some(received) => {
                     watch.lap(Phase::Socket);
                     self.input.received(received);
-                    self.since = watch.since();
+                    self.since = now_and_then();
                     return Ok(());
                 }
                 None if self.quota.is_some() && self.input.bytes().is_empty() => {

@@ -51,10 +51,7 @@ impl Connection<'_> {
 
     pub(super) fn count_answered(&mut self) {
         let metrics = self.volume.metrics();
-        if let Some(since) = self.since {
-            self.latency = since.elapsed();
-        }
-        let latency = self.latency;
+        let timed = self.since.map(|since| since.elapsed());
         for kind in RequestKind::ALL {
             let asked = std::mem::take(&mut self.asked[kind as usize]);
             if asked > 0 {
@@ -62,7 +59,9 @@ impl Connection<'_> {
             }
             let answered = std::mem::take(&mut self.answered[kind as usize]);
             if answered > 0 {
-                metrics.answered(kind, answered, latency);
+                let latency = &mut self.latency[kind as usize];
+                *latency = timed.or(*latency);
+                metrics.answered(kind, answered, latency.unwrap_or_default());
             }
         }
     }

@@ -246,10 +246,8 @@ fn send_chunk(
     watch.lap(Phase::Socket);
     if is_last && left.is_some() {
         // Its other pieces were jobs; without any the connection counts the request.
-        let latency = reply
-            .since
-            .map_or(connection.latency, |since| since.elapsed());
-        metrics.answered(RequestKind::Read, 1, latency);
+        let latency = reply.since.map(|since| since.elapsed());
+        metrics.answered(RequestKind::Read, 1, latency.unwrap_or_default());
     }
     sent
 }
