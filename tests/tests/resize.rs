@@ -75,10 +75,15 @@ fn a_fixed_size_is_changed_where_it_is_open_too() {
     assert_eq!(sizes(&told), (2 * MIB, 3 * MIB, 1));
     assert_eq!(export_size(&server.socket), 3 * MIB);
     assert_eq!(fixed_size(&container), 3 * MIB);
-    // By its UUID; and the same again, which is told again.
+    // A name chooses no device to write to.
     let uuid = xtent().arg("uuid").arg(image).ok().out();
+    resize(uuid.trim())
+        .args(["--size", "4M"])
+        .fails(4)
+        .says(&["is no device"]);
+    // The same again is told again.
     for before in [3 * MIB, 4 * MIB] {
-        let told = resize(uuid.trim()).args(["--size", "4M"]).ok().json();
+        let told = resize(image).args(["--size", "4M"]).ok().json();
         assert_eq!(sizes(&told), (before, 4 * MIB, 1));
     }
     write_all(&server.uri, &pattern(4 << 20, 2));
@@ -108,21 +113,25 @@ fn a_fixed_size_is_changed_where_it_is_open_too() {
 fn an_attached_volume_with_a_detached_header_is_told() {
     let scratch = Scratch::new();
     let key = scratch.file("key", KEY);
-    let header = scratch.image("header", 16 << 20);
     let data = scratch.image("data", 4 * MIB);
-    Cmd::peer("cryptsetup")
-        .args(["luksFormat", "--batch-mode", "--type", "luks2", "--header"])
-        .arg(&header)
-        .args(xtent_tests::luks::cheap(Shape::LUKS2.pbkdf, 2))
-        .arg("--key-file")
-        .args([&key, &data])
-        .ok();
-    fix(&header, MIB);
+    let header_of_a_mib = |name: &str| {
+        let header = scratch.image(name, 16 << 20);
+        Cmd::peer("cryptsetup")
+            .args(["luksFormat", "--batch-mode", "--type", "luks2", "--header"])
+            .arg(&header)
+            .args(xtent_tests::luks::cheap(Shape::LUKS2.pbkdf, 2))
+            .arg("--key-file")
+            .args([&key, &data])
+            .ok();
+        fix(&header, MIB);
+        header
+    };
+    let header = header_of_a_mib("header");
     let other = Shape::LUKS2.image(Maker::Xtent, &scratch, MIB);
     let gateway = Gateway::start(&[&other], &[]);
     let volume = Container {
         image: data.clone(),
-        key,
+        key: key.clone(),
     };
     gateway
         .attach(&volume)
@@ -140,6 +149,16 @@ fn an_attached_volume_with_a_detached_header_is_told() {
         .json();
     assert_eq!(sizes(&told), (MIB, 2 * MIB, 1));
     write_all(&gateway.uri("d"), &pattern(2 << 20, 3));
+    // Another volume's header, of the same device.
+    let other = header_of_a_mib("other-header");
+    let told = resize(&data)
+        .args(["--size", "3M", "--header"])
+        .arg(&other)
+        .ok()
+        .json();
+    assert_eq!(sizes(&told), (MIB, 3 * MIB, 0));
+    let listed = xtent().args(["--json", "status"]).ok().out();
+    assert!(!listed.contains("3145728"), "{listed}");
     // The header alone is not the volume.
     let unchanged = Unchanged::new(&header);
     resize(&header).args(["--size", "3M"]).fails(4);
@@ -258,7 +277,7 @@ fn a_mount_takes_the_size_that_its_header_gets() {
     let size = || std::fs::metadata(folder.join("volume")).unwrap().len();
     mount(&container, &folder, &["--file-only"]).ok();
     assert_eq!(size(), MIB);
-    let told = resize(&folder).args(["--size", "2M"]).ok().json();
+    let told = resize(&container.image).args(["--size", "2M"]).ok().json();
     assert_eq!((sizes(&told), size()), ((MIB, 2 * MIB, 1), 2 * MIB));
     resize(&container.image)
         .args(["--size", "1M", "--shrink", "-q"])

@@ -15,7 +15,9 @@ mod message;
 mod sample;
 
 pub use link::{Link, Listener, Peer};
-pub use message::{Attach, Discard, MOST_FILES, Reply, Request, Role, Served, Source, export_name};
+pub use message::{
+    Attach, Discard, FixedSize, MOST_FILES, Reply, Request, Role, Served, Source, export_name,
+};
 
 #[cfg(any(test, feature = "testing"))]
 pub use sample::sample;

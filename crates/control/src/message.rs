@@ -31,11 +31,20 @@ pub enum Request {
     Resize {
         /// The export; empty of a mount.
         name: String,
-        /// Bytes that the volume has by now, where its header fixes them and was changed: the
-        /// server does not read it.
+        /// What its header says by now, where that fixes the size and was changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        size: Option<u64>,
+        fixed: Option<FixedSize>,
     },
+}
+
+/// The size that a header fixes: the server does not read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedSize {
+    /// Of which volume. Others may be on the same device.
+    pub uuid: String,
+    /// Bytes of it.
+    pub size: u64,
 }
 
 /// A volume, as its header and the options say.
@@ -207,7 +216,9 @@ impl Request {
         let request: Self = parse(bytes)?;
         match &request {
             Self::Status | Self::Takeover => Ok(()),
-            Self::Detach { name } | Self::Resize { name, .. } => check_text(name),
+            Self::Detach { name } => check_text(name),
+            Self::Resize { name, fixed } => check_text(name)
+                .and_then(|()| fixed.as_ref().map_or(Ok(()), |it| check_text(&it.uuid))),
             Self::Attach(attach) => attach.check(),
         }?;
         Ok(request)
@@ -386,7 +397,7 @@ mod tests {
             r#""takeover""#,
             r#"{"detach":{"name":""}}"#,
             r#"{"resize":{"name":"a"}}"#,
-            r#"{"resize":{"name":"a","size":4096}}"#,
+            r#"{"resize":{"name":"a","fixed":{"uuid":"u","size":4096}}}"#,
         ] {
             let request = Request::parse(text.as_bytes()).unwrap();
             assert_eq!(request.to_bytes().unwrap(), text.as_bytes());

@@ -26,8 +26,6 @@ pub enum Act {
     Flush,
     /// To give up a range's contents.
     Discard,
-    /// To find out how large it is by now.
-    Size,
     /// To find a loop device that is free.
     FindFree,
     /// To attach a loop device.
@@ -49,7 +47,6 @@ impl fmt::Display for Act {
             Self::DurableWrite => "durable write",
             Self::Flush => "flush",
             Self::Discard => "discard",
-            Self::Size => "look at the size",
             Self::FindFree => "search for a free device",
             Self::Attach => "attach",
             Self::Operation => "operation",

@@ -83,7 +83,11 @@ pub(crate) fn other(shared: &Arc<Shared>, lane: usize) {
         let mut todo = Todo::default();
         {
             let mut state = lock(&shared.state);
-            let fits = found.has(FLAG_CAN_MULTI_CONN) && shared.terms.renew(&found).is_ok();
+            // One that found the export larger would give the store a size that the first connection,
+            // over which requests go as well, does not have.
+            let fits = found.has(FLAG_CAN_MULTI_CONN)
+                && shared.terms.is_as_large(&found)
+                && shared.terms.renew(&found).is_ok();
             if !fits || Some(state.epoch) != tried || !matches!(state.phase, Phase::Serving) {
                 continue;
             }

@@ -33,11 +33,6 @@
 //! All connections are given up with the first that is lost. What the server was still doing for
 //! one of them it may finish after the same request was sent again.
 //!
-//! # Growth
-//!
-//! The export may have grown on any new connection, and [`Upstream::look_at_size`] makes one to find out. A
-//! smaller one is not the same export.
-//!
 //! # A server that lies
 //!
 //! Every byte of a read has to come once, from inside what was asked, and every answer has to be to a
@@ -63,7 +58,6 @@ mod lane;
 mod operation;
 mod receive;
 mod shared;
-mod size;
 mod state;
 mod store;
 mod terms;
@@ -136,8 +130,6 @@ pub struct Upstream {
     threads: Vec<JoinHandle<()>>,
     /// Held while partial blocks are read, changed and written back.
     partial: Mutex<()>,
-    /// Held while somebody looks at the export's size.
-    looking: Mutex<()>,
 }
 
 impl Upstream {
@@ -196,7 +188,6 @@ impl Upstream {
             uri: uri.clone(),
             threads: Vec::with_capacity(lanes),
             partial: Mutex::new(()),
-            looking: Mutex::new(()),
         };
         let first = move || {
             let _ending = Ending(&shared.wakes[0]);

@@ -65,15 +65,13 @@ impl Terms {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Takes what a later connection found, or says why that is another export.
-    pub(crate) fn renew(&self, found: &Negotiated) -> Result<(), String> {
-        let size = self.check(found)?;
-        self.size.store(size, Ordering::Release);
-        Ok(())
+    /// Whether a later connection found the export as large as the first one did.
+    pub(crate) fn is_as_large(&self, found: &Negotiated) -> bool {
+        self.whole_blocks(found.size) == self.size()
     }
 
-    /// The size that a later connection found, in whole blocks, or why that is another export.
-    pub(crate) fn check(&self, found: &Negotiated) -> Result<u64, String> {
+    /// Takes what a later connection found, or says why that is another export.
+    pub(crate) fn renew(&self, found: &Negotiated) -> Result<(), String> {
         let size = self.whole_blocks(found.size);
         if size < self.size() || i64::try_from(found.size).is_err() {
             return Err(format!(
@@ -96,7 +94,8 @@ impl Terms {
                 blocks.minimum, blocks.maximum, self.blocks.minimum, self.blocks.maximum
             ));
         }
-        Ok(size)
+        self.size.store(size, Ordering::Release);
+        Ok(())
     }
 
     /// An error of an operation, for the reason in `text`.

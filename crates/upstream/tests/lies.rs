@@ -86,7 +86,7 @@ fn next(mut client: &UnixStream) -> Option<Request> {
 }
 
 fn greet(client: &UnixStream) -> Option<()> {
-    handshake(client, 512, common::SIZE as u64)
+    handshake(client, 512)
 }
 
 /// A data chunk with its data.

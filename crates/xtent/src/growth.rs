@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
+use xtent_control::FixedSize;
 use xtent_luks::Header;
 use xtent_store::Store;
-use xtent_upstream::Upstream;
 use xtent_volume::Volume;
 
 use crate::disk::Disk;
@@ -17,10 +17,7 @@ use crate::signals;
 /// the volume nor its device open.
 pub(crate) struct Growth {
     data: Weak<dyn Store>,
-    /// The client of its server, which has to ask.
-    upstream: Option<Weak<Upstream>>,
-    /// Its device is one of this machine: to look at it costs next to nothing.
-    is_here: bool,
+    uuid: Option<String>,
     /// The byte of the device where it begins, if it goes on to its end.
     offset: Option<u64>,
     volume: Weak<Volume>,
@@ -39,28 +36,24 @@ impl Growth {
     /// Of a volume with this header, or without one, which keeps its size.
     pub(crate) fn new(data: &Disk, header: Option<&Header>, volume: &Arc<Volume>) -> Self {
         let growing = header.filter(|header| header.fixed_size().is_none());
-        Self::to_the_end(data, growing.map(Header::data_offset), volume)
+        let uuid = header.map(|header| header.uuid().to_owned());
+        Self::to_the_end(data, growing.map(Header::data_offset), uuid, volume)
     }
 
     /// Of a volume whose header somebody else has read: it goes from byte `offset` on to the end
     /// of the device, if there is such a byte.
-    pub(crate) fn to_the_end(data: &Disk, offset: Option<u64>, volume: &Arc<Volume>) -> Self {
+    pub(crate) fn to_the_end(
+        data: &Disk,
+        offset: Option<u64>,
+        uuid: Option<String>,
+        volume: &Arc<Volume>,
+    ) -> Self {
         Self {
             data: Arc::downgrade(&data.store()),
-            upstream: data.upstream().map(Arc::downgrade),
-            is_here: data.file().is_some(),
+            uuid,
             offset,
             volume: Arc::downgrade(volume),
         }
-    }
-
-    /// Bytes that it could have, if that is more than it has; of a device of this machine only.
-    pub(crate) fn is_due(&self) -> bool {
-        let found = || {
-            let (data, volume) = (self.data.upgrade()?, self.volume.upgrade()?);
-            Some(self.room(&data, &volume)? > volume.size())
-        };
-        self.is_here && found().unwrap_or(false)
     }
 
     /// Bytes from its beginning to the end of the device, in whole sectors, if it goes on to there.
@@ -74,7 +67,7 @@ impl Growth {
     /// using what would be cut off.
     ///
     /// # Errors
-    /// If the server of the device cannot be asked.
+    /// If the device is smaller than it says.
     pub(crate) fn look(&self) -> Result<Option<Grown>> {
         let Some((data, volume)) = self.data.upgrade().zip(self.volume.upgrade()) else {
             return Ok(None);
@@ -84,7 +77,6 @@ impl Growth {
             tracing::info!(size = before, "the volume keeps its size");
             return Ok(None);
         }
-        self.ask_server()?;
         let now = self.room(&data, &volume).unwrap_or(before);
         if now < before {
             tracing::warn!(
@@ -100,11 +92,18 @@ impl Growth {
     /// Lets the volume become as large as its header says by now.
     ///
     /// # Errors
-    /// If that is smaller, or there is no room for it.
-    pub(crate) fn grow_to(&self, size: u64) -> Result<Option<Grown>> {
+    /// If that is smaller, if there is no room for it, or if it is another volume's header.
+    fn grow_to(&self, FixedSize { uuid, size }: &FixedSize) -> Result<Option<Grown>> {
         let Some(volume) = self.volume.upgrade() else {
             return Ok(None);
         };
+        if self.uuid.as_ref() != Some(uuid) {
+            return Err(Failure::new(
+                Exit::Device,
+                "another volume of the same device is open here",
+            ));
+        }
+        let size = *size;
         let before = volume.size();
         if size < before {
             return Err(Failure::new(
@@ -112,32 +111,15 @@ impl Growth {
                 format!("the volume has {before} bytes, and becomes no smaller while it is open"),
             ));
         }
-        if size > before {
-            self.ask_server()?;
-        }
         grow(&volume, size)
     }
 
     /// The one or the other.
-    pub(crate) fn look_or_grow(&self, size: Option<u64>) -> Result<Option<Grown>> {
-        match size {
+    pub(crate) fn look_or_grow(&self, fixed: Option<&FixedSize>) -> Result<Option<Grown>> {
+        match fixed {
             None => self.look(),
-            Some(size) => self.grow_to(size),
+            Some(fixed) => self.grow_to(fixed),
         }
-    }
-
-    /// Has the server of the device say how large it is.
-    fn ask_server(&self) -> Result<()> {
-        let Some(upstream) = self.upstream.as_ref().and_then(Weak::upgrade) else {
-            return Ok(());
-        };
-        upstream.look_at_size().map_err(|error| {
-            Failure::from(error).advise(
-                "A connection has the size of its beginning, so one more is made to look: a \
-                 server that takes one client at a time does not answer it (of qemu-nbd, --shared=8 \
-                 takes more). The volume stays open as it is.",
-            )
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
-use xtent_control::Served;
+use xtent_control::{FixedSize, Served};
 use xtent_export::metrics;
 use xtent_export::nbd::{Address, Export, Exports, Listing};
 use xtent_volume::{DiscardPolicy, Volume};
@@ -185,21 +185,16 @@ impl Volumes {
         Ok(result?)
     }
 
-    /// Looks at the device of an export, or lets it have `size` bytes, which its header says by now;
-    /// its size before and after.
-    pub(crate) fn look(&self, name: &str, size: Option<u64>) -> Result<(u64, u64)> {
+    /// Looks at the device of an export, or lets it have the size that its header says by now; its size
+    /// before and after.
+    pub(crate) fn look(&self, name: &str, fixed: Option<&FixedSize>) -> Result<(u64, u64)> {
         let before = self.exports.listing(name)?.size;
         for (number, growth) in self.growths(|one| one.is(name)) {
-            if let Some(grown) = growth.look_or_grow(size)? {
+            if let Some(grown) = growth.look_or_grow(fixed)? {
                 self.have_grown(&HashMap::from([(number, grown)]));
             }
         }
         Ok((before, self.exports.listing(name)?.size))
-    }
-
-    /// Looks at those whose devices are of this machine and have grown.
-    pub(crate) fn look_at_due(&self) -> Vec<(Entry, Grown)> {
-        self.look_at_growths(self.growths(|one| one.growth.is_due()))
     }
 
     /// Looks at the devices of some exports; which volumes have grown.

@@ -40,8 +40,6 @@ struct Set {
     memory: usize,
     /// The server ends: nothing comes any more.
     closed: bool,
-    /// Called before they are offered to a client.
-    before_offering: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// What an export is at the moment.
@@ -138,18 +136,8 @@ impl Exports {
         })
     }
 
-    /// Has `act` called whenever a client has connected, before the exports are offered to it: volumes
-    /// may grow there. The client waits for it.
-    pub fn before_offering(&self, act: impl Fn() + Send + Sync + 'static) {
-        self.set().before_offering = Some(Arc::new(act));
-    }
-
     /// Those that a client can choose, and what the protocol says of them.
     pub(super) fn offered(&self) -> (Vec<Arc<Served>>, Vec<ExportInfo>) {
-        let before = self.set().before_offering.clone();
-        if let Some(act) = before {
-            act();
-        }
         let all = self.set().all.clone();
         let offered = all.into_iter().filter(|served| !served.is_ending());
         offered

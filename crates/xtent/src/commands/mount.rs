@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
+use xtent_control::FixedSize;
 use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
 use xtent_volume::{Config, Volume};
@@ -15,7 +16,7 @@ use crate::cli::Global;
 use crate::control::Control;
 use crate::daemon::{Ready, Side, split};
 use crate::disk::place;
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Changes, Grown, Growth};
 use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, text_of};
@@ -177,21 +178,25 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let (registered, kernel) = (Arc::clone(&registration), mount.growth());
     let registered_size = Mutex::new(entry.size);
     // Its size before and after.
-    let resize = Arc::new(move |size: Option<u64>| -> Result<(u64, u64)> {
+    let resize = Arc::new(move |fixed: Option<&FixedSize>| -> Result<(u64, u64)> {
         // One at a time, so that the last to tell has the latest size.
         let mut known = registered_size
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let before = *known;
-        if let Some(Grown { now, .. }) = growth.look_or_grow(size)? {
-            if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
-                tracing::warn!(%error, "the kernel does not take the volume's new size");
-            }
+        if let Some(Grown { now, .. }) = growth.look_or_grow(fixed)? {
             registered.update(&[Entry {
                 size: now,
                 ..entry.clone()
             }]);
             *known = now;
+        }
+        // It may not have taken what it was told the last time.
+        if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
+            return Err(Failure::new(
+                Exit::Device,
+                format!("the kernel does not take the volume's new size: {error}"),
+            ));
         }
         Ok((before, *known))
     });
@@ -208,7 +213,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         .inspect_err(|e| tracing::info!(error = %e, "only SIGHUP has this mount look at its size"))
         .ok();
     if let Some(control) = &control {
-        control.start_mount(move |size| resize(size))?;
+        control.start_mount(move |fixed| resize(fixed))?;
     }
     ready.ready()?;
     let result = mount.wait();

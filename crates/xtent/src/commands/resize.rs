@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Arg;
 use serde_json::json;
+use xtent_control::FixedSize;
 use xtent_luks::ErrorKind;
 use xtent_store::Access;
 
@@ -34,10 +35,10 @@ EXAMPLES:
     xtent resize --size 20G /dev/vg/db
 
 NOTES:
-  Most volumes end with their device, and grow with it. A running server looks by itself when
-  a client connects, where the device is a file or device of this machine, and an image in a
-  Ceph cluster tells of its growth; this command has it look at once, and at what is behind an
-  NBD server. Clients that are connected see the old size until they connect again; NBD has no
+  Most volumes end with their device, and grow with it when whoever has them looks: this command
+  has a server or mount look, and an image in a Ceph cluster tells of its growth by itself. What
+  is behind an NBD server has the size of its connection until that is made anew.
+  Clients that are connected see the old size until they connect again; NBD has no
   way to tell them. The guest of `serve --vhost-user` is told, and so is the loop device of a
   mount. The file system is grown after that by its own tool (resize2fs, xfs_growfs).
 
@@ -83,7 +84,7 @@ pub(crate) struct Args {
 fn name_or_device(device: Arg) -> Arg {
     device
         .value_name("NAME|DEVICE")
-        .help("Name of the export, or the volume's device, UUID or mount point")
+        .help("The volume's device; without --size also the export's name, its UUID or mount point")
 }
 
 /// What only counts where the header is written.
@@ -140,7 +141,7 @@ fn look(args: &Args, output: &Output) -> Result<()> {
 /// Says how the file system of a mount becomes larger too.
 fn hint(user: &Entry, (before, now): (u64, u64), output: &Output) {
     if let (Some(device), Some(dir), true) = (&user.loop_device, &user.mount_point, now > before) {
-        let dir = shell_word(Path::new(dir));
+        let (device, dir) = (shell_word(Path::new(device)), shell_word(Path::new(dir)));
         output.note(format!(
             "The file system grows by its own tool: `resize2fs {device}`, or of XFS `xfs_growfs {dir}`."
         ));
@@ -177,42 +178,18 @@ fn users_of(wanted: &Path) -> Vec<Entry> {
     }
 }
 
-/// Where the volume is, and who has it open.
-struct Found {
-    device: DeviceArgs,
-    users: Vec<Entry>,
-}
-
-fn find(args: &Args) -> Result<Found> {
-    let mut device = args.device.clone();
-    let mut users = users_of(&device.device);
-    let wanted = text_of(&device.device);
-    // A name, or a mount point.
-    if !is_uri(&device.device) && (!device.device.exists() || device.device.is_dir()) {
-        let Some(first) = users.first() else {
-            return Err(Failure::new(
-                Exit::Device,
-                format!("{wanted} is no device, and nothing of that name is served or mounted"),
-            )
-            .advise("`xtent status` shows what is."));
-        };
-        device.device = (&first.device).into();
-        device.partition = device.partition.or(first.partition);
-    }
-    let is_there = |it: &Entry| share_storage(Path::new(&it.device), &device.device);
-    if !users.iter().all(is_there) {
-        return Err(Failure::parameters(format!(
-            "{wanted} is the name of more than one volume: give the device"
-        )));
-    }
-    users.retain(|it| it.partition == device.partition);
-    Ok(Found { device, users })
-}
-
 /// Changes the size in the header, and tells whoever has the volume open.
 fn set(args: &Args, size: u64, output: &Output) -> Result<()> {
-    let Found { device, users } = find(args)?;
-    let (data, header_disk) = open(&device, args.shrink)?;
+    let device = &args.device;
+    if !is_uri(&device.device) && (!device.device.exists() || device.device.is_dir()) {
+        // What processes say of their devices chooses none that is written to.
+        return Err(Failure::new(
+            Exit::Device,
+            format!("{} is no device", text_of(&device.device)),
+        )
+        .advise("--size changes the header on a device: `xtent status` shows that of a name."));
+    }
+    let (data, header_disk) = open(device, args.shrink)?;
     let metadata = device.metadata_on(&header_disk)?;
     let header = read_header(&metadata, &header_disk, output)?;
     let name = device.metadata_name();
@@ -262,10 +239,17 @@ fn set(args: &Args, size: u64, output: &Output) -> Result<()> {
                 _ => failure,
             }
         })?;
+    let fixed = FixedSize {
+        uuid: header.uuid().to_owned(),
+        size,
+    };
+    // Others may be on the same device.
+    let mut users = users_of(&device.device);
+    users.retain(|it| it.uuid.as_ref() == Some(&fixed.uuid) && it.partition == device.partition);
     let mut failures = Vec::new();
     for user in &users {
         let export = user.export.as_deref().unwrap_or_default();
-        match Server::of(user).and_then(|it| it.resize(export, Some(size))) {
+        match Server::of(user).and_then(|it| it.resize(export, Some(fixed.clone()))) {
             Ok(sizes) => hint(user, sizes, output),
             Err(failure) => failures.push((user.pid, failure)),
         }

@@ -61,7 +61,7 @@ pub(super) fn adopt(
     let offset = attach.grows.then_some(attach.offset);
     Ok(Opened {
         name: attach.name.clone(),
-        growth: Growth::to_the_end(&disk, offset, &volume),
+        growth: Growth::to_the_end(&disk, offset, entry.uuid.clone(), &volume),
         volume,
         entry,
         upstreams: Vec::new(),

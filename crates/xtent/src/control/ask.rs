@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use xtent_control::{ErrorKind, Link, Peer, Reply, Request, Served};
+use xtent_control::{ErrorKind, FixedSize, Link, Peer, Reply, Request, Served};
 
 use super::{folder, folder_of_mounts, socket};
 use crate::failure::{Exit, Failure, Result};
@@ -162,10 +162,10 @@ impl Server {
     }
 
     /// Has it look at the size of an export's device, or of a mount's (which has no name), or let the
-    /// volume have `size` bytes, which its header says by now; its size before and after.
-    pub(crate) fn resize(&self, name: &str, size: Option<u64>) -> Result<(u64, u64)> {
+    /// volume have the size that its header says by now; its size before and after.
+    pub(crate) fn resize(&self, name: &str, fixed: Option<FixedSize>) -> Result<(u64, u64)> {
         let name = name.to_owned();
-        let request = Request::Resize { name, size };
+        let request = Request::Resize { name, fixed };
         let answer = ask(&self.connect()?, &request, None, None)?;
         answer
             .sizes

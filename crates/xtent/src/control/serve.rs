@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use xtent_control::{ErrorKind, Link, Listener, Reply, Request, Source};
+use xtent_control::{ErrorKind, FixedSize, Link, Listener, Reply, Request, Source};
 
 use super::adopt::adopt;
 use super::{folder, folder_of_mounts, socket};
@@ -98,7 +98,7 @@ impl Control {
     /// The same of a mount: it is asked for its size, as [`Request::Resize`] says, and for nothing else.
     pub(crate) fn start_mount(
         &self,
-        resize: impl Fn(Option<u64>) -> Result<(u64, u64)> + Send + Sync + 'static,
+        resize: impl Fn(Option<&FixedSize>) -> Result<(u64, u64)> + Send + Sync + 'static,
     ) -> Result<()> {
         self.start_with(move |link| answer_of_mount(link, &resize))
     }
@@ -336,15 +336,18 @@ fn answer(link: &Link, volumes: &Volumes, rules: &Rules, output: Output) -> Resu
             output.note(format!("The export {name:?} is detached."));
             done()
         }
-        Request::Resize { name, size } => Reply::Done {
+        Request::Resize { name, fixed } => Reply::Done {
             uris: Vec::new(),
-            sizes: Some(volumes.look(&name, size)?),
+            sizes: Some(volumes.look(&name, fixed.as_ref())?),
         },
     };
     finish(link, &reply)
 }
 
-fn answer_of_mount(link: &Link, resize: impl Fn(Option<u64>) -> Result<(u64, u64)>) -> Result<()> {
+fn answer_of_mount(
+    link: &Link,
+    resize: impl Fn(Option<&FixedSize>) -> Result<(u64, u64)>,
+) -> Result<()> {
     link.set_patience(PATIENCE)?;
     let message = match link.receive() {
         Err(error) if error.kind == ErrorKind::Closed => return Ok(()),
@@ -352,9 +355,9 @@ fn answer_of_mount(link: &Link, resize: impl Fn(Option<u64>) -> Result<(u64, u64
     };
     let reply = match Request::parse(&message)? {
         Request::Status => done(),
-        Request::Resize { size, .. } => Reply::Done {
+        Request::Resize { fixed, .. } => Reply::Done {
             uris: Vec::new(),
-            sizes: Some(resize(size)?),
+            sizes: Some(resize(fixed.as_ref())?),
         },
         _ => {
             return Err(Failure::new(

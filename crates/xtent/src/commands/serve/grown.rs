@@ -24,15 +24,8 @@ pub(super) fn changes(opened: &[Opened]) -> (Changes<Which>, Told<Which>) {
     (changes, told)
 }
 
-/// Lets volumes grow with the devices that tell, and files and devices of this machine whenever
-/// a client may choose an export.
+/// Lets volumes grow with the devices that tell.
 pub(super) fn follow(told: Told<Which>, volumes: &Arc<Volumes>, output: Output) -> Result<()> {
-    let weak = Arc::downgrade(volumes);
-    volumes.exports().before_offering(move || {
-        if let Some(volumes) = weak.upgrade() {
-            tell(volumes.look_at_due(), &output);
-        }
-    });
     let volumes = Arc::clone(volumes);
     told.follow(move |names| {
         let is_meant = |name: &str| names.contains(&None) || names.contains(&Some(name.to_owned()));

@@ -64,8 +64,7 @@ NOTES:
   disk. SIGHUP has it look at the size of the device instead: a volume whose size
   the header does not fix grows with its device, for clients that connect from
   then on. NBD has no way to tell the others: they see the old size until they
-  connect again. An image in a Ceph cluster needs no SIGHUP: the cluster tells; nor does a
-  file or device of this machine whose clients connect after it has grown. A device
+  connect again. An image in a Ceph cluster needs no SIGHUP: the cluster tells. A device
   that became smaller is logged, and what is missing fails.
   SIGUSR1 and SIGUSR2 are ignored.
 
