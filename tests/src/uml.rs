@@ -85,10 +85,14 @@ served() {
     xtent --json open --ublk --key-file "${key:-/in/key}" "$@" >/tmp/served
     pid=$(sed 's/.*"pid": *\([0-9]*\).*/\1/' /tmp/served | grep -x '[0-9]*')
 }
-# killed: the process of the last one that was served is gone
+# ended: the process of the last one that was served is gone, with all its threads: the first may be
+# a zombie long before the last
+ended() {
+    while grep -qs '^State:.[^Z]' /proc/$pid/task/*/status; do usleep 1000; done
+}
 killed() {
     kill -9 $pid
-    while grep -qs '^State:.[^Z]' /proc/$pid/status; do usleep 1000; done
+    ended
 }
 "#;
 
