@@ -109,6 +109,9 @@ fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
     let volume = container(Shape::LUKS2, &one);
     let other = container(Shape::LUKS2, &two);
     let zeros = two.image("zeros", 1 << 20);
+    // The same header, so the same UUID and key.
+    let copy = std::fs::read(&volume.image).unwrap();
+    let copy = two.file("copy", &copy);
     let data = pattern(5 << 20, 4);
     Job::new(
         "served v /d/v
@@ -129,6 +132,8 @@ fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
          grep -q 'takes it over' /tmp/said
          fails 5 xtent open --ublk --key-file /in/key v /d/other
          grep -q 'another volume' /tmp/said
+         fails 5 xtent open --ublk --key-file /in/key v /d/copy
+         grep -q 'another place' /tmp/said
          fails 1 xtent open --ublk --read-only --key-file /in/key v /d/v
          (sync && echo synced >/tmp/synced) &
          served v /d/v
@@ -169,12 +174,74 @@ fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
     .with_ublk(None)
     .disk("v", &volume.image)
     .disk("other", &other.image)
+    .disk("copy", &copy)
     .disk("zeros", &zeros)
     .file("raw", &pattern(64, 6))
     .file("data", &data)
     .file("key", KEY)
     .run();
     assert_has_file(&volume, "data", &data);
+}
+
+/// A takeover that fails between the hand-over and the server's first word, as one would that is killed
+/// there: the driver's node is away. And a volume on an NBD server, which is not taken over.
+#[test]
+#[ignore = "builds a module, for which it fetches a kernel's source: make kernel-test"]
+fn a_device_that_cannot_be_taken_over_says_so_and_lets_its_users_go() {
+    let (one, two, three) = (Scratch::new(), Scratch::new(), Scratch::new());
+    let volume = container(Shape::LUKS2, &one);
+    let inner = Shape::LUKS1.image(Maker::Cryptsetup, &two, 1 << 20);
+    let inner = std::fs::read(inner.image).unwrap();
+    let outer = Shape::LUKS1.image(Maker::Cryptsetup, &three, inner.len() as u64);
+    outer.encrypt(&inner);
+    Job::new(
+        "served v /d/v
+         mkfs.ext4 -q -b 4096 /dev/xtent/v
+         mount -t ext4 /dev/xtent/v /mnt
+         killed
+         (dd if=/dev/xtent/v of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null || touch /tmp/let-go) &
+         reader=$!
+         mv /dev/ublkc0 /dev/away
+         fails 4 xtent open --ublk --key-file /in/key v /d/v
+         grep -q 'taken over any more' /tmp/said && grep -q 'close --force v' /tmp/said
+         mv /dev/away /dev/ublkc0
+         # Nothing is tried with what the driver has of the last one.
+         fails 4 xtent open --ublk --key-file /in/key v /d/v
+         grep -q 'taken over any more' /tmp/said && grep -q 'close --force v' /tmp/said
+         [ ! -e /tmp/let-go ]
+         xtent close --force v
+         wait $reader
+         [ -e /tmp/let-go ]
+         umount /mnt
+         xtent close v
+         never ls /dev/ublkc* 2>/dev/null
+         # What cannot be told is not made.
+         fails 4 sh -c 'xtent open --ublk --key-file /in/key v /d/v >/dev/full'
+         never ls /dev/ublkc* /dev/xtent/v 2>/dev/null
+         served v /d/v
+         killed
+         fails 4 sh -c 'xtent open --ublk --key-file /in/key v /d/v >/dev/full'
+         grep -q 'waits for a server again' /tmp/said
+         served v /d/v
+         grep -q '\"taken_over\": *true' /tmp/served
+         xtent close v
+         xtent serve --key-file /in/key --nbd unix:/tmp/socket /d/outer &
+         until [ -S /tmp/socket ]; do usleep 10000; done
+         served n 'nbd+unix:///?socket=/tmp/socket'
+         dd if=/dev/xtent/n of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+         killed
+         never dd if=/dev/xtent/n of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+         served n 'nbd+unix:///?socket=/tmp/socket'
+         grep -q '\"taken_over\": *false' /tmp/served
+         xtent close n
+         kill %%
+         wait",
+    )
+    .with_ublk(None)
+    .disk("v", &volume.image)
+    .disk("outer", &outer.image)
+    .file("key", KEY)
+    .run();
 }
 
 /// The kernel keeps what is under way. Four writers write and read past its cache all the time.

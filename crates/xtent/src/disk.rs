@@ -163,6 +163,29 @@ impl Disk {
         self.file().is_some_and(|file| file.is_block_device())
     }
 
+    /// What tells its place from every other one on this machine, for as long as the system runs: an inode, a
+    /// device's number, or a name.
+    #[cfg(feature = "device-mapper")]
+    pub(crate) fn told_apart(&self) -> Result<String> {
+        use std::os::unix::fs::MetadataExt;
+
+        let start = self.window_start();
+        Ok(match self {
+            Self::File(file) => {
+                let metadata = file.file().metadata();
+                let metadata = metadata.map_err(|e| {
+                    Failure::system(format!("cannot look at {}", file.path().display()), e)
+                })?;
+                match file.is_block_device() {
+                    true => format!("device {} from {start}", metadata.rdev()),
+                    false => format!("file {} {} from {start}", metadata.dev(), metadata.ino()),
+                }
+            }
+            Self::Export(export) => name_for_locks(export.upstream.uri()),
+            Self::Image(image) => image.bare_name().to_string_lossy().into_owned(),
+        })
+    }
+
     /// First byte of the partition in the image; 0 without one.
     pub(crate) fn window_start(&self) -> u64 {
         self.file().map_or(0, |file| file.window_start())

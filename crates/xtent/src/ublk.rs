@@ -35,9 +35,10 @@ pub(crate) fn device(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{number}"))
 }
 
-/// What a device is known by again: whose it is, and 48 bits for the header's UUID.
-pub(crate) fn identity(uuid: &str) -> u64 {
-    OURS << 48 | number_of(uuid) & 0xffff_ffff_ffff
+/// What a device is known by again: whose it is, and 48 bits for the header's UUID and the place of the
+/// data, since a copy, and whatever else is opened with the same detached header, have the UUID too.
+pub(crate) fn identity(uuid: &str, place: &str) -> u64 {
+    OURS << 48 | number_of(&format!("{uuid} {place}")) & 0xffff_ffff_ffff
 }
 
 /// The number in a name's link, if it has one, of ours or not any more.
@@ -232,9 +233,12 @@ fn claim(info: &Info, name: &Name) -> Result<File> {
 }
 
 /// Takes a device away, and says what that waits for.
-fn delete(mut control: Control, number: u32, output: &Output) -> Result<()> {
+fn delete(mut control: Control, number: u32, output: &Output) -> Result<Control> {
     let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || tell.send(control.delete(number)));
+    std::thread::spawn(move || {
+        // It is waited for below.
+        let _ = tell.send(control.delete(number).map(|()| control));
+    });
     let ended = told.recv_timeout(SILENCE).or_else(|_| {
         output.note(format!(
             "Waiting for those who have {} open.",
@@ -248,12 +252,17 @@ fn delete(mut control: Control, number: u32, output: &Output) -> Result<()> {
     }
 }
 
-/// Takes away what a name still has of a device that nobody serves, nor can; not what somebody has made
-/// meanwhile.
-pub(crate) fn clear(control: &mut Control, name: &Name, found: Option<&Info>) -> Result<()> {
+/// Takes away what a name still has of a device that nobody serves, nor can, and waits for those who have it
+/// open; not what somebody has made meanwhile.
+pub(crate) fn clear(
+    mut control: Control,
+    name: &Name,
+    found: Option<&Info>,
+    output: &Output,
+) -> Result<Control> {
     match found {
-        Some(info) => control.delete(info.number)?,
-        None if find(control, name)?.is_some() => return Ok(()),
+        Some(info) => control = delete(control, info.number, output)?,
+        None if find(&mut control, name)?.is_some() => return Ok(control),
         None => {}
     }
     match std::fs::remove_file(path(name)) {
@@ -261,7 +270,7 @@ pub(crate) fn clear(control: &mut Control, name: &Name, found: Option<&Info>) ->
             format!("cannot remove {}", path(name).display()),
             error,
         )),
-        _ => Ok(()),
+        _ => Ok(control),
     }
 }
 
@@ -271,10 +280,14 @@ mod tests {
 
     #[test]
     fn a_device_is_known_by_its_volume() {
-        let (a, b) = (identity("2c2e6a3c-6f1d"), identity("2c2e6a3c-6f1e"));
-        assert_ne!(a, b);
-        assert_eq!((a >> 48, b >> 48), (OURS, OURS));
+        let a = identity("2c2e6a3c-6f1d", "device 2049 from 0");
+        let others = [
+            identity("2c2e6a3c-6f1e", "device 2049 from 0"),
+            identity("2c2e6a3c-6f1d", "device 2050 from 0"),
+            identity("2c2e6a3c-6f1d", "device 2049 from 1048576"),
+        ];
+        assert!(others.iter().all(|b| *b != a && b >> 48 == OURS));
         // Of the next version of this program, too.
-        assert_eq!(identity(""), 0x7874_9ce4_8422_2325);
+        assert_eq!(identity("", ""), 0x7874_9d4c_8601_817f);
     }
 }

@@ -171,9 +171,6 @@ pub(super) const OPERATION_WRITE_ZEROES: u8 = 5;
 /// Durable before it ends.
 pub(super) const REQUEST_FUA: u32 = 1 << 13;
 
-/// Places for descriptors that the driver keeps for each queue, whatever its depth.
-pub(super) const MOST_DEPTH: usize = 4096;
-
 /// `ublksrv_io_cmd`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

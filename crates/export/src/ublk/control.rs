@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::abi::{self, Command, ControlCommand, DeviceInfo, Params, SECTOR};
-use super::{DEPTH, LARGEST, LARGEST_RANGE, MOST_QUEUES};
+use super::{DEPTH, LARGEST, LARGEST_RANGE, QUEUES};
 use crate::{Error, ErrorKind};
 
 const PATH: &str = "/dev/ublk-control";
@@ -67,8 +67,9 @@ pub struct Info {
     pub pid: Option<u32>,
     /// What whoever made it has it known by.
     pub identity: u64,
-    pub(super) queues: u16,
+    queues: u16,
     pub(super) depth: u16,
+    max_io_bytes: u32,
     /// How commands are numbered.
     pub(super) is_encoded: bool,
 }
@@ -124,10 +125,8 @@ impl Control {
     /// Makes a device for the volume, which has to be served and then started. `identity` is kept with it.
     /// With `waits` its requests wait for the next server when one is gone; else they fail then.
     pub fn add(&mut self, volume: &Volume, identity: u64, waits: bool) -> Result<Info, Error> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.told.info = DeviceInfo {
-            // The driver makes it fewer where there are fewer processors.
-            queues: u16::try_from(cores).unwrap_or(MOST_QUEUES).min(MOST_QUEUES),
+            queues: QUEUES,
             depth: DEPTH,
             max_io_bytes: LARGEST,
             number: u32::MAX,
@@ -165,11 +164,11 @@ impl Control {
         Ok(made)
     }
 
-    /// Prepares a device that [waits](State::Waits) for this process to serve it; it has to be started
-    /// then. Nothing comes of it where its size or sectors are not the volume's.
-    ///
-    /// Errors: [`ErrorKind::Busy`] while its last server is not all gone.
-    pub fn take_over(&mut self, number: u32, volume: &Volume) -> Result<(), Error> {
+    /// Fails unless a device that [waits](State::Waits) could be served with the volume: where its size or
+    /// sectors are not the volume's, or it was made with larger requests, or more, than are served here.
+    /// Changes nothing.
+    pub fn check(&mut self, info: &Info, volume: &Volume) -> Result<(), Error> {
+        let number = info.number;
         self.told.params = Params {
             length: length_of_params(),
             ..Params::default()
@@ -178,6 +177,21 @@ impl Control {
             .map_err(|error| failed("look at", number, error))?;
         let found = self.told.params;
         let wanted = params(volume);
+        if info.queues != QUEUES
+            || info.depth > DEPTH
+            || info.max_io_bytes > LARGEST
+            || found.max_sectors > wanted.max_sectors
+        {
+            return Err(Error {
+                kind: ErrorKind::Unsupported,
+                message: format!(
+                    "/dev/ublkb{number} was made by another version of this program, which alone can \
+                     take it over: {} queues of {} requests of up to {} bytes",
+                    info.queues, info.depth, info.max_io_bytes
+                ),
+                source: None,
+            });
+        }
         let like = |it: &Params| {
             let is_read_only = it.attributes & abi::READ_ONLY != 0;
             (
@@ -209,12 +223,19 @@ impl Control {
                 source: None,
             });
         }
-        match self.command(abi::START_USER_RECOVERY, number, 0, With::Nothing) {
-            // Somebody has begun to take it over, and was killed before it had a server again: it is
-            // ready for one.
-            Ok(()) | Err(Errno::INVAL) => Ok(()),
-            Err(error) => Err(failed("take over", number, error)),
-        }
+        Ok(())
+    }
+
+    /// Has the driver hand a device that [waits](State::Waits) over to this process, which has to serve
+    /// it and then start it. Between the two nothing may fail: the driver hands a device over whose last
+    /// server it had heard of, and knows none from here on until the next has asked for requests.
+    ///
+    /// Errors: [`ErrorKind::Busy`] while its last server is not all gone. Another error, or that one for
+    /// ever, is a device whose last server never came so far. It cannot be had any more: the driver may
+    /// still hold on to the memory of that process.
+    pub fn hand_over(&mut self, number: u32) -> Result<(), Error> {
+        self.command(abi::START_USER_RECOVERY, number, 0, With::Nothing)
+            .map_err(|error| failed("take over", number, error))
     }
 
     /// Starts a device that this process serves, made or taken over: `/dev/ublkbN` is there then.
@@ -257,6 +278,7 @@ impl Control {
             identity: info.own,
             queues: info.queues,
             depth: info.depth,
+            max_io_bytes: info.max_io_bytes,
             is_encoded: self.is_encoded,
         }
     }

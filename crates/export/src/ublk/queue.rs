@@ -1,10 +1,10 @@
-//! A queue of the device, and the thread that has it: it takes requests from the driver and gives
+//! The queue of the device, and the thread that has it: it takes requests from the driver and gives
 //! them back, over a ring of io_uring. The driver takes a queue's commands from one thread only.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
-use std::mem::size_of;
+use std::mem::{ManuallyDrop, size_of};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -33,7 +33,6 @@ static COUNTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 pub(super) struct Descriptors {
     start: NonNull<Descriptor>,
     bytes: usize,
-    queue: u16,
     depth: u16,
 }
 
@@ -41,11 +40,9 @@ pub(super) struct Descriptors {
 unsafe impl Send for Descriptors {}
 
 impl Descriptors {
-    pub(super) fn map(file: &File, queue: u16, depth: u16) -> io::Result<Self> {
+    pub(super) fn map(file: &File, depth: u16) -> io::Result<Self> {
         let page = rustix::param::page_size();
-        let whole = |places: usize| (places * size_of::<Descriptor>()).next_multiple_of(page);
-        let bytes = whole(depth.into());
-        let offset = whole(abi::MOST_DEPTH) as u64 * u64::from(queue);
+        let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(page);
         // SAFETY: a new mapping, wherever the system puts it, is nobody else's memory.
         let start = unsafe {
             mmap(
@@ -54,14 +51,13 @@ impl Descriptors {
                 ProtFlags::READ,
                 MapFlags::SHARED | MapFlags::POPULATE,
                 file,
-                offset,
+                0,
             )
         }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
             start,
             bytes,
-            queue,
             depth,
         })
     }
@@ -114,35 +110,44 @@ enum Slot {
     Given(#[allow(dead_code, reason = "keeps the memory")] Option<AlignedBuffer>),
 }
 
-/// A queue that is served.
-pub(super) struct Queue {
+/// What a queue takes, before there is one.
+pub(super) struct Prepared {
     ring: IoUring,
-    file: Arc<File>,
-    descriptors: Descriptors,
     is_encoded: bool,
     work: Arc<Work>,
     ended: Arc<Ended>,
     shutdown: Shutdown,
     slots: Vec<Slot>,
+}
+
+/// A queue that is served.
+struct Queue {
+    ring: IoUring,
+    file: File,
+    descriptors: Descriptors,
+    is_encoded: bool,
+    work: Arc<Work>,
+    ended: Arc<Ended>,
+    shutdown: Shutdown,
+    /// Never freed, not by a panic either: the driver forgets the memory with this thread and the ring,
+    /// and not before.
+    slots: ManuallyDrop<Vec<Slot>>,
     /// Whether no request is begun any more.
     is_ending: bool,
 }
 
-impl Queue {
+impl Prepared {
     pub(super) fn new(
-        file: &Arc<File>,
-        descriptors: Descriptors,
+        depth: u16,
         is_encoded: bool,
         work: &Arc<Work>,
         shutdown: &Shutdown,
     ) -> io::Result<Self> {
-        let slots = (0..descriptors.depth)
+        let slots = (0..depth)
             .map(|_| AlignedBuffer::zeroed(LARGEST as usize).map(Slot::Asked))
             .collect::<io::Result<_>>()?;
         Ok(Self {
             ring: make_ring()?,
-            file: Arc::clone(file),
-            descriptors,
             is_encoded,
             work: Arc::clone(work),
             ended: Arc::new(Ended {
@@ -151,23 +156,38 @@ impl Queue {
             }),
             shutdown: shutdown.clone(),
             slots,
-            is_ending: false,
         })
     }
 
     /// The thread's life. Says once whether the driver has taken the queue.
-    pub(super) fn run(mut self, tell: &Sender<io::Result<()>>) {
-        let begun = self.begin();
+    pub(super) fn serve(
+        self,
+        file: File,
+        descriptors: Descriptors,
+        tell: &Sender<io::Result<()>>,
+    ) -> io::Result<()> {
+        let mut queue = Queue {
+            ring: self.ring,
+            file,
+            descriptors,
+            is_encoded: self.is_encoded,
+            work: self.work,
+            ended: self.ended,
+            shutdown: self.shutdown,
+            slots: ManuallyDrop::new(self.slots),
+            is_ending: false,
+        };
+        let begun = queue.begin();
         let is_begun = begun.is_ok();
         let _ = tell.send(begun);
-        if is_begun && let Err(error) = self.serve() {
-            tracing::error!(%error, "the device cannot be served any more");
-            self.shutdown.trigger();
+        match is_begun {
+            true => queue.serve(),
+            false => Ok(()),
         }
-        // The driver forgets the memory with this thread and the ring; until then it stays.
-        std::mem::forget(std::mem::take(&mut self.slots));
     }
+}
 
+impl Queue {
     /// Asks for the first requests.
     fn begin(&mut self) -> io::Result<()> {
         self.listen(BELL)?;
@@ -277,7 +297,7 @@ impl Queue {
             return Ok(());
         };
         let words = IoCommand {
-            queue: self.descriptors.queue,
+            queue: 0,
             tag,
             result,
             address: memory.as_ptr() as u64,
@@ -288,8 +308,8 @@ impl Queue {
             .build()
             .user_data(tag.into());
         // SAFETY: the memory has `LARGEST` bytes, the most that the driver was told of, and is the
-        // driver's while the slot is `Asked`: nobody reads or writes it, and it is never freed, since
-        // the slots outlive the thread. The file is open as long as `self`.
+        // driver's while the slot is `Asked`: nobody reads or writes it, and it is never freed, as the
+        // slots are not. The file is open as long as `self`.
         unsafe { self.push(&entry) }
     }
 

@@ -49,9 +49,11 @@ NOTES:
   With --ublk the kernel (Linux 6.1 or newer, `modprobe ublk_drv`) asks a process of this
   program, which goes into the background and into the sandbox of the servers. The device
   outlives it: requests wait, and the same command takes the device over, if it is the same
-  volume; those that were under way are carried out once more. SIGINT and SIGTERM end the
-  process in order and leave the device waiting as well: close it before the system goes
-  down. A volume without a header is not taken over, its requests fail. The device keeps
+  volume in the same place; those that were under way are carried out once more. SIGINT and
+  SIGTERM end the process in order and leave the device waiting as well: close it before the
+  system goes down. A volume without a header, or on an NBD server, is not taken over: its
+  requests fail. A takeover that is killed halfway leaves a device that cannot be taken over
+  any more; the next one says so, and `xtent close --force` gives it up. The device keeps
   its size until it is closed and opened again. Partitions on it are looked for by partx(8) only.
 
 FILES:

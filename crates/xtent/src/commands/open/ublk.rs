@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use xtent_export::ErrorKind;
 use xtent_export::nbd::Shutdown;
-use xtent_export::ublk::{Control, Device, Info, Serving, State};
+use xtent_export::ublk::{Control, Info, Ready as ReadyServer, Server, Serving, State};
 use xtent_mapping::Name;
 use xtent_store::Access;
 use xtent_upstream::Upstream;
@@ -69,11 +69,15 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let opened = open(args, global, &output)?;
     let volume = &opened.volume;
     let found = ublk::wait_for_end(&mut control, &args.name, &output)?;
+    let waiting = waiting(&mut control, &args.name, &opened, found.as_ref())?;
+    if waiting.is_none() {
+        control = ublk::clear(control, &args.name, found.as_ref(), &output)?;
+    }
     // From here on the device is made or taken over, or everything is as it was.
     signals::hold()?;
-    let mut made = Made::get(control, &args.name, &opened, found, &output)?;
+    let mut made = Made::get(control, &args.name, &opened, waiting)?;
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
-    let device = Device::open(&made.info, volume, &shutdown)?;
+    let server = Server::new(&made.info, volume, &shutdown)?;
     let mut entry = opened.entry(&args.name);
     entry.partition = args.device.partition;
     let registration = Arc::new(registry::register(std::slice::from_ref(&entry)));
@@ -83,12 +87,13 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         has_image: opened.has_image,
         ..sandbox::Needs::default()
     };
-    let serving = serve_confined(device, &needs)?;
-    made.start()?;
+    let server = spawn_confined(server, &needs)?;
+    let serving = made.serve(server, &output)?;
     announce(args, &opened, &made, &output)?;
     ready.ready()?;
 
     let (in_force, ()) = sandbox::enter(&needs, || Ok(()))?;
+    made.keep();
     tracing::info!(in_force = in_force.join(", "), "serving");
     signals::on_ending_of_server(
         move |signal| {
@@ -113,11 +118,20 @@ struct Opened {
     found: (Option<u32>, Option<u32>),
     start: u64,
     place: PathBuf,
+    identity: u64,
     upstreams: Vec<Arc<Upstream>>,
     has_image: bool,
 }
 
 impl Opened {
+    /// Whether the device waits for its next server. Without a header nothing says that a passphrase is
+    /// the right one, and what waits would be written with any. A server's export is not this process's
+    /// alone, so that a killed one's last words may reach it after what the next one has written; and
+    /// what it had not been told to flush was known to that process only.
+    fn can_be_taken_over(&self) -> bool {
+        !self.uuid.is_empty() && self.upstreams.is_empty()
+    }
+
     /// For `xtent status`.
     fn entry(&self, name: &Name) -> Entry {
         let uuid = Some(self.uuid.clone()).filter(|uuid| !uuid.is_empty());
@@ -157,11 +171,13 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     let data = closed.data();
     let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
     let uuid = closed.uuid().to_owned();
+    let identity = ublk::identity(&uuid, &data.told_apart()?);
     let volume = closed.volume_by_key(key, &config)?;
     let volume = Arc::new(volume.with_cipher_threads(args.served.threads.cipher_threads));
     Ok(Opened {
         start: data.window_start(),
         place: named.name().to_owned(),
+        identity,
         found: (keyslot, token),
         volume,
         config,
@@ -171,79 +187,108 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     })
 }
 
-/// A device that this process is to serve. Dropped before it was started, it is as it was: not there, or
-/// waiting.
+/// The device, if it waits for this volume's server.
+fn waiting(
+    control: &mut Control,
+    name: &Name,
+    opened: &Opened,
+    found: Option<&Info>,
+) -> Result<Option<Info>> {
+    let Some(info) = found.filter(|info| info.state == State::Waits) else {
+        return Ok(None);
+    };
+    if info.identity != opened.identity || !opened.can_be_taken_over() {
+        return Err(another_volume(name));
+    }
+    control.check(info, &opened.volume)?;
+    Ok(Some(*info))
+}
+
+/// A device that this process is to serve. Dropped before it is [kept](Made::keep), it is gone again if it
+/// is new, else it waits.
 struct Made<'a> {
-    /// Until it is started.
-    control: Option<Control>,
+    control: Control,
     info: Info,
     is_taken_over: bool,
+    /// Whether it has a server.
+    is_started: bool,
+    is_kept: bool,
     name: &'a Name,
 }
 
 impl<'a> Made<'a> {
+    /// The device that waits, untouched as yet, or a new one.
     fn get(
         mut control: Control,
         name: &'a Name,
         opened: &Opened,
-        found: Option<Info>,
-        output: &Output,
+        waiting: Option<Info>,
     ) -> Result<Self> {
-        let identity = ublk::identity(&opened.uuid);
-        let waiting = found.filter(|info| info.state == State::Waits);
-        if let Some(info) = waiting {
-            if info.identity != identity {
-                return Err(another_volume(name));
+        let info = match waiting {
+            Some(info) => info,
+            None => {
+                let waits = opened.can_be_taken_over();
+                let info = control.add(&opened.volume, opened.identity, waits)?;
+                if let Err(failure) = ublk::link(name, info.number) {
+                    control.delete(info.number)?;
+                    return Err(failure);
+                }
+                info
             }
-            take_over(&mut control, info.number, &opened.volume, output)?;
-            return Ok(Self {
-                control: Some(control),
-                info,
-                is_taken_over: true,
-                name,
-            });
-        }
-        ublk::clear(&mut control, name, found.as_ref())?;
-        // Without a header nothing says that a passphrase is the right one, and what waits would be
-        // written with any.
-        let waits = !opened.uuid.is_empty();
-        let info = control.add(&opened.volume, identity, waits)?;
-        if let Err(failure) = ublk::link(name, info.number) {
-            control.delete(info.number)?;
-            return Err(failure);
-        }
+        };
         Ok(Self {
-            control: Some(control),
+            control,
             info,
-            is_taken_over: false,
+            is_taken_over: waiting.is_some(),
+            is_started: false,
+            is_kept: false,
             name,
         })
     }
 
-    fn control(&mut self) -> Result<&mut Control> {
-        let started = || Failure::parameters("the device was started before");
-        self.control.as_mut().ok_or_else(started)
+    /// Has the threads serve it. From then on it is there for everybody.
+    fn serve(&mut self, server: ReadyServer, output: &Output) -> Result<Serving> {
+        if !self.is_taken_over {
+            let serving = server.serve(&self.info)?;
+            self.control.start(self.info.number, false)?;
+            self.is_started = true;
+            return Ok(serving);
+        }
+        let (name, number) = (self.name, self.info.number);
+        hand_over(&mut self.control, number, output).map_err(|error| lost(name, error))?;
+        let served = server.serve(&self.info);
+        let serving = served.map_err(|error| lost(name, error))?;
+        let started = self.control.start(number, true);
+        started.map_err(|error| lost(name, error))?;
+        self.is_started = true;
+        Ok(serving)
     }
 
-    /// From now on it is there for everybody.
-    fn start(&mut self) -> Result<()> {
-        let (number, is_taken_over) = (self.info.number, self.is_taken_over);
-        self.control()?.start(number, is_taken_over)?;
-        self.control = None;
-        Ok(())
+    /// Leaves it to `xtent close`.
+    fn keep(&mut self) {
+        self.is_kept = true;
     }
 }
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        if let Some(control) = &mut self.control
-            && !self.is_taken_over
-        {
-            // Its threads end with it.
-            if let Err(error) = control.delete(self.info.number) {
-                tracing::warn!(error = %xtent_store::chain(&error), "a device is left");
+        let path = ublk::path(self.name);
+        match (self.is_kept, self.is_taken_over) {
+            (true, _) => {}
+            (false, true) if self.is_started => {
+                tracing::warn!("{} waits for a server again", path.display());
             }
-            ublk::unlink(self.name);
+            (false, true) => {}
+            (false, false) => match self.control.delete(self.info.number) {
+                // Its threads end with it.
+                Ok(()) => ublk::unlink(self.name),
+                Err(error) => tracing::warn!(
+                    error = %xtent_store::chain(&error),
+                    "{} is left without a server: `xtent close {}` removes it",
+                    path.display(),
+                    self.name
+                ),
+            },
         }
     }
 }
@@ -252,21 +297,42 @@ fn another_volume(name: &Name) -> Failure {
     Failure::new(
         Exit::Busy,
         format!(
-            "{} waits for the server of another volume",
+            "{} waits for the server of another volume, or of one in another place",
             ublk::path(name).display()
         ),
     )
     .advise(format!(
-        "Open that one by this name; or, if it is not used any more, `xtent close {name}`."
+        "Open that one by this name, from the device that it was opened from; or, if it is not used any \
+         more, `xtent close {name}`."
+    ))
+}
+
+/// A device whose last server, or this one, was lost while it took it over.
+fn lost(name: &Name, error: xtent_export::Error) -> Failure {
+    Failure::new(
+        Exit::Device,
+        format!(
+            "{} cannot be taken over any more: a server was lost before the driver knew it",
+            ublk::path(name).display()
+        ),
+    )
+    .because(error)
+    .advise(format!(
+        "`xtent close --force {name}` gives it up: its users see errors, and what they have written and \
+         not flushed is lost. What they were told is flushed is on the disk."
     ))
 }
 
 /// The driver may have files of the last server's still, which are closed a little after its end.
-fn take_over(control: &mut Control, number: u32, volume: &Volume, output: &Output) -> Result<()> {
+fn hand_over(
+    control: &mut Control,
+    number: u32,
+    output: &Output,
+) -> std::result::Result<(), xtent_export::Error> {
     let began = Instant::now();
     let mut is_told = false;
     loop {
-        match control.take_over(number, volume) {
+        match control.hand_over(number) {
             Err(error) if error.kind == ErrorKind::Busy && began.elapsed() < PATIENCE => {
                 if began.elapsed() > ublk::SILENCE && !is_told {
                     output.note("Waiting for the kernel to close the files of the last server.");
@@ -274,21 +340,21 @@ fn take_over(control: &mut Control, number: u32, volume: &Volume, output: &Outpu
                 }
                 std::thread::sleep(AGAIN);
             }
-            other => return Ok(other?),
+            other => return other,
         }
     }
 }
 
 /// Starts the threads that requests are carried out on in the sandbox, as far as it is a thread's. This
 /// one has yet to start the device, which takes privileges.
-fn serve_confined(device: Device, needs: &sandbox::Needs) -> Result<Serving> {
-    let serve = || {
+fn spawn_confined(server: Server, needs: &sandbox::Needs) -> Result<ReadyServer> {
+    let spawn = || {
         sandbox::confine(needs)?;
-        Ok(device.serve()?)
+        Ok(server.spawn()?)
     };
     sandbox::before_threads();
-    let served = std::thread::scope(|scope| scope.spawn(serve).join());
-    served.unwrap_or_else(|_| Err(Failure::parameters("starting to serve panicked")))
+    let spawned = std::thread::scope(|scope| scope.spawn(spawn).join());
+    spawned.unwrap_or_else(|_| Err(Failure::parameters("starting to serve panicked")))
 }
 
 fn announce(args: &Args, opened: &Opened, made: &Made<'_>, output: &Output) -> Result<()> {
