@@ -156,12 +156,38 @@ fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
          killed
          xtent close v
          fails 4 xtent close v
-         # Taken away from its users.
+         # Taken away from its users: its server is gone, or does not answer.
+         for signal in KILL STOP; do
+             served v /d/v
+             mount -t ext4 -o ro /dev/xtent/v /mnt
+             kill -$signal $pid
+             [ $signal != KILL ] || ended
+             (dd if=/dev/xtent/v of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null || touch /tmp/let-go) &
+             reader=$!
+             [ $signal = KILL ] || until grep -q '[1-9]' /sys/block/ublkb0/inflight; do usleep 1000; done
+             xtent --json close --force v >/tmp/closed
+             grep -q '\"closed\": *false' /tmp/closed
+             ended
+             wait $reader
+             rm /tmp/let-go
+             umount /mnt
+             xtent --json close v >/tmp/closed
+             grep -q '\"closed\": *true' /tmp/closed
+             never ls /dev/ublkc* 2>/dev/null
+         done
+         # Open without a claim, which QEMU, dd and loop devices do without.
          served v /d/v
-         mount -t ext4 -o ro /dev/xtent/v /mnt
-         killed
-         xtent close --force v
-         umount /mnt
+         sleep 1000 </dev/xtent/v &
+         sleeper=$!
+         until [ $(cat /proc/$sleeper/comm) = sleep ]; do usleep 1000; done
+         fails 5 xtent close v
+         grep -q \"sleep (process $sleeper)\" /tmp/said
+         kill $sleeper
+         losetup /dev/loop0 /dev/xtent/v
+         fails 5 xtent close v
+         grep -q 'in use by /dev/loop0' /tmp/said
+         cmp -n 4096 /dev/loop0 /dev/xtent/v
+         losetup -d /dev/loop0
          xtent close v
          never ls /dev/ublkc* 2>/dev/null
          # One without a header does not wait for a passphrase that nobody could tell from the right one.

@@ -55,13 +55,7 @@ pub(crate) fn of(place: &Place, start: Option<u64>) -> Option<(String, String)> 
     if let Some(listed) = known {
         return Some(of_ours(&listed.entry));
     }
-    let mut names: Vec<String> = pids
-        .iter()
-        .map(|pid| {
-            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            format!("{} (process {pid})", comm.trim())
-        })
-        .collect();
+    let mut names = named(&pids);
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     if names.is_empty() {
@@ -114,8 +108,17 @@ fn of_ours(entry: &Entry) -> (String, String) {
     }
 }
 
+/// Processes as a person is told of them.
+pub(crate) fn named(pids: &[u32]) -> Vec<String> {
+    let name = |pid: &u32| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("{} (process {pid})", comm.trim())
+    };
+    pids.iter().map(name).collect()
+}
+
 /// Processes, other than this one, that have it open.
-fn processes_with(path: &Path) -> Vec<u32> {
+pub(crate) fn processes_with(path: &Path) -> Vec<u32> {
     let Ok(wanted) = path.metadata() else {
         return Vec::new();
     };

@@ -1,14 +1,13 @@
 //! Names of the kernel's ublk devices that `xtent open --ublk` makes: links in /dev/xtent.
 
-use std::fs::File;
+mod closing;
+
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::libc::O_EXCL;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use xtent_export::ublk::{Control, Info, State};
 use xtent_mapping::Name;
@@ -16,6 +15,8 @@ use xtent_mapping::Name;
 use crate::disk::number_of;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
+
+pub(crate) use closing::close;
 
 /// Where the links are. It goes with the system, as the devices do.
 pub(crate) const FOLDER: &str = "/dev/xtent";
@@ -145,91 +146,6 @@ pub(crate) fn wait_for_end(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// Closes the device of a name, if there is one: false if there is none. Refuses one that is in use, but
-/// with `force` it is taken away from its users.
-pub(crate) fn close(name: &Name, force: bool, output: &Output) -> Result<bool> {
-    if number(name).is_none() {
-        return Ok(false);
-    }
-    let mut control = Control::open()?;
-    let Some(info) = find(&mut control, name)? else {
-        output.note(format!(
-            "{} was gone already.",
-            device(number(name).unwrap_or_default()).display()
-        ));
-        unlink(name);
-        return Ok(true);
-    };
-    let server = info.pid.and_then(process);
-    if info.state != State::Dead {
-        let claim = claim(&info, name);
-        let is_in_use = claim.is_err();
-        let claim = match claim {
-            Err(failure) if !force => return Err(failure),
-            claim => claim.ok(),
-        };
-        if is_served(&info)
-            && let Some(claim) = &claim
-        {
-            // Whatever was written without a file system: the driver would let it go.
-            let flushed = claim.sync_all();
-            if let (Err(error), false) = (flushed, force) {
-                return Err(Failure::system(
-                    format!("{} cannot be flushed", path(name).display()),
-                    error,
-                )
-                .advise(
-                    "`xtent close --force` closes it all the same; what was not written is lost.",
-                ));
-            }
-        }
-        control.stop(info.number)?;
-        if is_in_use {
-            output.note(format!(
-                "{} gives its users errors from now on. When they are gone, for example by umount, \
-                 `xtent close {name}` once more takes it away.",
-                path(name).display()
-            ));
-            return Ok(true);
-        }
-    }
-    if let Some(server) = &server
-        && !has_ended(server, SILENCE)
-    {
-        output.note(format!(
-            "Waiting for process {}, which writes everything to the disk.",
-            info.pid.unwrap_or_default()
-        ));
-        while !has_ended(server, Duration::from_secs(3600)) {}
-    }
-    delete(control, info.number, output)?;
-    unlink(name);
-    Ok(true)
-}
-
-/// The device, for this process alone: no file system, mapping or swap space has it, nor gets it.
-fn claim(info: &Info, name: &Name) -> Result<File> {
-    let device = device(info.number);
-    let opened = File::options()
-        .read(true)
-        .custom_flags(O_EXCL)
-        .open(&device);
-    opened.map_err(
-        |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::BUSY) => Failure::new(
-                Exit::Busy,
-                format!("{} ({}) is in use", path(name).display(), device.display()),
-            )
-            .advise(format!(
-                "Unmount what is on it: `lsblk {}` shows it. --force takes it away all the same: \
-             whoever uses it sees errors.",
-                device.display()
-            )),
-            _ => Failure::system(format!("cannot open {}", device.display()), error),
-        },
-    )
 }
 
 /// Takes a device away, and says what that waits for.

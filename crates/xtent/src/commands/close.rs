@@ -21,8 +21,10 @@ NOTES:
   Only mappings of encrypted volumes are closed, by the UUID that xtent and
   cryptsetup give to theirs. The kernel forgets the key with the mapping.
 
-  A device of `xtent open --ublk` is flushed, and its process waited for; whoever merely
-  has it open is waited for, too.
+  A device of `xtent open --ublk` is flushed, and its process waited for. One that a file
+  system, a mapping, a process or a loop device has is refused. With --force its process
+  is killed, nothing is flushed, and who uses the device sees errors: what was written to it
+  and not flushed is lost. --json says `\"closed\": false` if somebody has it still.
 
   Where udev runs, a mapping in use is tried again for five seconds: udev looks into
   a device that has been written to, and is in the way for that long.";
@@ -38,7 +40,8 @@ pub(crate) struct Args {
     deferred: bool,
     /// Close a device of `xtent open --ublk` that is in use: its users see errors
     ///
-    /// For one whose storage, or whose process, will not come back: whoever waits for it is let go.
+    /// For one whose storage, or whose process, will not come back: whoever waits for it is let go. Its
+    /// process is killed if there is one, and what was written and not flushed is lost.
     #[arg(long, conflicts_with = "deferred")]
     force: bool,
 }
@@ -46,8 +49,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     if is_of_a_process(args)? {
-        ublk::close(&args.name, args.force, &output)?;
-        return report(args, Closed::Now, &output);
+        let is_gone = ublk::close(&args.name, args.force, &output)?;
+        return report(args, is_gone, &output);
     }
     if args.force {
         return Err(
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             args.name
         ));
     }
-    report(args, closed, &output)
+    report(args, closed == Closed::Now, &output)
 }
 
 /// Whether it is a device of `xtent open --ublk`.
@@ -78,11 +81,11 @@ fn is_of_a_process(args: &Args) -> Result<bool> {
     }
 }
 
-fn report(args: &Args, closed: Closed, output: &Output) -> Result<()> {
+fn report(args: &Args, is_closed: bool, output: &Output) -> Result<()> {
     if output.json {
         output.object(&serde_json::json!({
             "name": args.name.to_string(),
-            "closed": closed == Closed::Now,
+            "closed": is_closed,
         }))?;
     }
     Ok(())
