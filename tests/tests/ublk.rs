@@ -102,9 +102,8 @@ fn linux_612_has_a_file_system_in_cryptsetup_s_volume() {
     assert_a_file_system_lies_in_cryptsetup_s_volume(Some(kernel_612_fast()));
 }
 
-#[test]
-#[ignore = "builds a module, for which it fetches a kernel's source: make kernel-test"]
-fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
+/// By its own volume in its own place only; closed when nobody uses it, or taken from its users.
+fn assert_a_device_is_taken_over_and_closed(kernel: Option<&'static str>) {
     let (one, two) = (Scratch::new(), Scratch::new());
     let volume = container(Shape::LUKS2, &one);
     let other = container(Shape::LUKS2, &two);
@@ -197,7 +196,7 @@ fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
          never dd if=/dev/xtent/p of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
          xtent close p",
     )
-    .with_ublk(None)
+    .with_ublk(kernel)
     .disk("v", &volume.image)
     .disk("other", &other.image)
     .disk("copy", &copy)
@@ -207,6 +206,18 @@ fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
     .file("key", KEY)
     .run();
     assert_has_file(&volume, "data", &data);
+}
+
+#[test]
+#[ignore = "builds a module, for which it fetches a kernel's source: make kernel-test"]
+fn a_device_is_taken_over_by_its_volume_and_closed_when_nobody_uses_it() {
+    assert_a_device_is_taken_over_and_closed(None);
+}
+
+#[test]
+#[ignore = "builds a kernel for many minutes: make test-uml612"]
+fn linux_612_has_a_device_taken_over_and_closed() {
+    assert_a_device_is_taken_over_and_closed(Some(kernel_612_fast()));
 }
 
 /// A takeover that fails between the hand-over and the server's first word, as one would that is killed
@@ -252,7 +263,8 @@ fn a_device_that_cannot_be_taken_over_says_so_and_lets_its_users_go() {
          grep -q '\"taken_over\": *true' /tmp/served
          xtent close v
          xtent serve --key-file /in/key --nbd unix:/tmp/socket /d/outer &
-         until [ -S /tmp/socket ]; do usleep 10000; done
+         server=$!
+         until [ -S /tmp/socket ]; do kill -0 $server; usleep 10000; done
          served n 'nbd+unix:///?socket=/tmp/socket'
          dd if=/dev/xtent/n of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
          killed
@@ -260,7 +272,7 @@ fn a_device_that_cannot_be_taken_over_says_so_and_lets_its_users_go() {
          served n 'nbd+unix:///?socket=/tmp/socket'
          grep -q '\"taken_over\": *false' /tmp/served
          xtent close n
-         kill %%
+         kill $server
          wait",
     )
     .with_ublk(None)
