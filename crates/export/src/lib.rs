@@ -7,6 +7,7 @@ pub mod metrics;
 pub mod nbd;
 pub mod ublk;
 pub mod vhost_user;
+mod zeroes;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,10 +14,7 @@ use super::peer::Client;
 use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
 use super::shutdown::Ending;
 use crate::executor::{Kind, give_way};
-
-/// Bytes of zeros that one worker writes before the other requests get their
-/// turn; a multiple of every sector size.
-const ZEROES_AT_A_TIME: u64 = 4 << 20;
+use crate::zeroes;
 
 /// Bytes of zeros that a stopping server, or an export that ends, does not begin to write. Fewer are
 /// given up when they take too long.
@@ -320,33 +317,22 @@ impl Job {
         }
     }
 
-    /// Writes zeros, a part at a time. One flush for all the parts.
-    async fn write_zeroes(&self, kind: RequestKind, mut offset: u64, mut len: u64, fua: bool) {
-        let mut is_first = true;
-        loop {
-            if let Some(at) = self.ending.at()
-                && (len > ABANDON || at.elapsed() > self.grace)
-            {
+    /// Writes zeros, unless what ends has too many left, or nobody waits any more.
+    async fn write_zeroes(&self, kind: RequestKind, offset: u64, len: u64, fua: bool) {
+        let is_abandoned = |left| {
+            self.ending
+                .at()
+                .is_some_and(|at| left > ABANDON || at.elapsed() > self.grace)
+        };
+        let goes_on = |left| !is_abandoned(left) && !self.is_pointless();
+        let memory = &self.served.bulk;
+        match zeroes::write(&self.volume, memory, offset, len, fua, goes_on).await {
+            Ok(false) if self.is_pointless() => {}
+            Ok(false) => {
                 let text = errno::message(NbdError::Shutdown);
-                return self.send(kind, self.reply.failure(NbdError::Shutdown, text));
+                self.send(kind, self.reply.failure(NbdError::Shutdown, text));
             }
-            let here = len.min(ZEROES_AT_A_TIME - offset % ZEROES_AT_A_TIME);
-            let is_all = is_first && here == len;
-            let volume = &self.volume;
-            let written = volume.write_zeroes_async(&self.served.bulk, offset, here, fua && is_all);
-            let result = written.await;
-            (offset, len, is_first) = (offset + here, len - here, false);
-            if result.is_err() || len == 0 {
-                let result = match fua && !is_all && result.is_ok() {
-                    true => volume.flush_async().await,
-                    false => result,
-                };
-                return self.send_result(kind, result);
-            }
-            give_way().await;
-            if self.is_pointless() {
-                return;
-            }
+            result => self.send_result(kind, result.map(drop)),
         }
     }
 

@@ -11,7 +11,8 @@ use xtent_volume::{RequestKind, Volume};
 use super::abi::{self, Descriptor, SECTOR};
 use super::queue::Ended;
 use super::{LARGEST, LARGEST_RANGE};
-use crate::executor::{Executor, Kind, give_way};
+use crate::executor::{Executor, Kind};
+use crate::zeroes;
 
 /// What all queues share.
 pub(super) struct Work {
@@ -250,8 +251,9 @@ impl Work {
             }
             Asked::WriteZeroes { offset, len, fua } => {
                 self.later(Kind::Bulk, |work| async move {
-                    let result = work.write_zeroes(offset, len, fua).await;
-                    request.end_and_tell(result);
+                    let (volume, memory) = (&work.volume, &work.bulk);
+                    let result = zeroes::write(volume, memory, offset, len, fua, |_| true).await;
+                    request.end_and_tell(result.map(drop).map_err(Failed::from));
                 });
                 None
             }
@@ -359,22 +361,6 @@ impl Work {
             Some(end) if end <= self.volume.size() => Ok(()),
             _ => Err(Failed::With(Errno::INVAL)),
         }
-    }
-
-    /// A piece at a time, so that others get their turn.
-    async fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), Failed> {
-        const PIECE: u64 = 4 << 20;
-        let mut done = 0;
-        while done < len {
-            let here = PIECE.min(len - done);
-            let at = offset + done;
-            self.volume
-                .write_zeroes_async(&self.bulk, at, here, fua)
-                .await?;
-            done += here;
-            give_way().await;
-        }
-        Ok(())
     }
 }
 

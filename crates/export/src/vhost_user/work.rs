@@ -12,6 +12,7 @@ use xtent_volume::{RequestKind, Volume};
 use super::request::{Chain, Command, ID_LENGTH, Status};
 use super::ring::Shared;
 use crate::executor::{Executor, Kind, give_way};
+use crate::zeroes;
 
 /// Bytes of a request to a store that completes later, at a time.
 const LARGE_PIECE: usize = 4 << 20;
@@ -357,17 +358,10 @@ impl Work {
     }
 
     async fn write_zeroes(&self, job: &Job, ranges: &[(u64, u64)]) -> Result<(), Failed> {
+        let fua = job.ring.writes_through;
         for &(offset, len) in ranges {
-            let mut done = 0;
-            while done < len {
-                let (at, here) = Self::piece(offset, len, done, LARGE_PIECE);
-                let here = here as u64;
-                let volume = &self.volume;
-                let fua = job.ring.writes_through;
-                volume.write_zeroes_async(&self.bulk, at, here, fua).await?;
-                done += here;
-                give_way().await;
-            }
+            zeroes::write(&self.volume, &self.bulk, offset, len, fua, |_| true).await?;
+            give_way().await;
         }
         Ok(())
     }
