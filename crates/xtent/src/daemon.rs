@@ -24,7 +24,7 @@ use crate::failure::{Failure, Result};
 const READY: u8 = b'+';
 
 /// Which of the two processes this is.
-pub(crate) enum Side {
+enum Side {
     /// The one that does the work.
     Worker(Ready),
     /// The one the user waits for: end with this exit code.
@@ -33,15 +33,11 @@ pub(crate) enum Side {
 
 /// The worker's line to the front.
 pub(crate) struct Ready {
+    /// None of a worker that stays in the foreground: nobody waits.
     pipe: Option<OwnedFd>,
 }
 
 impl Ready {
-    /// For a worker that stays in the foreground: nobody waits.
-    pub(crate) fn in_foreground() -> Self {
-        Self { pipe: None }
-    }
-
     /// Leaves the terminal and lets the front end with success.
     pub(crate) fn ready(self) -> Result<()> {
         let Some(pipe) = self.pipe else {
@@ -66,8 +62,20 @@ impl Ready {
     }
 }
 
+/// Has `work` done by this process, or by another in the background: then this one ends when that is ready,
+/// with its exit code. Must be called before any thread exists.
+pub(crate) fn run(in_foreground: bool, work: impl FnOnce(Ready) -> Result<()>) -> Result<()> {
+    if in_foreground {
+        return work(Ready { pipe: None });
+    }
+    match split()? {
+        Side::Worker(ready) => work(ready),
+        Side::Front(code) => std::process::exit(i32::from(code)),
+    }
+}
+
 /// Splits in two. Must be called before any thread exists.
-pub(crate) fn split() -> Result<Side> {
+fn split() -> Result<Side> {
     let fail = |e: std::io::Error| Failure::system("cannot start a background process", e);
     let (reader, writer) =
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;

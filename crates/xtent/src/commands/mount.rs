@@ -14,7 +14,7 @@ use xtent_volume::{Config, Volume};
 use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::control::Control;
-use crate::daemon::{Ready, Side, split};
+use crate::daemon::{self, Ready};
 use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Changes, Grown, Growth};
@@ -106,13 +106,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if !args.file_only && !fuse::may_mount() {
         return Err(told::requires_root(args));
     }
-    if args.foreground {
-        return serve(args, global, Ready::in_foreground());
-    }
-    match split()? {
-        Side::Worker(ready) => serve(args, global, ready),
-        Side::Front(code) => std::process::exit(i32::from(code)),
-    }
+    daemon::run(args.foreground, |ready| serve(args, global, ready))
 }
 
 fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {

@@ -15,7 +15,7 @@ use xtent_volume::{Config, DiscardPolicy, Volume};
 use super::{Args, unlock};
 use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs};
 use crate::cli::Global;
-use crate::daemon::{Ready, Side, split};
+use crate::daemon::{self, Ready};
 use crate::disk::place;
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::{Closed, VolumeKey};
@@ -53,13 +53,7 @@ pub(super) struct ServedArgs {
 }
 
 pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
-    if args.served.foreground {
-        return serve(args, global, Ready::in_foreground());
-    }
-    match split()? {
-        Side::Worker(ready) => serve(args, global, ready),
-        Side::Front(code) => std::process::exit(i32::from(code)),
-    }
+    daemon::run(args.served.foreground, |ready| serve(args, global, ready))
 }
 
 fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
