@@ -16,16 +16,15 @@ import json
 import os
 import pathlib
 import platform
-import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent / "volume"), str(HERE.parent / "kernel")]
+import compare  # noqa: E402
 import plot  # noqa: E402
 from compare import KEY, cpu_facts, format_for_peers, run, tool  # noqa: E402
 
@@ -68,33 +67,16 @@ def size_name(size):
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
-class Server:
+class Disk(compare.Server):
     """A process that serves an image as a virtual machine's disk."""
 
     def __init__(self, name, image, command, folder):
-        self.name, self.image, self.socket = name, image, folder / f"{name}.sock"
-        self.log = open(folder / f"{name}.log", "w+b")
-        ready = folder / f"{name}.ready"
-        command = [str(part).replace("@SOCKET@", str(self.socket)).replace("@READY@", str(ready))
-                   for part in command]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        end = time.monotonic() + 20
-        while not ready.exists() and b"vhost-user:" not in self.said():
-            if self.process.poll() is not None or time.monotonic() > end:
-                sys.exit(f"{name} does not start: {shlex.join(command)}\n{self.said().decode()}")
-            time.sleep(0.01)
+        self.image, self.ready = image, folder / f"{name}.ready"
+        super().__init__(name, [str(part).replace("@READY@", str(self.ready)) for part in command], folder, name)
 
-    def said(self):
-        return pathlib.Path(self.log.name).read_bytes()
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
+    def answers(self):
+        # Who connects is the guest.
+        return self.ready.exists() or b"vhost-user:" in pathlib.Path(self.log.name).read_bytes()
 
 
 def start_servers(args, folder, stack, size):
@@ -136,7 +118,7 @@ def start_servers(args, folder, stack, size):
             command = xtent(image)
         else:
             command = qemu(image, has_defaults)
-        running[name] = Server(name, image, command, folder)
+        running[name] = Disk(name, image, command, folder)
         stack.callback(running[name].stop)
     return running
 
