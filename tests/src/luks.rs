@@ -2,7 +2,7 @@
 //! derivation as cheap as the formats allow.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::xtent::xtent;
 use crate::{Cmd, Scratch};
@@ -160,9 +160,9 @@ impl Shape {
 /// A formatted image and the file that opens it.
 pub struct Container {
     /// The image.
-    pub image: std::path::PathBuf,
+    pub image: PathBuf,
     /// The key file.
-    pub key: std::path::PathBuf,
+    pub key: PathBuf,
 }
 
 impl Container {
@@ -209,6 +209,19 @@ pub fn cheap(pbkdf: Pbkdf, version: u32) -> Vec<&'static str> {
             "1",
         ],
     }
+}
+
+/// A LUKS2 header by cryptsetup for data on another device, in a file of its own.
+pub fn detached_header(scratch: &Scratch, name: &str, key: &Path, data: &Path) -> PathBuf {
+    let header = scratch.image(name, 16 << 20);
+    Cmd::peer("cryptsetup")
+        .args(["luksFormat", "--batch-mode", "--type", "luks2", "--header"])
+        .arg(&header)
+        .args(cheap(Shape::LUKS2.pbkdf, 2))
+        .arg("--key-file")
+        .args([key, data])
+        .ok();
+    header
 }
 
 /// Adds the passphrase in the file `new` to an image that `key` opens, cheaply.

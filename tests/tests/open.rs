@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use xtent_tests::header::edit_json;
-use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape};
+use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape, detached_header};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::uml::{Job, assert_opens_like_cryptsetup};
 use xtent_tests::xtent::xtent;
@@ -70,16 +70,9 @@ fn image_files_and_detached_headers_open() {
     let plain = pattern(DATA, 31);
     let image = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, DATA as u64);
     image.encrypt(&plain);
-    let header = scratch.image("header", 16 << 20);
     let data = scratch.image("data", DATA as u64);
     let key = scratch.file("key", KEY);
-    xtent_tests::Cmd::peer("cryptsetup")
-        .args(["luksFormat", "--batch-mode", "--type", "luks2", "--header"])
-        .arg(&header)
-        .args(xtent_tests::luks::cheap(Shape::LUKS2.pbkdf, 2))
-        .arg("--key-file")
-        .args([&key, &data])
-        .ok();
+    let header = detached_header(&scratch, "header", &key, &data);
     let bytes = std::fs::read(&image.image).unwrap();
     let outcome = Job::new(
         "xtent open --key-file /in/key v /in/image
