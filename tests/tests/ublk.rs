@@ -304,7 +304,9 @@ fn soak_kills_under_a_file_system() {
                      {{ touch /tmp/wrong; echo failed $1 $n; }}
                  dd if=/mnt/file$1 of=/tmp/read$1 bs=64k skip=$((n % 8)) count=1 iflag=direct 2>/dev/null
                  cmp /tmp/wrote$1 /tmp/read$1 || {{ touch /tmp/wrong; echo wrong $1 $n; }}
-                 echo $n >/tmp/turns$1
+                 # Renamed, so that nobody reads half of it.
+                 echo $n >/tmp/turn$1
+                 mv /tmp/turn$1 /tmp/turns$1
              done
              cp /tmp/turns$1 /out/
          }}
