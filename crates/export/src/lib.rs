@@ -5,9 +5,12 @@ mod executor;
 pub mod fuse;
 pub mod metrics;
 pub mod nbd;
+mod shutdown;
 pub mod ublk;
 pub mod vhost_user;
 mod zeroes;
+
+pub use shutdown::Shutdown;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use super::peer::Client;
 use super::proto::Head;
-use super::shutdown::wake;
 use super::tls::errno;
+use crate::shutdown::wake;
 use xtent_store::Buffer;
 use xtent_tls::Channel;
 

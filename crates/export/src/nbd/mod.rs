@@ -32,11 +32,11 @@ mod shutdown;
 mod tests;
 mod tls;
 
+pub use crate::Shutdown;
 pub use activation::activated_listeners;
 pub use exports::{Exports, Listing};
 pub use listen::{Address, Listener, SocketFile, bind_tcp, bind_unix};
 pub use server::serve;
-pub use shutdown::Shutdown;
 pub use tls::Tls;
 /// The protocol itself.
 pub use xtent_nbd as proto;

@@ -33,7 +33,7 @@ use xtent_volume::Volume;
 
 use crate::Error;
 use crate::executor::Executor;
-use crate::nbd::Shutdown;
+use crate::Shutdown;
 use queue::{Descriptors, Prepared};
 use work::Work;
 

@@ -21,7 +21,7 @@ use xtent_store::AlignedBuffer;
 use super::abi::{self, Command, Descriptor, IoCommand};
 use super::work::{Answer, Request, Work};
 use super::{DEPTH, LARGEST};
-use crate::nbd::Shutdown;
+use crate::Shutdown;
 
 /// Marks the answer to the read of the bell, and of the server's end.
 const BELL: u64 = u64::MAX;

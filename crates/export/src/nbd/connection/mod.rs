@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use xtent_store::AlignedBuffer;
 use xtent_volume::{Phase, RequestKind, Volume, Watch, now_and_then};
 
+use crate::Shutdown;
 use crate::nbd::exports::{Exports, Served, Visit};
 use crate::nbd::input::Input;
 use crate::nbd::link::Link;
@@ -23,7 +24,7 @@ use crate::nbd::peer::Client;
 use crate::nbd::port::{Closed, For, Port, Timeouts};
 use crate::nbd::proto::constants::REQUEST_LEN;
 use crate::nbd::proto::{Request, Session};
-use crate::nbd::shutdown::{Ending, Shutdown};
+use crate::nbd::shutdown::Ending;
 use crate::nbd::tls::Tls;
 
 use handshake::handshake;
