@@ -5,6 +5,7 @@ mod executor;
 pub mod fuse;
 pub mod metrics;
 pub mod nbd;
+mod request;
 mod shutdown;
 pub mod ublk;
 pub mod vhost_user;

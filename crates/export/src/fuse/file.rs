@@ -10,7 +10,6 @@
 //! a write that returned has reached the volume or failed, and a killed
 //! daemon loses nothing that it acknowledged.
 
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
@@ -25,11 +24,10 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags};
-use xtent_store::AlignedBuffer;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::FILE_NAME;
-use super::data::{Later, Shared, failed};
+use super::data::{Data, Shared};
 
 /// Bytes per request, at most: what kernels allow (256 pages) unless an
 /// administrator raised `fs.fuse.max_pages_limit`.
@@ -60,11 +58,9 @@ pub(super) enum Holes {
 
 /// The directory and its file.
 pub(super) struct VolumeFile {
-    volume: Arc<Volume>,
+    data: Data,
     holes: Holes,
     shared: Arc<Shared>,
-    /// The way to a store that completes later.
-    later: Option<Later>,
     /// Told when the last opener closes the file.
     closed: Box<dyn Fn() + Send + Sync>,
     uid: u32,
@@ -75,17 +71,15 @@ pub(super) struct VolumeFile {
 impl VolumeFile {
     /// `closed` is called when the last opener is gone.
     pub(super) fn new(
-        volume: Arc<Volume>,
+        data: Data,
         holes: Holes,
         shared: Arc<Shared>,
-        later: Option<Later>,
         closed: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self {
-            volume,
+            data,
             holes,
             shared,
-            later,
             closed: Box::new(closed),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
@@ -93,15 +87,19 @@ impl VolumeFile {
         }
     }
 
+    fn volume(&self) -> &Volume {
+        self.data.volume()
+    }
+
     fn attr(&self, ino: INodeNo) -> Option<FileAttr> {
-        let read_only = self.volume.is_read_only();
+        let read_only = self.volume().is_read_only();
         let (kind, perm, nlink, size) = match ino {
             ROOT => (FileType::Directory, 0o500, 2, 0),
             FILE => (
                 FileType::RegularFile,
                 if read_only { 0o400 } else { 0o600 },
                 1,
-                self.volume.size(),
+                self.volume().size(),
             ),
             _ => return None,
         };
@@ -126,7 +124,7 @@ impl VolumeFile {
 
     /// The part of a request that lies inside the volume.
     fn clip(&self, offset: u64, len: u64) -> Range<u64> {
-        let size = self.volume.size();
+        let size = self.volume().size();
         offset.min(size)..offset.saturating_add(len).min(size)
     }
 
@@ -143,7 +141,7 @@ impl VolumeFile {
         // noise, and one that the policy ignores leaves the old data, so
         // neither may stand for it: only zeros in writing are right.
         let holes_are_written =
-            self.holes == Holes::Written || self.volume.discard_policy() == DiscardPolicy::Zero;
+            self.holes == Holes::Written || self.volume().discard_policy() == DiscardPolicy::Zero;
         let supported = flags == zeroes
             || flags == zeroes | FallocateFlags::KEEP_SIZE
             || flags == hole && holes_are_written;
@@ -152,23 +150,10 @@ impl VolumeFile {
             // reserve space. posix_fallocate(3) writes instead, which does.
             return Err(Errno::EOPNOTSUPP);
         }
-        if end > self.volume.size() && !flags.contains(FallocateFlags::KEEP_SIZE) {
+        if end > self.volume().size() && !flags.contains(FallocateFlags::KEEP_SIZE) {
             return Err(Errno::ENOSPC);
         }
         Ok(self.clip(offset, len))
-    }
-}
-
-thread_local! {
-    /// For the reads of one thread: grows to the largest request it has seen.
-    static BUFFER: Cell<Option<AlignedBuffer>> = const { Cell::new(None) };
-}
-
-/// This thread's buffer, of `len` bytes or more with any contents.
-fn take_buffer(len: usize) -> io::Result<AlignedBuffer> {
-    match BUFFER.take() {
-        Some(buffer) if buffer.len() >= len => Ok(buffer),
-        _ => AlignedBuffer::zeroed(len.next_power_of_two()),
     }
 }
 
@@ -181,9 +166,9 @@ impl Filesystem for VolumeFile {
         if let Err(most) = config.set_max_readahead(MAX_REQUEST) {
             let _ = config.set_max_readahead(most);
         }
-        let _ = config.set_max_background(match self.later {
-            Some(_) => MAX_BACKGROUND_LATER,
-            None => MAX_BACKGROUND,
+        let _ = config.set_max_background(match self.volume().completes_later() {
+            true => MAX_BACKGROUND_LATER,
+            false => MAX_BACKGROUND,
         });
         // Direct I/O that does not wait for one request before it sends the
         // next; missing only in kernels before 3.13.
@@ -279,24 +264,7 @@ impl Filesystem for VolumeFile {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let range = self.clip(offset, u64::from(size));
-        // No longer than `size`, which is a u32.
-        let len = usize::try_from(range.end - range.start).unwrap_or(0);
-        let Ok(mut buffer) = take_buffer(len) else {
-            tracing::error!(length = len, "no memory for a read");
-            return reply.error(Errno::ENOMEM);
-        };
-        let data = &mut buffer[..len];
-        let result = match &self.later {
-            Some(_) => self.volume.try_read_at(data, range.start),
-            None => self.volume.read_at(data, range.start).map(|()| true),
-        };
-        match (result, &self.later) {
-            (Ok(false), Some(later)) => later.read(range, len, reply),
-            (Ok(_), _) => reply.data(data),
-            (Err(e), _) => reply.error(failed("read", &range, &e)),
-        }
-        BUFFER.set(Some(buffer));
+        self.data.read(&self.clip(offset, u64::from(size)), reply);
     }
 
     fn write(
@@ -313,30 +281,14 @@ impl Filesystem for VolumeFile {
     ) {
         let range = self.clip(offset, data.len() as u64);
         // Short at the end, then "no space left", as a block device does it.
-        let (Ok(len), Ok(written)) = (
-            usize::try_from(range.end - range.start),
-            u32::try_from(range.end - range.start),
-        ) else {
+        let Ok(len) = usize::try_from(range.end - range.start) else {
             return reply.error(Errno::EINVAL);
         };
         if len == 0 && !data.is_empty() {
             return reply.error(Errno::ENOSPC);
         }
-        let durable = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
-        let data = &data[..len];
-        let result = match &self.later {
-            Some(_) if durable => Ok(false),
-            Some(_) => self.volume.try_write_at(data, range.start),
-            None => {
-                let written = self.volume.write_at(data, range.start, durable);
-                written.map(|()| true)
-            }
-        };
-        match (result, &self.later) {
-            (Ok(false), Some(later)) => later.write(range, data, durable, written, reply),
-            (Ok(_), _) => reply.written(written),
-            (Err(e), _) => reply.error(self.shared.lose("write", &range, e)),
-        }
+        let fua = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
+        self.data.write(&range, &data[..len], fua, reply);
     }
 
     fn fsync(
@@ -347,13 +299,7 @@ impl Filesystem for VolumeFile {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        if let Some(later) = &self.later {
-            return later.flush(reply);
-        }
-        match self.volume.flush() {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(failed("flush", &(0..0), &e)),
-        }
+        self.data.flush(reply);
     }
 
     fn fallocate(
@@ -366,17 +312,9 @@ impl Filesystem for VolumeFile {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let range = match self.zeros_of(mode, offset, length) {
-            Ok(range) => range,
-            Err(e) => return reply.error(e),
-        };
-        if let Some(later) = &self.later {
-            return later.write_zeroes(range, reply);
-        }
-        let len = range.end - range.start;
-        match self.volume.write_zeroes(range.start, len, false) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(self.shared.lose("write zeroes", &range, e)),
+        match self.zeros_of(mode, offset, length) {
+            Ok(range) => self.data.write_zeroes(&range, reply),
+            Err(e) => reply.error(e),
         }
     }
 
@@ -419,7 +357,7 @@ impl Filesystem for VolumeFile {
         if self.shared.statfs_fails.load(Ordering::SeqCst) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        reply.statfs(self.volume.size() / 512, 0, 0, 2, 0, 512, 255, 512);
+        reply.statfs(self.volume().size() / 512, 0, 0, 2, 0, 512, 255, 512);
     }
 
     // Nothing else can be made or removed here.

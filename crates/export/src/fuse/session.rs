@@ -12,17 +12,18 @@ use fuser::{Config, Session, SessionACL};
 use xtent_store::chain;
 use xtent_volume::Volume;
 
-use super::data::{Later, Shared, WORKERS};
+use super::data::{Data, Shared, WORKERS};
 use super::file::{Holes, VolumeFile};
 use super::{FILE_NAME, connection, fail, mountinfo};
 use crate::executor::Executor;
+use crate::request::Failed;
 use crate::{Error, ErrorKind};
 
 /// Requests served at a time. Each waits for the disk in a thread of its own,
 /// so this is the queue depth that the store sees, and with two requests' worth
 /// of buffers in each (1 MiB for what comes in, 1 MiB for what goes out) the
 /// bound on memory: 32 MiB. Where the store completes later, requests leave these threads
-/// for [`Later`], whose memory comes on top.
+/// for [`Data`]'s executor, whose memory comes on top.
 const THREADS: usize = 16;
 
 /// What a mount's waiting thread is told.
@@ -64,17 +65,12 @@ impl FuseMount {
         };
         let shared = Arc::<Shared>::default();
         let closed = events.clone();
-        let later = Later::new(&volume, &shared);
+        let data = Data::new(&volume, &shared);
+        let executor = data.executor();
         let on_close = move || {
             let _ = closed.send(Event::Closed);
         };
-        let file = VolumeFile::new(
-            volume.clone(),
-            holes,
-            shared.clone(),
-            later.clone(),
-            on_close,
-        );
+        let file = VolumeFile::new(data, holes, shared.clone(), on_close);
         let descriptor = connection::mount(dir, source, volume.is_read_only())?;
         let unmount = |e| {
             let _ = connection::unmount(dir, true);
@@ -98,9 +94,9 @@ impl FuseMount {
                 // pages that only they can write. The threads of the session
                 // inherit it. Takes CAP_SYS_RESOURCE, as do loop devices.
                 let _ = rustix::process::configure_io_flusher_behavior(true);
-                let result = match later {
+                let result = match executor {
                     None => session.run(),
-                    Some(later) => run_with_workers(session, &later),
+                    Some(executor) => run_with_workers(session, &executor),
                 };
                 let _ = ended.send(Event::Ended);
                 unless_unmounted(result)
@@ -218,22 +214,25 @@ impl FuseMount {
             1 => "a write".to_owned(),
             count => format!("{count} writes"),
         };
+        let (kind, source): (_, Box<dyn std::error::Error + Send + Sync>) = match first {
+            Failed::Volume(error) => (ErrorKind::Volume(error.kind), Box::new(error)),
+            Failed::With(errno) => (ErrorKind::Io, Box::new(io::Error::from(errno))),
+        };
         Err(Error {
-            kind: ErrorKind::Volume(first.kind),
+            kind,
             message: format!(
                 "{writes} failed while it was mounted, and not every program can have been told: what \
                  was written since it was mounted may be lost, so check it and the file system. The \
                  first failure"
             ),
-            source: Some(Box::new(first)),
+            source: Some(source),
         })
     }
 }
 
 /// Runs a session, and beside it the threads that carry its requests on, until the last of
 /// those has ended.
-fn run_with_workers(session: Session<VolumeFile>, later: &Later) -> io::Result<()> {
-    let executor = later.executor();
+fn run_with_workers(session: Session<VolumeFile>, executor: &Executor) -> io::Result<()> {
     std::thread::scope(|scope| {
         for index in 0..WORKERS {
             let worker = std::thread::Builder::new()

@@ -28,14 +28,13 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use xtent_store::Memory;
 use xtent_volume::Volume;
 
 use crate::Error;
 use crate::executor::Executor;
-use crate::Shutdown;
+use crate::request::{Carrier, Threads};
+use crate::shutdown::Shutdown;
 use queue::{Descriptors, Prepared};
-use work::Work;
 
 pub use control::{Control, Info, State};
 
@@ -59,7 +58,7 @@ const MEMORY: usize = 64 << 20;
 /// All that serving a device takes but the device: memory, and a ring.
 pub struct Server {
     queue: Prepared,
-    work: Arc<Work>,
+    carrier: Arc<Carrier>,
 }
 
 impl Server {
@@ -71,22 +70,18 @@ impl Server {
         if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
             tracing::info!(%error, "the kernel does not know that this process writes dirty pages");
         }
-        let work = Arc::new(Work {
-            volume: Arc::clone(volume),
-            executor: Executor::with_own_threads(),
-            memory: Memory::new(MEMORY),
-            bulk: Memory::new(4 << 20),
-        });
-        let queue = Prepared::new(info.depth, info.is_encoded, &work, shutdown)
+        let own = Threads::Executors;
+        let carrier = Carrier::new(volume, Executor::with_own_threads(), MEMORY, own);
+        let queue = Prepared::new(info.depth, info.is_encoded, &carrier, shutdown)
             .map_err(|error| Error::io("cannot prepare to serve a device", error))?;
-        Ok(Self { queue, work })
+        Ok(Self { queue, carrier })
     }
 
     /// Starts the threads, which wait for the device.
     pub fn spawn(self) -> Result<Ready, Error> {
-        let Self { queue, work } = self;
+        let Self { queue, carrier } = self;
         let failed = |error| Error::io("cannot start a thread for the device", error);
-        work.executor.open(WORKERS).map_err(failed)?;
+        carrier.executor().open(WORKERS).map_err(failed)?;
         let (give, given) = channel::<(File, Descriptors)>();
         let (tell, told) = channel();
         let thread = std::thread::Builder::new()
@@ -100,7 +95,7 @@ impl Server {
         Ok(Ready {
             give,
             told,
-            serving: Serving { thread, work },
+            serving: Serving { thread, carrier },
         })
     }
 }
@@ -133,7 +128,7 @@ impl Ready {
 /// A device that is served.
 pub struct Serving {
     thread: std::thread::JoinHandle<std::io::Result<()>>,
-    work: Arc<Work>,
+    carrier: Arc<Carrier>,
 }
 
 impl Serving {
@@ -144,10 +139,10 @@ impl Serving {
     pub fn wait(self) -> Result<(), Error> {
         let panicked = |_| Err(std::io::Error::other("its thread panicked"));
         let served = self.thread.join().unwrap_or_else(panicked);
-        self.work.executor.close();
-        let flushed = match self.work.volume.is_read_only() {
+        self.carrier.executor().close();
+        let flushed = match self.carrier.volume().is_read_only() {
             true => Ok(()),
-            false => self.work.volume.flush().map_err(Error::from),
+            false => self.carrier.volume().flush().map_err(Error::from),
         };
         served.map_err(|error| Error::io("the device cannot be served any more", error))?;
         flushed

@@ -19,9 +19,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use xtent_store::AlignedBuffer;
 
 use super::abi::{self, Command, Descriptor, IoCommand};
-use super::work::{Answer, Request, Work};
+use super::work::{Answer, carry_out};
 use super::{DEPTH, LARGEST};
-use crate::Shutdown;
+use crate::request::Carrier;
+use crate::shutdown::Shutdown;
 
 /// Marks the answer to the read of the bell, and of the server's end.
 const BELL: u64 = u64::MAX;
@@ -88,9 +89,13 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Has the queue's thread answer the driver.
-    pub(super) fn push(&self, answer: Answer) {
+    /// Has the queue's thread answer the driver. It looks by itself after each request that it has given to be
+    /// carried out; `later`, it waits and has to be called.
+    pub(super) fn push(&self, answer: Answer, later: bool) {
         self.answers().push(answer);
+        if !later {
+            return;
+        }
         // It fails only if it has been rung 2^64 times.
         let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.bell, &1_u64.to_ne_bytes()));
     }
@@ -114,7 +119,7 @@ enum Slot {
 pub(super) struct Prepared {
     ring: IoUring,
     is_encoded: bool,
-    work: Arc<Work>,
+    carrier: Arc<Carrier>,
     ended: Arc<Ended>,
     shutdown: Shutdown,
     slots: Vec<Slot>,
@@ -126,7 +131,7 @@ struct Queue {
     file: File,
     descriptors: Descriptors,
     is_encoded: bool,
-    work: Arc<Work>,
+    carrier: Arc<Carrier>,
     ended: Arc<Ended>,
     shutdown: Shutdown,
     /// Never freed, not by a panic either: the driver forgets the memory with this thread and the ring,
@@ -140,7 +145,7 @@ impl Prepared {
     pub(super) fn new(
         depth: u16,
         is_encoded: bool,
-        work: &Arc<Work>,
+        carrier: &Arc<Carrier>,
         shutdown: &Shutdown,
     ) -> io::Result<Self> {
         let slots = (0..depth)
@@ -149,7 +154,7 @@ impl Prepared {
         Ok(Self {
             ring: make_ring()?,
             is_encoded,
-            work: Arc::clone(work),
+            carrier: Arc::clone(carrier),
             ended: Arc::new(Ended {
                 bell: eventfd(0, EventfdFlags::CLOEXEC)?,
                 answers: Mutex::default(),
@@ -171,7 +176,7 @@ impl Prepared {
             file,
             descriptors,
             is_encoded: self.is_encoded,
-            work: self.work,
+            carrier: self.carrier,
             ended: self.ended,
             shutdown: self.shutdown,
             slots: ManuallyDrop::new(self.slots),
@@ -265,10 +270,7 @@ impl Queue {
         let Some(descriptor) = self.descriptors.get(tag) else {
             return Ok(());
         };
-        let request = Request::new(tag, &descriptor, memory, &self.ended, &self.work.volume);
-        if let Some(answer) = self.work.carry_out(request) {
-            self.answer(answer)?;
-        }
+        carry_out(&self.carrier, &descriptor, (tag, memory), &self.ended);
         Ok(())
     }
 

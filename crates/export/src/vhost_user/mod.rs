@@ -29,12 +29,13 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
-use xtent_store::{Memory, chain};
+use xtent_store::chain;
 use xtent_volume::Volume;
 
 use crate::Error;
 use crate::executor::Executor;
 use crate::nbd::{Listener, Shutdown};
+use crate::request::{Carrier, Threads};
 use request::ID_LENGTH;
 use session::Session;
 use work::Work;
@@ -114,11 +115,9 @@ pub fn serve(
     for (to, from) in id.iter_mut().zip(options.id.bytes()) {
         *to = from;
     }
+    let own = Threads::Executors;
     let work = Arc::new(Work {
-        volume: Arc::clone(volume),
-        executor: Arc::clone(&executor),
-        memory: Memory::new(options.memory),
-        bulk: Memory::new(4 << 20),
+        carrier: Carrier::new(volume, Arc::clone(&executor), options.memory, own),
         id,
     });
     let served = serve_all(listener, &work, options.queues, (shutdown, growth));
@@ -155,7 +154,7 @@ fn serve_all(
         let reason = converse(&stream, &mut session, shutdown, growth);
         session.stop_all();
         drop(session);
-        work.memory.trim();
+        work.carrier.memory().trim();
         tracing::info!(reason, "the virtual machine is disconnected");
     }
     Ok(())

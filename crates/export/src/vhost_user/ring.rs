@@ -15,7 +15,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::guest::Guest;
 use super::inflight::RingInflight;
 use super::request::{self, Chain, Request, Status};
-use super::work::{Job, Scratch, Work};
+use super::work::{Scratch, Work};
 use crate::{Error, ErrorKind};
 
 /// Bytes after which the guest is told, though there is more to do.
@@ -212,7 +212,7 @@ impl Shared {
 
     /// The thread's life.
     fn serve(self: &Arc<Self>, kick: &File, stop: &OwnedFd, left: Vec<u16>, work: &Arc<Work>) {
-        let Some(mut scratch) = Scratch::new(&work.volume) else {
+        let Some(mut scratch) = Scratch::new(work.carrier.volume()) else {
             tracing::error!("no memory to serve a ring");
             return;
         };
@@ -298,7 +298,7 @@ impl Shared {
     /// What a request is that was taken; none that cannot be understood: it is given back.
     fn look_at(&self, head: u16, work: &Work) -> Option<Request> {
         let (table, entries) = self.table;
-        let request = request::parse((table, entries, head), &self.guest, &work.volume);
+        let request = request::parse((table, entries, head), &self.guest, work.carrier.volume());
         if request.is_none() {
             self.complain("descriptors that are no request");
             self.give_back(head, 0);
@@ -324,11 +324,7 @@ impl Shared {
         scratch: &mut Scratch,
     ) -> u64 {
         match request {
-            Request::Serve(chain, command) => work.carry_out(
-                Job::new(self, chain, &command, &work.volume),
-                command,
-                scratch,
-            ),
+            Request::Serve(chain, command) => work.carry_out(self, chain, command, scratch),
             Request::Refuse(chain, status) => {
                 self.end(&chain, status, 0);
                 0

@@ -98,7 +98,7 @@ impl Session {
 
     /// Tells the front-end if the disk has grown.
     pub(super) fn look_at_size(&mut self) {
-        let size = self.work.volume.size();
+        let size = self.work.carrier.volume().size();
         if self.size == Some(size) {
             return;
         }
@@ -147,7 +147,7 @@ impl Session {
         match message.request {
             SET_OWNER => {}
             RESET_OWNER | RESET_DEVICE => self.reset(),
-            GET_FEATURES => return long(config::features(&self.work.volume)),
+            GET_FEATURES => return long(config::features(self.work.carrier.volume())),
             SET_FEATURES => self.set_features(message.longs::<1>(0)?[0])?,
             GET_PROTOCOL_FEATURES => return long(PROTOCOL_FEATURES),
             SET_PROTOCOL_FEATURES => {
@@ -223,7 +223,7 @@ impl Session {
     }
 
     fn set_features(&mut self, features: u64) -> Result<(), Broken> {
-        if features & !config::features(&self.work.volume) != 0 {
+        if features & !config::features(self.work.carrier.volume()) != 0 {
             return Err("features that were not offered");
         }
         if features != self.features {
@@ -310,8 +310,8 @@ impl Session {
         if offset > LONGEST_CONFIG || size > LONGEST_CONFIG {
             return Err("more than a configuration space");
         }
-        self.size = Some(self.work.volume.size());
-        let space = config::space(&self.work.volume, self.queues);
+        self.size = Some(self.work.carrier.volume().size());
+        let space = config::space(self.work.carrier.volume(), self.queues);
         let bytes = space.into_iter().chain(std::iter::repeat(0));
         let mut body = words.map(u32::to_le_bytes).concat();
         body.extend(bytes.skip(offset).take(size));

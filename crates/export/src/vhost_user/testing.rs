@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
-use xtent_store::Memory;
 use xtent_volume::Volume;
 
 use super::guest::Guest;
@@ -14,6 +13,7 @@ use super::inflight::RingInflight;
 use super::ring::{Call, Layout, Ring};
 use super::work::Work;
 use crate::executor::Executor;
+use crate::request::{Carrier, Threads};
 
 /// Entries of its ring.
 pub const ENTRIES: u16 = 16;
@@ -70,10 +70,7 @@ impl Rig {
             guest: Arc::new(Guest::of_map(Arc::clone(&map))),
             map,
             work: Arc::new(Work {
-                volume,
-                executor,
-                memory: Memory::new(8 << 20),
-                bulk: Memory::new(4 << 20),
+                carrier: Carrier::new(&volume, executor, 8 << 20, Threads::Executors),
                 id: *b"0123456789abcdefghij",
             }),
             kick: event(),
@@ -202,6 +199,6 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         self.ring = None;
-        self.work.executor.close();
+        self.work.carrier.executor().close();
     }
 }

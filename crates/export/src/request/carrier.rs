@@ -1,0 +1,336 @@
+//! Carrying requests out: at once on the thread that asks where nothing has to be waited for, else as a
+//! future. A request is one run of sectors; where its data passes through memory of this process on the way,
+//! it does so in pieces that the cache takes.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use xtent_store::{Memory, block_on};
+use xtent_volume::Volume;
+
+use super::{Asked, Client, Failed, Range, Request};
+use crate::executor::{Executor, Kind, give_way};
+use crate::zeroes;
+
+/// Most bytes that go to a store that completes later at a time.
+const LARGE_PIECE: u64 = 4 << 20;
+/// Bytes of zeros under way.
+const ZEROES: usize = 4 << 20;
+
+/// On what threads it is waited for a store that completes nothing later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// On the callers': there are as many as requests at a time.
+    Callers,
+    /// On the executor's.
+    Executors,
+}
+
+/// Carries out the requests of an export.
+pub(crate) struct Carrier {
+    volume: Arc<Volume>,
+    executor: Arc<Executor>,
+    /// For requests that wait.
+    memory: Arc<Memory>,
+    /// For zeros.
+    bulk: Arc<Memory>,
+    /// Whether whoever asks can be kept waiting.
+    waits: bool,
+}
+
+impl Carrier {
+    /// With so many bytes of requests that wait, at most.
+    pub(crate) fn new(
+        volume: &Arc<Volume>,
+        executor: Arc<Executor>,
+        memory: usize,
+        threads: Threads,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            volume: Arc::clone(volume),
+            executor,
+            memory: Memory::new(memory),
+            bulk: Memory::new(ZEROES),
+            waits: threads == Threads::Callers && !volume.completes_later(),
+        })
+    }
+
+    /// What the requests are about.
+    pub(crate) fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    /// For requests that wait.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// What is carried out later is carried out by this.
+    pub(crate) fn executor(&self) -> &Arc<Executor> {
+        &self.executor
+    }
+
+    /// Carries a request out, or has it carried out; the bytes that were moved here. `scratch` is memory of the
+    /// caller's, a [piece](Volume::preferred_piece), or nothing for clients that have their own.
+    pub(crate) fn carry_out<C: Client>(
+        self: &Arc<Self>,
+        client: C,
+        asked: Asked,
+        scratch: &mut [u8],
+    ) -> u64 {
+        let mut request = Request::new(client, &asked, &self.volume);
+        match asked {
+            Asked::Read { offset, len } => {
+                let (done, result) = self.read_now(&mut request.client, (offset, len), scratch);
+                match result {
+                    Ok(()) if done < len => self.later(Kind::Prompt, |carrier| async move {
+                        let client = &mut request.client;
+                        let result = carrier.read_later(client, (offset, len), done).await;
+                        request.end_later(result);
+                    }),
+                    result => request.end(result),
+                }
+                done
+            }
+            Asked::Write { offset, len, fua } => {
+                let range = (offset, len);
+                let (done, result) = match fua {
+                    true => (0, Ok(())),
+                    false => self.write_now(&mut request.client, range, scratch),
+                };
+                match result {
+                    Ok(()) if done < len => self.later(Kind::Prompt, |carrier| async move {
+                        let client = &mut request.client;
+                        let result = carrier.write_later(client, range, done, fua).await;
+                        request.end_later(result);
+                    }),
+                    result => request.end(result),
+                }
+                done
+            }
+            Asked::Flush => {
+                self.later(Kind::Prompt, |carrier| async move {
+                    let result = carrier.volume.flush_async().await;
+                    request.end_later(result.map_err(Failed::from));
+                });
+                0
+            }
+            Asked::Discard { ranges, fua } => {
+                self.later(Kind::Bulk, |carrier| async move {
+                    let result = carrier.discard(&ranges, fua).await;
+                    request.end_later(result);
+                });
+                0
+            }
+            Asked::WriteZeroes { ranges, fua } => {
+                self.later(Kind::Bulk, |carrier| async move {
+                    let result = carrier.write_zeroes(&ranges, fua).await;
+                    request.end_later(result);
+                });
+                0
+            }
+        }
+    }
+
+    /// Has something done that waits.
+    pub(crate) fn later<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        kind: Kind,
+        future: impl FnOnce(Arc<Self>) -> F,
+    ) {
+        let future = future(Arc::clone(self));
+        match self.waits {
+            true => block_on(future),
+            false => self.executor.spawn(0, kind, future),
+        }
+    }
+
+    /// The next piece of a range of which some is done: where it begins, and its bytes to where a piece of the
+    /// size ends.
+    fn piece((offset, len): Range, done: u64, size: u64) -> (u64, usize) {
+        let at = offset.saturating_add(done);
+        // At most `size`.
+        let here = usize::try_from((size - at % size).min(len - done));
+        (at, here.unwrap_or_default())
+    }
+
+    /// The next piece of what passes on this thread.
+    fn small_piece(&self, range: Range, done: u64) -> (u64, usize) {
+        Self::piece(range, done, self.volume.preferred_piece() as u64)
+    }
+
+    /// The next piece of what is waited for: a store that completes later has the whole run.
+    fn large_piece(&self, range: Range, done: u64) -> (u64, usize) {
+        let (offset, len) = range;
+        match self.volume.completes_later() {
+            false => self.small_piece(range, done),
+            // It is whole, wherever it begins.
+            true if len <= LARGE_PIECE => (offset, usize::try_from(len).unwrap_or_default()),
+            true => Self::piece(range, done, LARGE_PIECE),
+        }
+    }
+
+    /// Reads as much as need not be waited for.
+    fn read_now<C: Client>(
+        &self,
+        client: &mut C,
+        range: Range,
+        scratch: &mut [u8],
+    ) -> (u64, Result<(), Failed>) {
+        let mut done = 0;
+        while done < range.1 && !self.volume.completes_later() {
+            let (at, here) = self.small_piece(range, done);
+            match self.read_piece(client, done, (at, here), scratch) {
+                Ok(true) => done += here as u64,
+                Ok(false) => break,
+                Err(failed) => return (done, Err(failed)),
+            }
+        }
+        (done, Ok(()))
+    }
+
+    fn read_piece<C: Client>(
+        &self,
+        client: &mut C,
+        done: u64,
+        (at, len): (u64, usize),
+        scratch: &mut [u8],
+    ) -> Result<bool, Failed> {
+        if let Some(own) = client.own(done, len) {
+            return Ok(self.try_read(own, at)?);
+        }
+        let piece = scratch.get_mut(..len).ok_or(Failed::With(Errno::NOMEM))?;
+        let is_read = self.try_read(piece, at)?;
+        if is_read {
+            client.put(done, piece)?;
+        }
+        Ok(is_read)
+    }
+
+    fn try_read(&self, piece: &mut [u8], at: u64) -> Result<bool, xtent_volume::Error> {
+        match self.waits {
+            true => self.volume.read_at(piece, at).map(|()| true),
+            false => self.volume.try_read_at(piece, at),
+        }
+    }
+
+    /// Writes as much as need not be waited for.
+    fn write_now<C: Client>(
+        &self,
+        client: &mut C,
+        range: Range,
+        scratch: &mut [u8],
+    ) -> (u64, Result<(), Failed>) {
+        let mut done = 0;
+        while done < range.1 && !self.volume.completes_later() {
+            let (at, here) = self.small_piece(range, done);
+            match self.write_piece(client, done, (at, here), scratch) {
+                Ok(true) => done += here as u64,
+                Ok(false) => break,
+                Err(failed) => return (done, Err(failed)),
+            }
+        }
+        (done, Ok(()))
+    }
+
+    fn write_piece<C: Client>(
+        &self,
+        client: &mut C,
+        done: u64,
+        (at, len): (u64, usize),
+        scratch: &mut [u8],
+    ) -> Result<bool, Failed> {
+        if let Some(own) = client.own(done, len) {
+            return Ok(self.volume.try_write_at_in_place(own, at)?);
+        }
+        let piece = scratch.get_mut(..len).ok_or(Failed::With(Errno::NOMEM))?;
+        client.get(done, piece)?;
+        Ok(self.volume.try_write_at_in_place(piece, at)?)
+    }
+
+    async fn read_later<C: Client>(
+        &self,
+        client: &mut C,
+        range: Range,
+        mut done: u64,
+    ) -> Result<(), Failed> {
+        while done < range.1 {
+            let (at, here) = self.large_piece(range, done);
+            let own = match self.volume.completes_later() {
+                true => None,
+                false => client.own(done, here),
+            };
+            if let Some(own) = own {
+                self.volume.read_at(own, at)?;
+            } else {
+                self.check(at, here)?;
+                let hull = self.volume.hull(at, here);
+                let buffer = self.memory.wait_for(hull.len).await;
+                let buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
+                let buffer = self.volume.read_async(buffer, at, here).await?;
+                client.put(done, &buffer[hull.skip..hull.skip + here])?;
+            }
+            done += here as u64;
+            if done < range.1 {
+                give_way().await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_later<C: Client>(
+        &self,
+        client: &mut C,
+        range: Range,
+        mut done: u64,
+        fua: bool,
+    ) -> Result<(), Failed> {
+        while done < range.1 {
+            let (at, here) = self.large_piece(range, done);
+            let own = match self.volume.completes_later() {
+                true => None,
+                false => client.own(done, here),
+            };
+            if let Some(own) = own {
+                self.volume.write_at_in_place(own, at, fua)?;
+            } else {
+                self.check(at, here)?;
+                let hull = self.volume.hull(at, here);
+                let buffer = self.memory.wait_for(hull.len).await;
+                let mut buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
+                client.get(done, &mut buffer[hull.skip..hull.skip + here])?;
+                self.volume.write_async(buffer, at, here, fua).await?;
+            }
+            done += here as u64;
+            if done < range.1 {
+                give_way().await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn discard(&self, ranges: &[Range], fua: bool) -> Result<(), Failed> {
+        for &(offset, len) in ranges {
+            let volume = &self.volume;
+            volume.discard_async(&self.bulk, offset, len, fua).await?;
+            give_way().await;
+        }
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, ranges: &[Range], fua: bool) -> Result<(), Failed> {
+        for &(offset, len) in ranges {
+            zeroes::write(&self.volume, &self.bulk, offset, len, fua, |_| true).await?;
+            give_way().await;
+        }
+        Ok(())
+    }
+
+    /// A range that lies outside has no hull.
+    fn check(&self, offset: u64, len: usize) -> Result<(), Failed> {
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.volume.size() => Ok(()),
+            _ => Err(Failed::With(Errno::INVAL)),
+        }
+    }
+}
