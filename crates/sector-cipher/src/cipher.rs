@@ -4,7 +4,7 @@
 use crate::row::{Detected, KeySource, Keys};
 use crate::run::{IvRule, Sectors};
 use crate::{
-    Backend, CipherSpec, First, IvMode, Mode, NewError, RunError, SectorCount, SectorSize,
+    Backend, CipherSpec, First, Foreign, IvMode, Mode, NewError, RunError, SectorCount, SectorSize,
     WrongKeyLength,
 };
 use core::fmt;
@@ -172,6 +172,50 @@ impl Cipher {
         let first = first.units(self.sector_size)?;
         self.crypt::<false>(Sectors::between(&self.rule, first, source, dest)?);
         Ok(())
+    }
+
+    /// Whether [memory that others see](Foreign) can be a run's source or destination: AES-XTS. All other modes need
+    /// more than one look at a byte.
+    pub fn takes_foreign(&self) -> bool {
+        self.spec.mode() == Mode::AesXts
+    }
+
+    /// Encrypts a run out of pieces of memory that others see, each of whole sectors.
+    ///
+    /// # Errors
+    /// See [`Cipher::try_encrypt_to`]; [`RunError::Foreign`] if the cipher does not
+    /// [take](Cipher::takes_foreign) them.
+    pub fn try_encrypt_from(
+        &self,
+        first: First,
+        source: &[Foreign<'_>],
+        dest: &mut [u8],
+    ) -> Result<(), RunError> {
+        let first = self.first_of_foreign(first)?;
+        self.crypt::<true>(Sectors::from_foreign(&self.rule, first, source, dest)?);
+        Ok(())
+    }
+
+    /// Decrypts a run into pieces of memory that others see, each of whole sectors.
+    ///
+    /// # Errors
+    /// As of [`Cipher::try_encrypt_from`].
+    pub fn try_decrypt_into(
+        &self,
+        first: First,
+        source: &[u8],
+        dest: &[Foreign<'_>],
+    ) -> Result<(), RunError> {
+        let first = self.first_of_foreign(first)?;
+        self.crypt::<false>(Sectors::into_foreign(&self.rule, first, source, dest)?);
+        Ok(())
+    }
+
+    fn first_of_foreign(&self, first: First) -> Result<u64, RunError> {
+        match self.takes_foreign() {
+            true => first.units(self.sector_size),
+            false => Err(RunError::Foreign),
+        }
     }
 
     /// Encrypts several runs together, in place: scattered single sectors fill

@@ -70,6 +70,8 @@ pub enum RunError {
         /// Bytes of the destination.
         dest: usize,
     },
+    /// The cipher does not take [memory that others see](crate::Foreign).
+    Foreign,
 }
 
 impl fmt::Display for RunError {
@@ -93,6 +95,9 @@ impl fmt::Display for RunError {
                 f,
                 "source and destination of a run must have the same length, not {source} and \
                  {dest} bytes"
+            ),
+            Self::Foreign => f.write_str(
+                "this cipher needs more than one look at a byte: memory that others see has to be copied before",
             ),
         }
     }

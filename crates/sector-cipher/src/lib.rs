@@ -46,6 +46,7 @@ mod backend;
 mod cipher;
 mod error;
 mod first;
+mod foreign;
 #[cfg(any(test, feature = "hazmat"))]
 pub mod hazmat;
 mod here;
@@ -66,6 +67,7 @@ pub use backend::{Backend, UnknownBackend};
 pub use cipher::{Cipher, Run};
 pub use error::{NewError, RunError};
 pub use first::First;
+pub use foreign::Foreign;
 pub use spec::{
     CipherSpec, IvMode, Mode, SectorCount, SectorSize, UnknownCipher, WrongKeyLength,
     WrongSectorSize,

@@ -10,7 +10,7 @@ mod iv;
 
 use crate::arch::{put, settled};
 use crate::here::ZipHere;
-use crate::{Run, RunError};
+use crate::{Foreign, Run, RunError};
 pub(crate) use ahead::{Ahead, RunEnd};
 pub(crate) use batch::{Batch, Sector};
 use core::marker::PhantomData;
@@ -26,6 +26,26 @@ pub(crate) const BLOCK: usize = 16;
 /// Sectors whose IVs are made together.
 pub(crate) const BATCH: usize = 8;
 
+/// What comes after the present run.
+enum Rest<'a, 'b> {
+    /// Other runs, in place.
+    Runs(slice::IterMut<'a, Run<'b>>),
+    /// The same run, from another place.
+    From(slice::Iter<'a, Foreign<'b>>),
+    /// The same run, to another place.
+    Into(slice::Iter<'a, Foreign<'b>>),
+}
+
+impl Rest<'_, '_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        match self {
+            Self::Runs(runs) => runs.len(),
+            Self::From(pieces) | Self::Into(pieces) => pieces.len(),
+        }
+    }
+}
+
 /// The stream of sectors of one request.
 pub(crate) struct Sectors<'a, 'b> {
     src: *const u8,
@@ -34,7 +54,7 @@ pub(crate) struct Sectors<'a, 'b> {
     left: usize,
     /// Number of the next sector, in 512-byte units.
     next: u64,
-    rest: slice::IterMut<'a, Run<'b>>,
+    rest: Rest<'a, 'b>,
     bytes: usize,
     rule: &'a IvRule,
 }
@@ -66,12 +86,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
         source: &'a [u8],
         dest: &'a mut [u8],
     ) -> Result<Self, RunError> {
-        if source.len() != dest.len() {
-            return Err(RunError::Unequal {
-                source: source.len(),
-                dest: dest.len(),
-            });
-        }
+        check_equal(source.len(), dest.len())?;
         check(rule, first, source.len())?;
         let (src, dst) = (source.as_ptr(), dest.as_mut_ptr());
         Ok(Self::run(rule, first, src, dst, source.len()))
@@ -84,7 +99,35 @@ impl<'a, 'b> Sectors<'a, 'b> {
             check(rule, run.first, run.data.len())?;
         }
         let mut sectors = Self::run(rule, 0, ptr::null(), ptr::null_mut(), 0);
-        sectors.rest = runs.iter_mut();
+        sectors.rest = Rest::Runs(runs.iter_mut());
+        Ok(sectors)
+    }
+
+    /// A run from pieces of whole sectors to `dest`.
+    pub(crate) fn from_foreign(
+        rule: &'a IvRule,
+        first: u64,
+        source: &'a [Foreign<'b>],
+        dest: &'a mut [u8],
+    ) -> Result<Self, RunError> {
+        let len = check_pieces(rule, first, source)?;
+        check_equal(len, dest.len())?;
+        let mut sectors = Self::run(rule, first, ptr::null(), dest.as_mut_ptr(), 0);
+        sectors.rest = Rest::From(source.iter());
+        Ok(sectors)
+    }
+
+    /// A run from `source` to pieces of whole sectors.
+    pub(crate) fn into_foreign(
+        rule: &'a IvRule,
+        first: u64,
+        source: &'a [u8],
+        dest: &'a [Foreign<'b>],
+    ) -> Result<Self, RunError> {
+        let len = check_pieces(rule, first, dest)?;
+        check_equal(source.len(), len)?;
+        let mut sectors = Self::run(rule, first, source.as_ptr(), ptr::null_mut(), 0);
+        sectors.rest = Rest::Into(dest.iter());
         Ok(sectors)
     }
 
@@ -97,7 +140,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
             dst,
             left,
             next: first,
-            rest: [].iter_mut(),
+            rest: Rest::Runs([].iter_mut()),
             bytes,
             rule,
         }
@@ -178,14 +221,41 @@ impl<'a, 'b> Sectors<'a, 'b> {
             if places.len() == 0 {
                 return room;
             }
-            let Some(run) = self.rest.next() else {
+            if !self.go_on() {
                 return room - places.len();
-            };
-            self.dst = run.data.as_mut_ptr();
-            self.src = self.dst;
-            self.left = run.data.len() >> self.rule.log_bytes;
-            self.next = run.first;
+            }
         }
+    }
+
+    /// Goes on to the next run, or to the next place of this one; false if there is none.
+    fn go_on(&mut self) -> bool {
+        let (next, len) = match &mut self.rest {
+            Rest::Runs(runs) => {
+                let Some(run) = runs.next() else {
+                    return false;
+                };
+                let start = run.data.as_mut_ptr();
+                ((start.cast_const(), start, run.first), run.data.len())
+            }
+            Rest::From(pieces) => {
+                let Some(piece) = pieces.next() else {
+                    return false;
+                };
+                (
+                    (piece.start().cast_const(), self.dst, self.next),
+                    piece.len(),
+                )
+            }
+            Rest::Into(pieces) => {
+                let Some(piece) = pieces.next() else {
+                    return false;
+                };
+                ((self.src, piece.start(), self.next), piece.len())
+            }
+        };
+        (self.src, self.dst, self.next) = next;
+        self.left = len >> self.rule.log_bytes;
+        true
     }
 
     /// The next sector of the present run, which has one, and its IV.
@@ -225,6 +295,25 @@ impl<'a, 'b> Sectors<'a, 'b> {
     #[inline(always)]
     pub(crate) fn counting(&self) -> (&[u128; BATCH], &[u128; 2]) {
         (&self.rule.steps, &self.rule.masks)
+    }
+}
+
+/// The same for a run in pieces, each of which has to be whole sectors; its length.
+fn check_pieces(rule: &IvRule, first: u64, pieces: &[Foreign<'_>]) -> Result<usize, RunError> {
+    let mut len = 0_usize;
+    for piece in pieces {
+        check(rule, first, piece.len())?;
+        let sum = len.checked_add(piece.len());
+        len = sum.ok_or(RunError::BeyondLast { first })?;
+    }
+    check(rule, first, len)?;
+    Ok(len)
+}
+
+fn check_equal(source: usize, dest: usize) -> Result<(), RunError> {
+    match source == dest {
+        true => Ok(()),
+        false => Err(RunError::Unequal { source, dest }),
     }
 }
 
