@@ -34,6 +34,9 @@ mod range_lock;
 mod shared_cipher;
 mod volume;
 
+/// Memory that others see: a guest's.
+pub use sector_cipher::Foreign;
+
 pub use config::{CipherThreads, Config, DiscardPolicy};
 pub use error::{Error, ErrorKind};
 pub use holes::Holes;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sector_cipher::SectorSize;
+use sector_cipher::{First, Foreign, SectorSize};
 use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 use xtent_store::Store;
 
@@ -40,9 +40,9 @@ pub struct Volume {
     iv_offset: u64,
     pub(crate) read_only: bool,
     pub(crate) discard: DiscardPolicy,
-    holes: Holes,
+    pub(crate) holes: Holes,
     /// The store has the plaintext, and reads give the ciphertext.
-    turned: bool,
+    pub(crate) turned: bool,
     /// The store has been found unable to discard, and the log says so.
     pub(crate) cannot_discard: AtomicBool,
     pub(crate) metrics: Metrics,
@@ -226,6 +226,39 @@ impl Volume {
         self.count(dest.len());
         let (first, requests) = (self.first(position), self.locks.in_use());
         self.cipher.encrypt_to(first, source, dest, requests);
+    }
+
+    /// Whether the cipher works on memory that others see, on one core.
+    pub(crate) fn takes_foreign_memory(&self) -> bool {
+        self.cipher.threads().is_none() && self.cipher.cipher().takes_foreign()
+    }
+
+    /// Encrypts a run of whole sectors that begins at `position`, out of memory that others see.
+    pub(crate) fn encrypt_from(
+        &self,
+        source: &[Foreign<'_>],
+        dest: &mut [u8],
+        position: u64,
+    ) -> Result<(), Error> {
+        self.count(dest.len());
+        let (first, cipher) = (First::Units512(self.first(position)), self.cipher.cipher());
+        let result = cipher.try_encrypt_from(first, source, dest);
+        cipher.wipe_stack();
+        result.map_err(|e| Error::config(e.to_string()))
+    }
+
+    /// Decrypts a run of whole sectors that begins at `position`, into memory that others see.
+    pub(crate) fn decrypt_into(
+        &self,
+        source: &[u8],
+        dest: &[Foreign<'_>],
+        position: u64,
+    ) -> Result<(), Error> {
+        self.count(source.len());
+        let (first, cipher) = (First::Units512(self.first(position)), self.cipher.cipher());
+        let result = cipher.try_decrypt_into(first, source, dest);
+        cipher.wipe_stack();
+        result.map_err(|e| Error::config(e.to_string()))
     }
 
     /// Counts a call of the cipher.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use xtent_store::{Memory, block_on};
-use xtent_volume::Volume;
+use xtent_volume::{Foreign, Volume};
 
 use super::{Asked, Client, Failed, Range, Request};
 use crate::executor::{Executor, Kind, give_way};
@@ -200,6 +200,9 @@ impl Carrier {
             return Ok(self.try_read(own, at)?);
         }
         let piece = scratch.get_mut(..len).ok_or(Failed::With(Errno::NOMEM))?;
+        if let Some(foreign) = self.foreign(client, done, (at, len)) {
+            return Ok(self.volume.try_read_into(piece, &foreign, at)?);
+        }
         let is_read = self.try_read(piece, at)?;
         if is_read {
             client.put(done, piece)?;
@@ -244,8 +247,22 @@ impl Carrier {
             return Ok(self.volume.try_write_at_in_place(own, at)?);
         }
         let piece = scratch.get_mut(..len).ok_or(Failed::With(Errno::NOMEM))?;
+        if let Some(foreign) = self.foreign(client, done, (at, len)) {
+            return Ok(self.volume.try_write_from(&foreign, piece, at)?);
+        }
         client.get(done, piece)?;
         Ok(self.volume.try_write_at_in_place(piece, at)?)
+    }
+
+    /// A piece's data in memory that others see, if the volume can work on that.
+    fn foreign<'c, C: Client>(
+        &self,
+        client: &'c C,
+        done: u64,
+        (at, len): (u64, usize),
+    ) -> Option<Vec<Foreign<'c>>> {
+        let pieces = client.foreign(done, len)?;
+        self.volume.takes_foreign(&pieces, at).then_some(pieces)
     }
 
     async fn read_later<C: Client>(

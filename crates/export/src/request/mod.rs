@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use xtent_store::chain;
-use xtent_volume::{RequestKind, Volume};
+use xtent_volume::{Foreign, RequestKind, Volume};
 
 pub(crate) use carrier::{Carrier, Threads};
 
@@ -60,6 +60,12 @@ pub(crate) trait Client: Send + 'static {
     /// The request's data where it lies, if that is memory that nobody else sees: it is worked on there. What is
     /// written from it is undefined afterwards.
     fn own(&mut self, _from: u64, _len: usize) -> Option<&mut [u8]> {
+        None
+    }
+
+    /// Where the request's data lies in memory that others see, piece by piece, if it does and all of it is there:
+    /// the cipher works on it where it can do so safely, and nothing is copied.
+    fn foreign(&self, _from: u64, _len: usize) -> Option<Vec<Foreign<'_>>> {
         None
     }
 

@@ -1,5 +1,7 @@
-//! Requests against volumes of all kinds of stores, by clients with memory of their own and without.
+//! Requests against volumes of all kinds of stores, by clients with all kinds of memory.
+#![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use proptest::prelude::*;
@@ -34,40 +36,77 @@ fn volume(store: Arc<dyn Store>) -> Arc<Volume> {
 /// How a request ended: its data, the error, and whether it was later.
 type End = (Vec<u8>, Result<(), Failed>, bool);
 
-/// A client that has its data here or, for all that the carrier knows, elsewhere.
+/// Where a client has its data, for all that the carrier knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lies {
+    Here,
+    Elsewhere,
+    /// Where others see it: in pieces of 4096 bytes.
+    Foreign,
+    /// The same, but the pieces are no whole sectors.
+    ForeignOdd,
+    /// It does not.
+    Nowhere,
+}
+
 struct Tester {
-    data: Vec<u8>,
-    is_own: bool,
-    is_gone: bool,
+    data: Vec<Cell<u8>>,
+    lies: Lies,
     ended: Sender<End>,
+}
+
+fn cells(data: &[u8]) -> Vec<Cell<u8>> {
+    data.iter().copied().map(Cell::new).collect()
 }
 
 impl Client for Tester {
     fn put(&mut self, from: u64, data: &[u8]) -> Result<(), Failed> {
-        if self.is_gone {
+        if self.lies == Lies::Nowhere {
             return Err(Failed::With(Errno::FAULT));
         }
         let from = usize::try_from(from).unwrap();
-        self.data[from..from + data.len()].copy_from_slice(data);
+        for (to, from) in self.data[from..].iter().zip(data) {
+            to.set(*from);
+        }
         Ok(())
     }
 
     fn get(&mut self, from: u64, data: &mut [u8]) -> Result<(), Failed> {
-        if self.is_gone {
+        if self.lies == Lies::Nowhere {
             return Err(Failed::With(Errno::FAULT));
         }
         let from = usize::try_from(from).unwrap();
-        data.copy_from_slice(&self.data[from..from + data.len()]);
+        for (from, to) in self.data[from..].iter().zip(data) {
+            *to = from.get();
+        }
         Ok(())
     }
 
     fn own(&mut self, from: u64, len: usize) -> Option<&mut [u8]> {
         let from = usize::try_from(from).unwrap();
-        self.is_own.then(|| &mut self.data[from..from + len])
+        let data = &mut self.data[from..from + len];
+        // SAFETY: a cell is its value, and these are borrowed mutably.
+        let data = unsafe { &mut *(std::ptr::from_mut(data) as *mut [u8]) };
+        (self.lies == Lies::Here).then_some(data)
+    }
+
+    fn foreign(&self, from: u64, len: usize) -> Option<Vec<Foreign<'_>>> {
+        let step = match self.lies {
+            Lies::Foreign => 4096,
+            Lies::ForeignOdd => 1000,
+            _ => return None,
+        };
+        let from = usize::try_from(from).unwrap();
+        let pieces = self.data[from..from + len].chunks(step);
+        // SAFETY: cells may be written to by their address; nobody has a reference to their values.
+        let foreign = |piece: &[Cell<u8>]| unsafe {
+            Foreign::new(piece.as_ptr().cast_mut().cast(), piece.len())
+        };
+        Some(pieces.map(foreign).collect())
     }
 
     fn end(&mut self, result: Result<(), Failed>, later: bool) {
-        let data = std::mem::take(&mut self.data);
+        let data = self.data.iter().map(Cell::get).collect();
         let _ = self.ended.send((data, result, later));
     }
 }
@@ -76,37 +115,34 @@ impl Client for Tester {
 struct Bed {
     carrier: Arc<Carrier>,
     scratch: Vec<u8>,
-    is_own: bool,
-    is_gone: bool,
+    lies: Lies,
     sender: Sender<End>,
     ended: Receiver<End>,
 }
 
 impl Bed {
-    fn new(store: Arc<dyn Store>, threads: Threads, is_own: bool) -> Self {
+    fn new(store: Arc<dyn Store>, threads: Threads, lies: Lies) -> Self {
         let volume = volume(store);
         let executor = Executor::with_own_threads();
         executor.open(2).unwrap();
-        let scratch = match is_own {
-            true => Vec::new(),
-            false => vec![0; volume.preferred_piece()],
+        let scratch = match lies {
+            Lies::Here => Vec::new(),
+            _ => vec![0; volume.preferred_piece()],
         };
         let (sender, ended) = channel();
         Self {
             carrier: Carrier::new(&volume, executor, 8 << 20, threads),
             scratch,
-            is_own,
-            is_gone: false,
+            lies,
             sender,
             ended,
         }
     }
 
-    fn ask(&mut self, asked: Asked, data: Vec<u8>) -> End {
+    fn ask(&mut self, asked: Asked, data: &[u8]) -> End {
         let tester = Tester {
-            data,
-            is_own: self.is_own,
-            is_gone: self.is_gone,
+            data: cells(data),
+            lies: self.lies,
             ended: self.sender.clone(),
         };
         self.carrier.carry_out(tester, asked, &mut self.scratch);
@@ -117,7 +153,7 @@ impl Bed {
 
     fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> End {
         let len = data.len() as u64;
-        self.ask(Asked::Write { offset, len, fua }, data.to_vec())
+        self.ask(Asked::Write { offset, len, fua }, data)
     }
 
     fn read(&mut self, offset: u64, len: usize) -> End {
@@ -125,7 +161,7 @@ impl Bed {
             offset,
             len: len as u64,
         };
-        self.ask(asked, vec![0xee; len])
+        self.ask(asked, &vec![0xee; len])
     }
 }
 
@@ -135,15 +171,15 @@ impl Drop for Bed {
     }
 }
 
-/// Each way that a request can go: near and far, on the caller's thread and not, own memory and not.
+/// Each way that a request can go: near and far, on the caller's thread and not, with all kinds of memory.
 fn beds() -> Vec<Bed> {
     let mut beds = Vec::new();
     for threads in [Threads::Callers, Threads::Executors] {
-        for is_own in [false, true] {
+        for lies in [Lies::Here, Lies::Elsewhere, Lies::Foreign, Lies::ForeignOdd] {
             let near = Arc::new(MemStore::new(SIZE));
-            beds.push(Bed::new(near, threads, is_own));
+            beds.push(Bed::new(near, threads, lies));
             let far = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 5));
-            beds.push(Bed::new(far, threads, is_own));
+            beds.push(Bed::new(far, threads, lies));
         }
     }
     beds
@@ -155,7 +191,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn what_was_written_is_read_whatever_the_way(
@@ -186,11 +222,11 @@ fn zeros_and_discards_by_this_policy_read_as_zeros_and_nothing_around_them_does(
         let ranges = vec![(1000, 5000), (700_001, 1)];
         let fua = true;
         let zeroes = Asked::WriteZeroes { ranges, fua };
-        assert!(bed.ask(zeroes, Vec::new()).1.is_ok());
+        assert!(bed.ask(zeroes, &[]).1.is_ok());
         let ranges = vec![(8192, 4096)];
         let discard = Asked::Discard { ranges, fua };
-        assert!(bed.ask(discard, Vec::new()).1.is_ok());
-        assert!(bed.ask(Asked::Flush, Vec::new()).1.is_ok());
+        assert!(bed.ask(discard, &[]).1.is_ok());
+        assert!(bed.ask(Asked::Flush, &[]).1.is_ok());
         let mut expected = data;
         for range in [1000..6000, 700_001..700_002, 8192..12288] {
             expected[range].fill(0);
@@ -216,15 +252,18 @@ fn what_lies_outside_is_an_error_and_counted() {
 
 #[test]
 fn memory_that_is_gone_is_an_error_and_nothing_is_written() {
-    for mut bed in beds().into_iter().filter(|bed| !bed.is_own) {
+    for mut bed in beds() {
+        if bed.lies != Lies::Elsewhere {
+            continue;
+        }
         let before = bed.read(0, 1 << 20).0;
-        bed.is_gone = true;
+        bed.lies = Lies::Nowhere;
         for fua in [false, true] {
             let (_, result, _) = bed.write(0, &[1; 8192], fua);
             assert!(matches!(result, Err(Failed::With(Errno::FAULT))));
         }
         assert!(bed.read(0, 8192).1.is_err());
-        bed.is_gone = false;
+        bed.lies = Lies::Elsewhere;
         assert!(bed.read(0, 1 << 20).0 == before);
     }
 }
@@ -232,7 +271,7 @@ fn memory_that_is_gone_is_an_error_and_nothing_is_written() {
 #[test]
 fn where_nothing_is_waited_for_the_end_comes_at_once() {
     for threads in [Threads::Callers, Threads::Executors] {
-        let mut bed = Bed::new(Arc::new(MemStore::new(SIZE)), threads, false);
+        let mut bed = Bed::new(Arc::new(MemStore::new(SIZE)), threads, Lies::Foreign);
         assert!(!bed.write(0, &[1; 8192], false).2);
         assert!(!bed.read(0, 1 << 20).2);
     }
@@ -242,23 +281,26 @@ fn where_nothing_is_waited_for_the_end_comes_at_once() {
 fn a_volume_s_failure_is_its_errno() {
     let store = Arc::new(FaultStore::new(MemStore::new(SIZE)));
     let faults = Arc::clone(&store);
-    let mut bed = Bed::new(store, Threads::Executors, false);
+    let mut bed = Bed::new(store, Threads::Executors, Lies::Elsewhere);
     faults.inject(Fault::on(Operation::Write).errno(Errno::NOSPC.raw_os_error()));
     let (_, result, _) = bed.write(0, &[1; 8192], false);
     let failed = result.unwrap_err();
     assert_eq!((failed.errno(), failed.is_fenced()), (Errno::NOSPC, false));
     faults.heal();
     faults.inject(Fault::on(Operation::Flush));
-    assert!(bed.ask(Asked::Flush, Vec::new()).1.is_err());
+    assert!(bed.ask(Asked::Flush, &[]).1.is_err());
 }
 
 #[test]
 fn a_request_that_is_dropped_fails() {
-    let bed = Bed::new(Arc::new(MemStore::new(SIZE)), Threads::Executors, false);
+    let bed = Bed::new(
+        Arc::new(MemStore::new(SIZE)),
+        Threads::Executors,
+        Lies::Elsewhere,
+    );
     let tester = Tester {
         data: Vec::new(),
-        is_own: false,
-        is_gone: false,
+        lies: Lies::Here,
         ended: bed.sender.clone(),
     };
     drop(Request::new(tester, &Asked::Flush, bed.carrier.volume()));

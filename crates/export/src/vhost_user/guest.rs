@@ -1,10 +1,16 @@
 //! The guest's memory, as the front-end shares it. What is in it may change at any time, so
 //! nothing is read from it twice and believed both times.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::sync::Arc;
 
-use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+use vm_memory::{
+    Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestRegionMmap,
+    MmapRegion,
+};
+use xtent_volume::Foreign;
 
 /// All regions, mapped.
 pub(super) struct Guest {
@@ -101,6 +107,34 @@ impl Guest {
         each(segments, from, data.len(), |at, range| {
             self.map.write_slice(&data[range], at).is_ok()
         })
+    }
+}
+
+/// Memory of the guest's, for the cipher.
+impl Guest {
+    /// The parts of the segments that hold `len` bytes of the run from its byte `from` on, where they are; none if
+    /// that is not all there.
+    pub(super) fn pieces(
+        &self,
+        segments: &[Segment],
+        from: u64,
+        len: usize,
+    ) -> Option<Vec<Foreign<'_>>> {
+        let mut pieces = Vec::new();
+        let all = each(segments, from, len, |at, range| {
+            let mut slices = GuestMemoryBackend::get_slices(&*self.map, at, range.len());
+            slices.all(|slice| {
+                let Ok(slice) = slice else {
+                    return false;
+                };
+                let start = slice.ptr_guard_mut().as_ptr();
+                // SAFETY: the slice is of the map, which lives as long as `self`, and which nothing reaches but
+                // the cipher and volatile accesses by its address. Its file is trusted to stay as long as it was.
+                pieces.push(unsafe { Foreign::new(start, slice.len()) });
+                true
+            })
+        });
+        all.then_some(pieces)
     }
 }
 

@@ -1,11 +1,11 @@
-//! What a guest asks of the volume. Its data passes through memory of this process, since the guest may
-//! change its own at any time.
+//! What a guest asks of the volume. The guest may change its memory at any time: the cipher works on it where it can do so
+//! with one look at each byte, and all else passes through memory of this process.
 
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use xtent_store::AlignedBuffer;
-use xtent_volume::Volume;
+use xtent_volume::{Foreign, Volume};
 
 use super::request::{Chain, Command, ID_LENGTH, Status};
 use super::ring::Shared;
@@ -101,6 +101,14 @@ impl Client for GuestRequest {
             true => Ok(()),
             false => Err(self.lost()),
         }
+    }
+
+    fn foreign(&self, from: u64, len: usize) -> Option<Vec<Foreign<'_>>> {
+        let segments = match self.written {
+            0 => &self.chain.data,
+            _ => &self.chain.room,
+        };
+        self.ring.guest.pieces(segments, from, len)
     }
 
     fn end(&mut self, result: Result<(), Failed>, later: bool) {

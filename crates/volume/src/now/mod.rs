@@ -2,6 +2,7 @@
 //! Everything is done on the caller's thread, in pieces that stay in its second-level cache,
 //! and nothing is copied that need not be.
 
+mod foreign;
 mod spare;
 mod write;
 

@@ -179,7 +179,7 @@ impl Volume {
         Ok(true)
     }
 
-    fn store_takes_at_once(&self, offset: u64, len: usize) -> Result<bool, Error> {
+    pub(super) fn store_takes_at_once(&self, offset: u64, len: usize) -> Result<bool, Error> {
         self.store
             .takes_write_at_once(self.offset + offset, len as u64)
             .map_err(|e| Error::store(e, Some(offset)))
@@ -268,7 +268,12 @@ impl Volume {
         if fua && !is_one { self.flush() } else { Ok(()) }
     }
 
-    fn write_piece(&self, ciphertext: &[u8], position: u64, durably: bool) -> Result<(), Error> {
+    pub(super) fn write_piece(
+        &self,
+        ciphertext: &[u8],
+        position: u64,
+        durably: bool,
+    ) -> Result<(), Error> {
         let at = self.offset + position;
         if durably {
             self.store.write_at_durably(ciphertext, at)
