@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
-use xtent_tests::luks::{Maker, Shape};
-use xtent_tests::mount::{Cleaner, mount, umount};
+use xtent_tests::far::Far;
+use xtent_tests::luks::{Container, Maker, Shape};
+use xtent_tests::mount::{Cleaner, make_ext4, mount, umount};
 use xtent_tests::nbd::{Raw, Request, command};
 use xtent_tests::random::Random;
 use xtent_tests::scratch::assert_same;
@@ -57,16 +58,41 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Clients write, read and compare all the while.
 #[test]
 fn a_volume_grows_under_a_load_that_compares() {
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB);
+    grows_under_load(&container.image, &container);
+}
+
+/// A connection has the size of its beginning, so there are new ones.
+#[test]
+fn so_does_one_behind_an_nbd_server() {
+    // With several connections, and with one.
+    for (filter, mode) in [
+        (None, None),
+        (Some("--filter=multi-conn"), Some("multi-conn-mode=disable")),
+    ] {
+        let scratch = Scratch::new();
+        let container = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB);
+        let image = container.image.to_string_lossy();
+        let options: Vec<&str> = [filter, Some("file"), Some(&*image), mode]
+            .into_iter()
+            .flatten()
+            .collect();
+        let far = Far::nbdkit(&options);
+        grows_under_load(&container.image, &far.container(&container.key));
+        far.stop();
+    }
+}
+
+/// Clients write, read and compare all the while. `image` is where the container's ciphertext is.
+fn grows_under_load(image: &Path, container: &Container) {
     const BLOCK: usize = 8192;
     const BLOCKS: usize = 64;
     const CLIENTS: u64 = 2;
     const ROUNDS: u64 = 6;
-    let scratch = Scratch::new();
-    let container = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB);
-    let server = Server::start(&container);
+    let server = Server::start(container);
     let (ends, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let load = |client: u64| {
         let mut random = Random::new(client);
@@ -96,7 +122,7 @@ fn a_volume_grows_under_a_load_that_compares() {
         let _end = Ending(&ends);
         for round in 1..=ROUNDS {
             let size = (round + 1) * MIB;
-            set_len(&container.image, size);
+            set_len(image, size);
             match round % 2 {
                 0 => assert_eq!(sizes(resize(&container.image)), (size - MIB, size)),
                 _ => hang_up(server.id()),
@@ -145,5 +171,47 @@ fn a_mount_takes_what_it_is_told() {
     set_len(&container.image, 3 * MIB);
     assert_eq!(sizes(resize(&folder)), (2 * MIB, 3 * MIB));
     assert_eq!(size(), 3 * MIB);
+    umount(&folder).ok();
+}
+
+#[test]
+fn a_file_system_behind_an_nbd_server_grows_while_it_is_mounted() {
+    let test = "a_file_system_behind_an_nbd_server_grows_while_it_is_mounted";
+    if !bed::has_fuse(test) || !bed::has_loop(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let _cleaner = Cleaner::new(scratch.path());
+    let container = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, 16 * MIB);
+    let image = container.image.to_string_lossy();
+    let far = Far::nbdkit(&["file", &image]);
+    let there = far.container(&container.key);
+    make_ext4(&there, &scratch, &["-b", "4096"]);
+    let folder = scratch.folder("mnt");
+    mount(&there, &folder, &[]).ok();
+    for seed in 1..8 {
+        if seed == 4 {
+            set_len(&container.image, 64 * MIB);
+            assert_eq!(sizes(resize(&there.image)), (16 * MIB, 64 * MIB));
+        }
+        std::fs::write(folder.join(format!("{seed}")), piece(seed)).unwrap();
+    }
+    umount(&folder).ok();
+    // On the device in use it takes a capability that containers do without.
+    mount(&there, &folder, &["--file-only"]).ok();
+    let file = folder.join("volume");
+    Cmd::peer("e2fsck").args(["-f", "-y"]).arg(&file).ok();
+    Cmd::peer("resize2fs").arg(&file).ok();
+    umount(&folder).ok();
+    mount(&there, &folder, &[]).ok();
+    for seed in 8..40 {
+        std::fs::write(folder.join(format!("{seed}")), piece(seed)).unwrap();
+    }
+    umount(&folder).ok();
+    mount(&there, &folder, &[]).ok();
+    for seed in 1..40 {
+        let found = std::fs::read(folder.join(format!("{seed}"))).unwrap();
+        assert_same(&found, &piece(seed), "before, while and after");
+    }
     umount(&folder).ok();
 }

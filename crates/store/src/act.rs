@@ -16,6 +16,8 @@ pub enum Act {
     Claim,
     /// To go past the page cache.
     DirectIo,
+    /// To find out how large it is.
+    Look,
     /// To read.
     Read,
     /// To write.
@@ -42,6 +44,7 @@ impl fmt::Display for Act {
             Self::Lock => "lock",
             Self::Claim => "claim",
             Self::DirectIo => "direct I/O",
+            Self::Look => "look at the size",
             Self::Read => "read",
             Self::Write => "write",
             Self::DurableWrite => "durable write",

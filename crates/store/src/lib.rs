@@ -52,6 +52,15 @@ pub struct Limits {
 pub trait Store: Send + Sync {
     /// Bytes in the store now.
     fn size(&self) -> u64;
+    /// Bytes in the store, asked for anew where [`Store::size`] is what was found when it was opened. May
+    /// take some seconds.
+    ///
+    /// # Errors
+    /// If they cannot be asked for, or what is there is not the same store any more: smaller, or
+    /// another one. The size stays then.
+    fn look_at_size(&self) -> Result<u64, Error> {
+        Ok(self.size())
+    }
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
     /// Alignment and atomicity.

@@ -267,25 +267,33 @@ pub(crate) fn connect(
                 false => Err(unasked()),
             };
         }
-        if used > 0 {
-            continue;
+        if used == 0 {
+            receive_some(&wire, &mut input, wake, deadline)?;
         }
-        let mut bytes = [0; 1024];
-        let n = match wire.receive(&mut bytes) {
-            Ok(n) => n,
+    }
+}
+
+/// Adds to `input` what comes next, by the deadline.
+pub(crate) fn receive_some(
+    wire: &Wire,
+    input: &mut Vec<u8>,
+    wake: &Wake,
+    deadline: Instant,
+) -> Result<(), ConnectError> {
+    let mut bytes = [0; 1024];
+    loop {
+        match wire.receive(&mut bytes) {
+            Ok(0) => return Err(closed()),
+            Ok(n) => {
+                input.extend(&bytes[..n]);
+                return Ok(());
+            }
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => {
-                    until(wake, &wire.socket, PollFlags::IN, deadline)?;
-                    continue;
-                }
-                io::ErrorKind::Interrupted => continue,
+                io::ErrorKind::WouldBlock => until(wake, &wire.socket, PollFlags::IN, deadline)?,
+                io::ErrorKind::Interrupted => {}
                 _ => return Err(error.into()),
             },
-        };
-        if n == 0 {
-            return Err(closed());
         }
-        input.extend(&bytes[..n]);
     }
 }
 
@@ -297,7 +305,7 @@ fn unasked() -> ConnectError {
 }
 
 fn closed() -> ConnectError {
-    let what = "the server closed the connection in the handshake";
+    let what = "the server closed the connection at its beginning";
     io::Error::new(io::ErrorKind::UnexpectedEof, what).into()
 }
 
@@ -326,7 +334,13 @@ fn start_tls(
     }
 }
 
-fn send_all(wire: &Wire, mut data: &[u8], wake: &Wake, deadline: Instant) -> io::Result<()> {
+/// Sends all of it, by the deadline.
+pub(crate) fn send_all(
+    wire: &Wire,
+    mut data: &[u8],
+    wake: &Wake,
+    deadline: Instant,
+) -> io::Result<()> {
     while !data.is_empty() || wire.has_unsent() {
         match wire.send(&[IoSlice::new(data)]) {
             Ok(n) => data = &data[n..],

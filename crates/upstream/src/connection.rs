@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
 use rustix::net::Shutdown;
-use xtent_nbd::Head;
-use xtent_nbd::client::Form;
+use xtent_nbd::client::{Form, request_head};
+use xtent_nbd::constants::CMD_DISC;
+use xtent_nbd::{Head, Request};
 use xtent_store::Buffer;
 
 use crate::lock;
@@ -142,6 +143,24 @@ impl Connection {
     /// From now on they may.
     pub(crate) fn admit(&self) {
         self.admitted.store(true, Ordering::Release);
+    }
+
+    /// Tells the server that no more requests come.
+    pub(crate) fn say_goodbye(&self) {
+        let goodbye = Request {
+            flags: 0,
+            kind: CMD_DISC,
+            cookie: 0,
+            offset: 0,
+            length: 0,
+        };
+        self.queue(Outgoing {
+            head: request_head(self.form, &goodbye),
+            payload: None,
+        });
+        // A server that takes no more sees the end of the connection all the same.
+        let _ = self.send();
+        self.wire.close();
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -33,6 +33,15 @@
 //! All connections are given up with the first that is lost. What the server was still doing for
 //! one of them it may finish after the same request was sent again.
 //!
+//! # An export that grows
+//!
+//! A connection has the size of its beginning. So [`look_at_size`](xtent_store::Store::look_at_size)
+//! makes one more, and asks on it for the size and for the disk. If the export has grown, new operations
+//! wait until everything before them has been answered and what was acknowledged has been flushed; then
+//! all connections are made anew, as if they were lost. Nothing is under way then that the server
+//! could carry out late, and nothing unflushed that it could lose. A server that answers too late for that goes on
+//! with the connections that there are.
+//!
 //! # A server that lies
 //!
 //! Every byte of a read has to come once, from inside what was asked, and every answer has to be to a
@@ -55,6 +64,7 @@ mod connection;
 mod identity;
 mod journal;
 mod lane;
+mod look;
 mod operation;
 mod receive;
 mod shared;
@@ -73,14 +83,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use xtent_nbd::Request;
-use xtent_nbd::client::{Negotiated, request_head};
+use xtent_nbd::client::Negotiated;
 use xtent_nbd::constants::*;
 use xtent_store::{Access, Act, Error, ErrorKind, Place};
 
 use connect::{Addresses, connect};
-use connection::{Connection, Outgoing};
+use connection::Connection;
 use identity::Expected;
+use look::Looker;
 use shared::Shared;
 use state::{Phase, State, Todo};
 use terms::Terms;
@@ -106,18 +116,22 @@ pub struct Options {
     /// Connections at most; more than one only if the server says that they
     /// see each other's writes (`NBD_FLAG_CAN_MULTI_CONN`).
     pub connections: usize,
+    /// How long a look at the size may take; operations may have to wait for as long, for those that were
+    /// before them.
+    pub look: Duration,
     /// Bytes of acknowledged writes that are kept until they are flushed. A write that is larger is
     /// made durable at once instead.
     pub journal: usize,
 }
 
 impl Default for Options {
-    /// 10 seconds, 60 of silence, 4 connections, 64 MiB.
+    /// 10 seconds, 60 of silence, 4 connections, 8 seconds for a look, 64 MiB.
     fn default() -> Self {
         Self {
             reconnect: Duration::from_secs(10),
             silence: Duration::from_secs(60),
             connections: 4,
+            look: Duration::from_secs(8),
             journal: 64 << 20,
         }
     }
@@ -179,6 +193,7 @@ impl Upstream {
             state: Mutex::new(state),
             wakes,
             addresses,
+            looker: Looker::new(options.look).map_err(system)?,
             export: uri.export().to_owned(),
             reconnect: options.reconnect,
             silence: options.silence,
@@ -319,7 +334,7 @@ impl Drop for Upstream {
         {
             let mut state = lock(&self.shared.state);
             for connection in state.connections.iter().flatten() {
-                say_goodbye(connection);
+                connection.say_goodbye();
             }
             let why = "the store was closed";
             state.lost(why.to_owned());
@@ -338,23 +353,6 @@ impl Drop for Upstream {
             }
         }
     }
-}
-
-fn say_goodbye(connection: &Connection) {
-    let goodbye = Request {
-        flags: 0,
-        kind: CMD_DISC,
-        cookie: 0,
-        offset: 0,
-        length: 0,
-    };
-    connection.queue(Outgoing {
-        head: request_head(connection.form, &goodbye),
-        payload: None,
-    });
-    // A server that takes no more sees the end of the connection all the same.
-    let _ = connection.send();
-    connection.wire.close();
 }
 
 /// Locks; what a thread that panicked has left is consistent, since nothing in

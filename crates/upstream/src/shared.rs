@@ -11,6 +11,7 @@ use xtent_nbd::constants::{CMD_FLAG_FUA, CMD_WRITE};
 use crate::connect::Addresses;
 use crate::connection::{Connection, Payload};
 use crate::lock;
+use crate::look::Looker;
 use crate::operation::{Operation, Work};
 use crate::state::{Phase, State, Todo, describe};
 use crate::terms::Terms;
@@ -57,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     /// By lane: of the thread that receives.
     pub(crate) wakes: Vec<Wake>,
+    pub(crate) looker: Looker,
     pub(crate) addresses: Addresses,
     pub(crate) export: String,
     /// How long a lost connection may stay lost.
@@ -91,9 +93,7 @@ impl Shared {
     /// Does what a change of the state has brought about.
     pub(crate) fn carry_out(&self, todo: Todo) {
         if todo.wake {
-            for wake in self.wakes.iter().skip(1) {
-                wake.wake();
-            }
+            self.wake_all();
         }
         for connection in todo.send {
             self.send(&connection);
@@ -101,6 +101,14 @@ impl Shared {
         for (completion, completed) in todo.told {
             completion.complete(completed);
         }
+    }
+
+    /// Has every thread look at the state.
+    fn wake_all(&self) {
+        for wake in &self.wakes {
+            wake.wake();
+        }
+        self.looker.wake.wake();
     }
 
     /// Sends what is queued there.
@@ -253,9 +261,7 @@ impl Shared {
                 }
             }
         }
-        for wake in &self.wakes {
-            wake.wake();
-        }
+        todo.wake = true;
         self.carry_out(todo);
     }
 

@@ -10,12 +10,21 @@ use xtent_store::{
     block_on,
 };
 
+use crate::look::look;
 use crate::operation::{self, Work};
 use crate::{Upstream, lock};
 
 impl Store for Upstream {
     fn size(&self) -> u64 {
         self.shared.terms.size()
+    }
+
+    fn look_at_size(&self) -> Result<u64, Error> {
+        look(&self.shared).map_err(|(kind, source)| Error {
+            source: Some(source),
+            ..Error::new(kind, Act::Look, self.shared.terms.place.clone(), None)
+        })?;
+        Ok(self.size())
     }
 
     fn is_read_only(&self) -> bool {

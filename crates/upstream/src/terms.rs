@@ -72,30 +72,36 @@ impl Terms {
 
     /// Takes what a later connection found, or says why that is another export.
     pub(crate) fn renew(&self, found: &Negotiated) -> Result<(), String> {
+        let size = self.check(found)?;
+        self.size.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// The size that a later connection found, or why that is another export.
+    pub(crate) fn check(&self, found: &Negotiated) -> Result<u64, String> {
         let size = self.whole_blocks(found.size);
         if size < self.size() || i64::try_from(found.size).is_err() {
             return Err(format!(
-                "the export is not the same after a lost connection: it had {} bytes and has {}",
+                "the export is not the same any more: it had {} bytes and has {}",
                 self.size(),
                 found.size
             ));
         }
         if !self.read_only && (found.flags ^ self.flags) & WRITING != 0 {
             return Err(format!(
-                "the export is not the same after a lost connection: its flags were {:#x} and are {:#x}",
+                "the export is not the same any more: its flags were {:#x} and are {:#x}",
                 self.flags, found.flags
             ));
         }
         let blocks = found.blocks;
         if blocks.minimum > self.blocks.minimum || blocks.maximum < self.blocks.maximum {
             return Err(format!(
-                "the export is not the same after a lost connection: it takes requests of \
+                "the export is not the same any more: it takes requests of \
                  {} to {} bytes and took {} to {}",
                 blocks.minimum, blocks.maximum, self.blocks.minimum, self.blocks.maximum
             ));
         }
-        self.size.store(size, Ordering::Release);
-        Ok(())
+        Ok(size)
     }
 
     /// An error of an operation, for the reason in `text`.

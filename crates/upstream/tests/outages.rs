@@ -87,9 +87,7 @@ fn another_export_in_its_place_is_not_used() {
     for _ in 0..2 {
         let error = upstream.flush().unwrap_err();
         assert!(
-            chain(&error)
-                .to_string()
-                .contains("not the same after a lost connection"),
+            chain(&error).to_string().contains("not the same any more"),
             "{}",
             chain(&error)
         );

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Action, SECTOR, Server};
+use common::{Action, SECTOR, SIZE, Server};
 use xtent_nbd::NbdError;
 use xtent_nbd::constants::*;
 use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, Submitted, block_on, chain};
@@ -124,7 +124,7 @@ fn run(seed: u64) {
     }
     // What was acknowledged, by sector, and what of it was durable when a flush ended.
     let mut newest = [0; SECTORS];
-    let mut next = 0;
+    let (mut next, mut size) = (0, SIZE);
     for _ in 0..12 {
         let mut free: BTreeMap<usize, ()> = (0..SECTORS).map(|n| (n, ())).collect();
         let mut writes = Vec::new();
@@ -160,6 +160,12 @@ fn run(seed: u64) {
             if flush.is_none() && random.below(6) == 0 {
                 flush = Some(upstream.submit(Operation::Flush));
             }
+        }
+        if random.below(4) == 0 {
+            size += SIZE;
+            server.grow(size);
+            // A crash may be faster.
+            let _ = upstream.look_at_size();
         }
         if random.below(8) == 0 {
             server.crash();
@@ -199,7 +205,11 @@ fn run(seed: u64) {
             check(&server, seed, "flush", 0..SECTORS, |n| newest[n]);
         }
     }
+    while upstream.look_at_size().ok() != Some(size as u64) {}
+    let last = size - SECTOR;
+    upstream.write_at(&sector(next), last as u64).unwrap();
     upstream.flush().unwrap();
+    assert!(server.disk.lock().unwrap().durable[last..] == sector(next));
     let mut all = vec![0; SECTORS * SECTOR];
     upstream.read_at(&mut all, 0).unwrap();
     for (n, data) in all.chunks(SECTOR).enumerate() {

@@ -56,28 +56,23 @@ impl Growth {
         }
     }
 
-    /// Bytes from its beginning to the end of the device, in whole sectors, if it goes on to there.
-    fn room(&self, data: &Arc<dyn Store>, volume: &Volume) -> Option<u64> {
-        let rest = data.size().saturating_sub(self.offset?);
-        Some(rest - rest % volume.sector_size().bytes() as u64)
-    }
-
     /// Looks at the size of the device and lets the volume grow to it, where the
     /// header does not fix its size. It never becomes smaller: somebody may be
     /// using what would be cut off.
     ///
     /// # Errors
-    /// If the device is smaller than it says.
+    /// If the device's size cannot be asked for, or the device is smaller than it says.
     pub(crate) fn look(&self) -> Result<Option<Grown>> {
         let Some((data, volume)) = self.data.upgrade().zip(self.volume.upgrade()) else {
             return Ok(None);
         };
         let before = volume.size();
-        if self.offset.is_none() {
+        let Some(offset) = self.offset else {
             tracing::info!(size = before, "the volume keeps its size");
             return Ok(None);
-        }
-        let now = self.room(&data, &volume).unwrap_or(before);
+        };
+        let rest = data.look_at_size()?.saturating_sub(offset);
+        let now = rest - rest % volume.sector_size().bytes() as u64;
         if now < before {
             tracing::warn!(
                 size = before,

@@ -2,6 +2,7 @@
 //! held for moments.
 
 mod recovery;
+mod renewal;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub(crate) struct Todo {
     pub(crate) told: Vec<(Completion, Completed)>,
     /// Connections with something to send.
     pub(crate) send: Vec<Arc<Connection>>,
-    /// Other threads may connect, too.
+    /// Threads may have something else to do.
     pub(crate) wake: bool,
 }
 
@@ -72,7 +73,9 @@ pub(crate) struct State {
     pending: BTreeMap<u64, Piece>,
     next_cookie: u64,
     pub(crate) journal: Journal,
-    /// Writes that wait for room in the journal.
+    /// Everything under way is waited for, so that the connections can be made anew.
+    is_renewing: bool,
+    /// Writes that wait for room in the journal, and what waits for the connections to be made anew.
     pub(crate) held: VecDeque<Arc<Operation>>,
     /// Bytes that writes under way will take of the journal.
     room: usize,
@@ -99,6 +102,7 @@ impl State {
             pending: BTreeMap::new(),
             next_cookie: 1,
             journal: Journal::default(),
+            is_renewing: false,
             held: VecDeque::new(),
             room: 0,
             own_flush: false,
@@ -108,9 +112,11 @@ impl State {
     }
 
     /// Whether an operation waits: a write without room in the journal, or behind others
-    /// that wait. One that is alone always has room.
+    /// that wait, and whatever comes while the connections are to be made anew. A write that is alone always has
+    /// room.
     pub(crate) fn must_wait(&self, room: usize) -> bool {
-        room > 0 && self.keeps_journal() && (!self.held.is_empty() || !self.has_room(room))
+        let lacks_room = || self.keeps_journal() && (!self.held.is_empty() || !self.has_room(room));
+        self.is_renewing || room > 0 && lacks_room()
     }
 
     fn has_room(&self, room: usize) -> bool {
@@ -178,10 +184,13 @@ impl State {
             .cloned()
     }
 
-    /// Starts the journal's own flush, and writes that have waited for one.
+    /// Starts the journal's own flush, and what has waited for one.
     pub(crate) fn tend_journal(&mut self, todo: &mut Todo) {
+        if self.is_renewing {
+            return;
+        }
         while let Some(first) = self.held.front() {
-            if self.keeps_journal() && !self.has_room(first.room) {
+            if first.room > 0 && self.keeps_journal() && !self.has_room(first.room) {
                 break;
             }
             let Some(first) = self.held.pop_front() else {
@@ -192,10 +201,14 @@ impl State {
         let bytes = self.journal.bytes();
         let full = bytes >= self.terms.journal / 2 || !self.held.is_empty() && self.room == 0;
         if bytes > 0 && full && !self.own_flush && self.keeps_journal() {
-            self.own_flush = true;
-            let flush = Arc::new(Operation::new(Work::Flush, 0, 0, None));
-            self.start(&flush, todo);
+            self.flush_journal(todo);
         }
+    }
+
+    fn flush_journal(&mut self, todo: &mut Todo) {
+        self.own_flush = true;
+        let flush = Arc::new(Operation::new(Work::Flush, 0, 0, None));
+        self.start(&flush, todo);
     }
 
     /// The piece that is answered on this connection.
@@ -207,6 +220,18 @@ impl State {
     /// The answer to a request is complete. `copy` has the bytes of a plain write for the
     /// journal. An error says that the server answered what it cannot have received.
     pub(crate) fn conclude(
+        &mut self,
+        connection: &Connection,
+        cookie: u64,
+        copy: Option<Vec<u8>>,
+        todo: &mut Todo,
+    ) -> Result<(), &'static str> {
+        self.answered(connection, cookie, copy, todo)?;
+        self.go_on_renewing(todo);
+        Ok(())
+    }
+
+    fn answered(
         &mut self,
         connection: &Connection,
         cookie: u64,

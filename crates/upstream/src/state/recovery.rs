@@ -84,7 +84,13 @@ impl State {
                 self.replay(todo);
             }
             (Ok(()), _) => connection.admit(),
-            (Err(why), 0) => self.close(why, todo),
+            (Err(what), 0) => {
+                let why = format!(
+                    "the server came back with another disk: {what}. Nothing was written to it; have \
+                     the server export the right one, then close and open again"
+                );
+                self.close(why, todo);
+            }
             (Err(why), lane) => {
                 tracing::warn!(device = %self.terms.place, number = lane + 1, error = why, "connection given up");
                 connection.kill();
@@ -169,6 +175,7 @@ impl State {
             piece.connection = 0;
             !piece.dies_with_connection()
         });
+        self.is_renewing = false;
         self.epoch += 1;
         self.why = why;
         self.lost_since.get_or_insert(now);
@@ -180,6 +187,7 @@ impl State {
     /// Everything that waits fails for this reason, and so does what comes.
     pub(crate) fn fail_all(&mut self, phase: Phase, why: &str, todo: &mut Todo) {
         self.phase = phase;
+        todo.wake = true;
         let mut operations: Vec<_> = std::mem::take(&mut self.pending)
             .into_values()
             .map(|piece| piece.operation)

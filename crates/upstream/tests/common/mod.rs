@@ -116,6 +116,12 @@ pub(crate) struct Server {
     pub(crate) connections: Arc<AtomicU64>,
     pub(crate) requests: Arc<AtomicU64>,
     pub(crate) flushes: Arc<AtomicU64>,
+    /// Connections that have ended.
+    pub(crate) ended: Arc<AtomicU64>,
+    /// Bytes that the next client finds.
+    size: Arc<AtomicU64>,
+    /// Bytes that clients find after the next one.
+    size_after_next: Arc<Mutex<Option<u64>>>,
     /// The sockets of all clients now.
     clients: Arc<Mutex<Vec<UnixStream>>>,
     gone: Arc<AtomicBool>,
@@ -133,6 +139,9 @@ impl Server {
             connections: Arc::default(),
             requests: Arc::default(),
             flushes: Arc::default(),
+            ended: Arc::default(),
+            size: Arc::new(AtomicU64::new(SIZE as u64)),
+            size_after_next: Arc::default(),
             clients: Arc::default(),
             gone: Arc::default(),
             swap: Arc::default(),
@@ -146,6 +155,11 @@ impl Server {
             minimum_block,
         };
         let (connections, gone) = (Arc::clone(&server.connections), Arc::clone(&server.gone));
+        let (size, after) = (
+            Arc::clone(&server.size),
+            Arc::clone(&server.size_after_next),
+        );
+        let ended = Arc::clone(&server.ended);
         let (swap, socket) = (Arc::clone(&server.swap), server.directory.path().join("s"));
         std::thread::spawn(move || {
             for client in listener.incoming() {
@@ -163,10 +177,15 @@ impl Server {
                     .lock()
                     .unwrap()
                     .push(client.try_clone().unwrap());
-                let worker = worker.clone();
+                let (worker, ended) = (worker.clone(), Arc::clone(&ended));
+                let found = size.load(Ordering::SeqCst);
+                if let Some(next) = after.lock().unwrap().take() {
+                    size.store(next, Ordering::SeqCst);
+                }
                 std::thread::spawn(move || {
-                    worker.serve(&client);
+                    worker.serve(&client, found);
                     let _ = client.shutdown(std::net::Shutdown::Both);
+                    ended.fetch_add(1, Ordering::SeqCst);
                 });
             }
         });
@@ -180,6 +199,23 @@ impl Server {
     /// The next client is the last for now: whoever comes after it finds `other`.
     pub(crate) fn swap_after_next(&self, other: &Self) {
         *self.swap.lock().unwrap() = Some(other.directory.path().join("s"));
+    }
+
+    /// The disk grows, and clients from the next on find that.
+    pub(crate) fn grow(&self, size: usize) {
+        self.disk.lock().unwrap().durable.resize(size, 0);
+        self.size.store(size as u64, Ordering::SeqCst);
+    }
+
+    /// Clients from the next on find this size, whatever the disk has.
+    pub(crate) fn say(&self, size: usize) {
+        self.size.store(size as u64, Ordering::SeqCst);
+    }
+
+    /// The disk grows, and clients after the next one find that.
+    pub(crate) fn grow_after_next(&self, size: usize) {
+        self.disk.lock().unwrap().durable.resize(size, 0);
+        *self.size_after_next.lock().unwrap() = Some(size as u64);
     }
 
     /// Ends every connection at once, and the disk's cache with it.
@@ -243,8 +279,8 @@ struct Worker {
 
 impl Worker {
     /// Serves one client to its end; [`None`] is that end.
-    fn serve(&self, mut client: &UnixStream) -> Option<()> {
-        handshake(client, self.minimum_block)?;
+    fn serve(&self, mut client: &UnixStream, size: u64) -> Option<()> {
+        handshake_of(client, self.minimum_block, size)?;
         let mut late = Vec::new();
         loop {
             let mut header = [0; REQUEST_LEN];
@@ -330,11 +366,16 @@ fn same(one: &UnixStream, other: &UnixStream) -> bool {
 }
 
 /// The server's side of a handshake.
-pub(crate) fn handshake(mut client: &UnixStream, minimum_block: u32) -> Option<()> {
+pub(crate) fn handshake(client: &UnixStream, minimum_block: u32) -> Option<()> {
+    handshake_of(client, minimum_block, SIZE as u64)
+}
+
+/// The same for an export of that many bytes.
+fn handshake_of(mut client: &UnixStream, minimum_block: u32, size: u64) -> Option<()> {
     let exports = [ExportInfo {
         name: String::new(),
         description: String::new(),
-        size: SIZE as u64,
+        size,
         read_only: false,
         minimum_block,
         allowed: Vec::new(),

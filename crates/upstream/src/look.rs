@@ -1,0 +1,192 @@
+//! Whether the export has grown. A connection has the size of its beginning, so one more is
+//! made to see.
+
+use std::io;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use xtent_nbd::client::{Answer, Fill, Form, parse_reply, request_head};
+use xtent_store::ErrorKind;
+
+use crate::connect::{ConnectError, connect, receive_some, send_all};
+use crate::connection::Connection;
+use crate::identity::Expected;
+use crate::lane::next_id;
+use crate::lock;
+use crate::shared::Shared;
+use crate::state::{Phase, Todo};
+use crate::wake::Wake;
+use crate::wire::Wire;
+
+/// Whoever looks; one at a time.
+pub(crate) struct Looker {
+    turn: Mutex<()>,
+    /// How long it may take.
+    limit: Duration,
+    pub(crate) wake: Wake,
+}
+
+impl Looker {
+    pub(crate) fn new(limit: Duration) -> io::Result<Self> {
+        Ok(Self {
+            turn: Mutex::new(()),
+            limit,
+            wake: Wake::new()?,
+        })
+    }
+}
+
+/// Why the size is not known, or not taken.
+pub(crate) type Failed = (ErrorKind, io::Error);
+
+fn failed(why: impl Into<String>) -> Failed {
+    (ErrorKind::Io, io::Error::other(why.into()))
+}
+
+/// Asks the server for the size of the export, and takes it if it has grown.
+pub(crate) fn look(shared: &Shared) -> Result<(), Failed> {
+    let _turn = lock(&shared.looker.turn);
+    let deadline = Instant::now() + shared.looker.limit;
+    if !has_grown(shared, deadline)? {
+        return Ok(());
+    }
+    let mut todo = Todo::default();
+    let epoch = {
+        let mut state = lock(&shared.state);
+        tracing::info!(device = %shared.terms.place, "the export has grown: the connections are made anew");
+        let epoch = state.epoch;
+        state.renew(&mut todo).map_err(failed)?;
+        epoch
+    };
+    shared.carry_out(todo);
+    while !is_renewed(shared, epoch, deadline)? {
+        let waited = shared.looker.wake.wait(None, Some(deadline));
+        waited.map_err(|error| (ErrorKind::Io, error))?;
+    }
+    Ok(())
+}
+
+/// Whether a new connection finds the same disk, and it has become larger.
+fn has_grown(shared: &Shared, deadline: Instant) -> Result<bool, Failed> {
+    let wake = &shared.looker.wake;
+    let connected = connect(&shared.addresses, &shared.export, wake, deadline);
+    let (wire, found) = connected.map_err(|error| {
+        let (kind, error) = error.into_parts();
+        let what = format!(
+            "no further connection, on which to ask: {error} (a server that takes one client at a time is asked \
+             when the connection is made anew)"
+        );
+        (kind, io::Error::new(error.kind(), what))
+    })?;
+    let connection = Connection::new(next_id(), 0, found.form, wire);
+    let size = shared.terms.check(&found).map_err(failed);
+    let has_grown = size.and_then(|size| {
+        if size == shared.terms.size() {
+            return Ok(false);
+        }
+        let expected = lock(&shared.state).expected.clone();
+        if let Some(expected) = expected {
+            let maximum = shared.terms.blocks.maximum;
+            let wire = &connection.wire;
+            let answer = ask(&expected, maximum, wire, found.form, wake, deadline);
+            let answer = answer.map_err(ConnectError::into_parts)?;
+            expected.check(&answer).map_err(|what| {
+                failed(format!(
+                    "the server has another disk for new clients: {what}"
+                ))
+            })?;
+        }
+        Ok(true)
+    });
+    connection.say_goodbye();
+    has_grown
+}
+
+/// Whether the connections have been made anew since that epoch.
+fn is_renewed(shared: &Shared, epoch: u64, deadline: Instant) -> Result<bool, Failed> {
+    let is_late = Instant::now() >= deadline;
+    let seconds = shared.looker.limit.as_secs_f64();
+    let mut todo = Todo::default();
+    let mut state = lock(&shared.state);
+    let renewed = match &state.phase {
+        Phase::Down(why) | Phase::Closed(why) => Err(failed(why.clone())),
+        Phase::Serving if state.epoch != epoch => Ok(true),
+        Phase::Serving if !state.is_renewing() => {
+            let why = state.flush_failure.clone().unwrap_or_default();
+            Err(failed(why))
+        }
+        _ if !is_late => Ok(false),
+        Phase::Serving => {
+            state.stop_renewing(&mut todo);
+            Err(failed(format!(
+                "the export has grown, but the server has not answered all requests within {seconds} seconds, \
+                 which has to be before the connection is made anew"
+            )))
+        }
+        _ => Err(failed(format!(
+            "there is no connection yet after {seconds} seconds: {}",
+            state.why
+        ))),
+    };
+    drop(state);
+    shared.carry_out(todo);
+    renewed
+}
+
+/// The bytes by which the disk is known.
+fn ask(
+    expected: &Expected,
+    maximum: u32,
+    wire: &Wire,
+    form: Form,
+    wake: &Wake,
+    deadline: Instant,
+) -> Result<Vec<u8>, ConnectError> {
+    let question = expected.question()?;
+    let mut found = Vec::new();
+    let mut input = Vec::new();
+    for request in question.requests(maximum, false) {
+        let mut bytes = vec![0; request.length as usize];
+        send_all(
+            wire,
+            request_head(form, &request).as_bytes(),
+            wake,
+            deadline,
+        )?;
+        let mut answer = Answer::to(&request);
+        while answer.result().is_none() {
+            let broken = |what: String| ConnectError::from(io::Error::other(what));
+            let parsed = parse_reply(form, &input).map_err(|it| broken(it.to_string()))?;
+            let Some((used, reply)) = parsed else {
+                receive_some(wire, &mut input, wake, deadline)?;
+                continue;
+            };
+            input.drain(..used);
+            if reply.cookie != request.cookie {
+                return Err(broken("the server answers what was not asked".to_owned()));
+            }
+            let fill = answer.take(form, reply);
+            match fill.map_err(|it| broken(it.to_string()))? {
+                Fill::Nothing => {}
+                Fill::Zeros(range) => bytes[range].fill(0),
+                Fill::Data(range) => {
+                    while input.len() < range.len() {
+                        receive_some(wire, &mut input, wake, deadline)?;
+                    }
+                    let len = range.len();
+                    bytes[range].copy_from_slice(&input[..len]);
+                    input.drain(..len);
+                }
+            }
+        }
+        if let Some(Err(failure)) = answer.result() {
+            let what = format!(
+                "which disk it has cannot be read: error {}: {}",
+                failure.error, failure.message
+            );
+            return Err(io::Error::other(what).into());
+        }
+        found.extend(bytes);
+    }
+    Ok(found)
+}

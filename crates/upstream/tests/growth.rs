@@ -1,0 +1,197 @@
+//! An export that becomes larger while it is in use.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Action, SHORT, SIZE, Server};
+use xtent_nbd::constants::*;
+use xtent_store::{Access, AlignedBuffer, Operation, Store, Submitted, block_on, chain};
+use xtent_upstream::{Identity, Options, Upstream};
+
+/// Only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn open(server: &Server, connections: usize) -> Upstream {
+    let options = Options {
+        reconnect: PATIENCE,
+        look: PATIENCE,
+        connections,
+        ..Options::default()
+    };
+    Upstream::open(&server.uri(), Access::ReadWrite, options).unwrap()
+}
+
+fn write(upstream: &Upstream, offset: usize, value: u8) -> Submitted {
+    let mut buffer = AlignedBuffer::zeroed(512).unwrap();
+    buffer.fill(value);
+    upstream.submit(Operation::Write {
+        buffer: buffer.into(),
+        offset: offset as u64,
+        durably: false,
+    })
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn look_fails(upstream: &Upstream, words: &[&str]) {
+    let size = upstream.size();
+    let error = chain(&upstream.look_at_size().unwrap_err()).to_string();
+    for word in words {
+        assert!(error.contains(word), "{error}");
+    }
+    assert_eq!(upstream.size(), size);
+}
+
+#[test]
+fn it_is_noticed_while_it_is_in_use() {
+    for connections in [1, 4] {
+        let server = Server::new(41, 512, Box::new(|_| Action::Serve));
+        let upstream = open(&server, connections);
+        assert_eq!(upstream.look_at_size().unwrap(), SIZE as u64);
+        for round in 2..6_u8 {
+            let size = usize::from(round) * SIZE;
+            // Not flushed by anybody.
+            upstream.write_at(&[round; 4096], 4096).unwrap();
+            let writes: Vec<_> = (0..64)
+                .map(|n| write(&upstream, 512 * n + 16384, round))
+                .collect();
+            server.grow(size);
+            assert_eq!(upstream.look_at_size().unwrap(), size as u64);
+            // The old connections had nothing to lose.
+            assert!(server.disk.lock().unwrap().durable[4096..8192] == [round; 4096]);
+            for write in writes {
+                block_on(write).result.unwrap();
+            }
+            upstream
+                .write_at_durably(&[round; 4096], (size - 4096) as u64)
+                .unwrap();
+            let disk = server.disk.lock().unwrap();
+            assert!(disk.durable[size - 4096..] == [round; 4096]);
+            assert!(disk.durable[4096..8192] == [round; 4096]);
+        }
+        upstream.flush().unwrap();
+        server.disk.lock().unwrap().crash();
+        assert!(server.disk.lock().unwrap().durable[16384..][..64 * 512] == [5; 64 * 512]);
+        // Once each has been made anew, and none is left over.
+        let made = server.connections.load(Ordering::SeqCst);
+        assert!(made >= 10, "{made}");
+    }
+}
+
+/// It would let the store have a size that the others do not have.
+#[test]
+fn a_later_connection_of_another_size_does_not_join() {
+    let server = Server::new(42, 512, Box::new(|_| Action::Serve));
+    server.grow_after_next(2 * SIZE);
+    let upstream = open(&server, 2);
+    until("the second connection is given up", || {
+        server.ended.load(Ordering::SeqCst) == 1
+    });
+    assert_eq!(upstream.size(), SIZE as u64);
+    assert!(write_fails(&upstream, SIZE));
+    // All of the size that the first one has.
+    for _ in 0..16 {
+        let writes: Vec<_> = (0..64).map(|n| write(&upstream, 512 * n, 7)).collect();
+        for write in writes {
+            block_on(write).result.unwrap();
+        }
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+    // And once it is looked at, both are there.
+    assert_eq!(upstream.look_at_size().unwrap(), 2 * SIZE as u64);
+    until("both are made anew", || {
+        server.connections.load(Ordering::SeqCst) == 5 && server.ended.load(Ordering::SeqCst) == 3
+    });
+    block_on(write(&upstream, SIZE, 7)).result.unwrap();
+}
+
+fn write_fails(upstream: &Upstream, offset: usize) -> bool {
+    block_on(write(upstream, offset, 1)).result.is_err()
+}
+
+#[test]
+fn what_is_no_growth_is_not_taken() {
+    const AT: usize = 8192;
+    let server = Server::new(43, 512, Box::new(|_| Action::Serve));
+    server.disk.lock().unwrap().durable[AT..AT + 4].copy_from_slice(b"this");
+    let upstream = open(&server, 4);
+    upstream.identify(Identity {
+        offset: AT as u64,
+        len: 4,
+        check: Box::new(|found| match found == b"this" {
+            true => Ok(()),
+            false => Err(format!("there is {:?}", String::from_utf8_lossy(found))),
+        }),
+    });
+    upstream.write_at(&[1; 512], 0).unwrap();
+    server.say(SIZE / 2);
+    look_fails(
+        &upstream,
+        &["look at the size", "had 1048576 bytes and has 524288"],
+    );
+    // Larger, and another.
+    server.disk.lock().unwrap().durable[AT..AT + 4].copy_from_slice(b"that");
+    server.grow(2 * SIZE);
+    look_fails(&upstream, &["another disk", "there is \"that\""]);
+    // The connections that there are go on, and know nothing of it.
+    upstream.write_at(&[2; 512], 512).unwrap();
+    upstream.flush().unwrap();
+    server.disk.lock().unwrap().durable[AT..AT + 4].copy_from_slice(b"this");
+    assert_eq!(upstream.look_at_size().unwrap(), 2 * SIZE as u64);
+    // Nobody is there to ask.
+    server.stop();
+    look_fails(&upstream, &["no further connection"]);
+    server.start();
+    assert_eq!(upstream.look_at_size().unwrap(), 2 * SIZE as u64);
+    upstream.flush().unwrap();
+}
+
+/// What was asked before has no answer: then what came meanwhile goes on without the new size.
+#[test]
+fn requests_do_not_wait_for_it_without_end() {
+    let mute = Arc::new(AtomicBool::new(true));
+    let is_mute = Arc::clone(&mute);
+    let server = Server::new(
+        44,
+        512,
+        Box::new(move |request| match request.kind {
+            CMD_READ if is_mute.load(Ordering::SeqCst) => Action::Silent,
+            _ => Action::Serve,
+        }),
+    );
+    let options = Options {
+        look: SHORT,
+        ..Options::default()
+    };
+    let upstream = Upstream::open(&server.uri(), Access::ReadWrite, options).unwrap();
+    let unanswered = upstream.submit(Operation::Read {
+        buffer: AlignedBuffer::zeroed(512).unwrap().into(),
+        offset: 0,
+    });
+    server.grow(2 * SIZE);
+    std::thread::scope(|scope| {
+        let look = scope.spawn(|| look_fails(&upstream, &["0.3 seconds"]));
+        // Before the look or in it.
+        while !look.is_finished() {
+            upstream.write_at(&[3; 512], 512).unwrap();
+        }
+        look.join().unwrap();
+    });
+    upstream.write_at(&[3; 512], 512).unwrap();
+    upstream.flush().unwrap();
+    mute.store(false, Ordering::SeqCst);
+    server.crash();
+    block_on(unanswered).result.unwrap();
+    assert_eq!(upstream.size(), 2 * SIZE as u64);
+}
