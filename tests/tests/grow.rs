@@ -152,6 +152,64 @@ fn grows_under_load(image: &Path, container: &Container) {
     assert_same(&container.decrypt(), &expected, "all of it");
 }
 
+/// It takes the time between two looks, or twice that.
+#[test]
+fn what_has_grown_is_noticed_without_a_word() {
+    let test = "what_has_grown_is_noticed_without_a_word";
+    let scratch = Scratch::new();
+    let _cleaner = Cleaner::new(scratch.path());
+    let said_at_once = |command: Cmd| {
+        let shell = ["-c", "exec \"$@\" 2>&1", "sh"];
+        Cmd::peer("sh").args(shell).wrapping(command).spawn()
+    };
+    let others = Scratch::new();
+    let mounted = Shape::LUKS2_4096.image(Maker::Xtent, &others, MIB);
+    let folder = scratch.folder("mnt");
+    let mounted_there = bed::has_fuse(test).then(|| {
+        let options = ["--file-only", "--foreground", "-v"];
+        let mut mount = said_at_once(mount(&mounted, &folder, &options));
+        mount.wait_for_line(|line| line.contains(&*folder.to_string_lossy()));
+        set_len(&mounted.image, 2 * MIB);
+        mount
+    });
+    let served = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, MIB);
+    let third = Scratch::new();
+    let behind = Shape::LUKS2_4096.image(Maker::Xtent, &third, MIB);
+    // It takes one client, so that nobody can ask it how large it is by now.
+    let far = Far::qemu(&behind.image, &["--format=raw"]);
+    let serve = |container: &Container, name: &str| {
+        let socket = scratch.join(name);
+        let command = Server::command(container, &socket, &["--reconnect", "300"]);
+        let mut server = said_at_once(command);
+        server.wait_for_line(|line| line.contains("nbd+unix://"));
+        (server, socket)
+    };
+    let servers = [
+        serve(&served, "one"),
+        serve(&far.container(&behind.key), "two"),
+    ];
+    set_len(&served.image, 2 * MIB);
+    // It has the size of its own start.
+    far.kill();
+    set_len(&behind.image, 2 * MIB);
+    far.start_again();
+    for (mut server, socket) in servers {
+        server.wait_for_line(|line| line.contains("has grown from 1 MiB to 2 MiB"));
+        let mut client = Raw::connect(&socket);
+        client.greet();
+        assert_eq!(client.go(), 2 * MIB);
+    }
+    if let Some(mut mount) = mounted_there {
+        mount.wait_for_line(|line| line.contains("the volume has grown"));
+        // It was told before that line was read, or is being told.
+        while std::fs::metadata(folder.join("volume")).unwrap().len() != 2 * MIB {
+            std::thread::yield_now();
+        }
+        umount(&folder).ok();
+        mount.finish();
+    }
+}
+
 #[test]
 fn a_mount_takes_what_it_is_told() {
     let test = "a_mount_takes_what_it_is_told";

@@ -1,8 +1,10 @@
 //! A volume that grows with its device while it is served or mounted.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use xtent_control::FixedSize;
 use xtent_luks::Header;
@@ -13,6 +15,11 @@ use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::signals;
 
+/// How often devices that do not tell are looked at. A change counts once it has been seen twice. The
+/// system could tell of some (inotify, uevents), but not in every container and on every file system, and inotify
+/// wakes at each write.
+const PAUSE: Duration = Duration::from_secs(10);
+
 /// What it takes to find out how large a volume could be by now. Keeps neither
 /// the volume nor its device open.
 pub(crate) struct Growth {
@@ -21,6 +28,36 @@ pub(crate) struct Growth {
     /// The byte of the device where it begins, if it goes on to its end.
     offset: Option<u64>,
     volume: Weak<Volume>,
+    /// Of a device that does not tell of its changes, if the volume goes on to its end.
+    seen: Option<Seen>,
+}
+
+/// Bytes that a device had.
+struct Seen {
+    /// When the volume took its size from it.
+    taken: AtomicU64,
+    /// The last time.
+    last: AtomicU64,
+}
+
+impl Seen {
+    fn new(size: u64) -> Self {
+        Self {
+            taken: AtomicU64::new(size),
+            last: AtomicU64::new(size),
+        }
+    }
+
+    fn take(&self, size: u64) {
+        self.taken.store(size, Ordering::Relaxed);
+    }
+
+    /// Whether it has another size than was taken, and has had that the last time already: one that is being
+    /// written longer and longer has not.
+    fn has_settled(&self, now: u64) -> bool {
+        let last = self.last.swap(now, Ordering::Relaxed);
+        now == last && now != self.taken.load(Ordering::Relaxed)
+    }
 }
 
 /// A volume that has grown.
@@ -53,7 +90,24 @@ impl Growth {
             uuid,
             offset,
             volume: Arc::downgrade(volume),
+            seen: offset.filter(|_| !data.is_image()).map(|offset| {
+                let size = data.size();
+                // It may have grown while somebody was asked for a passphrase.
+                match room(size, offset, volume) > volume.size() {
+                    true => Seen::new(0),
+                    false => Seen::new(size),
+                }
+            }),
         }
+    }
+
+    /// Whether its device, if that does not tell of it, has got another size than when it was last looked
+    /// at, and stays so. To be asked in regular intervals; it is cheap.
+    pub(crate) fn has_changed(&self) -> bool {
+        let (Some(seen), Some(data)) = (&self.seen, self.data.upgrade()) else {
+            return false;
+        };
+        seen.has_settled(data.size())
     }
 
     /// Looks at the size of the device and lets the volume grow to it, where the
@@ -71,8 +125,16 @@ impl Growth {
             tracing::info!(size = before, "the volume keeps its size");
             return Ok(None);
         };
-        let rest = data.look_at_size()?.saturating_sub(offset);
-        let now = rest - rest % volume.sector_size().bytes() as u64;
+        let known = data.size();
+        // A connection that was made anew may have found it already.
+        let size = match room(known, offset, &volume) > before {
+            true => known,
+            false => data.look_at_size()?,
+        };
+        if let Some(seen) = &self.seen {
+            seen.take(size);
+        }
+        let now = room(size, offset, &volume);
         if now < before {
             tracing::warn!(
                 size = before,
@@ -116,6 +178,12 @@ impl Growth {
             Some(fixed) => self.grow_to(fixed),
         }
     }
+}
+
+/// Bytes in whole sectors from this one on to the end of a device of that size.
+fn room(size: u64, offset: u64, volume: &Volume) -> u64 {
+    let rest = size.saturating_sub(offset);
+    rest - rest % volume.sector_size().bytes() as u64
 }
 
 fn grow(volume: &Volume, now: u64) -> Result<Option<Grown>> {
@@ -172,13 +240,25 @@ impl<T: Clone + Ord + Send + Sync + 'static> Changes<T> {
 
 impl<T: Ord + Send + 'static> Told<T> {
     /// Has `look` called with the names of those that have changed, on a thread of its own: to look takes a
-    /// while. The thread ends when nobody can tell any more.
-    pub(crate) fn follow(self, look: impl Fn(BTreeSet<T>) + Send + 'static) -> Result<()> {
+    /// while. Those that do not tell are what `changed` finds from time to time. The thread ends when nobody can
+    /// tell any more.
+    pub(crate) fn follow(
+        self,
+        changed: impl Fn() -> BTreeSet<T> + Send + 'static,
+        look: impl Fn(BTreeSet<T>) + Send + 'static,
+    ) -> Result<()> {
         let Self(told) = self;
         let follow = move || {
-            while let Ok(first) = told.recv() {
-                // Several notices of one change are one.
-                look([first].into_iter().chain(told.try_iter()).collect());
+            loop {
+                let names = match told.recv_timeout(PAUSE) {
+                    // Several notices of one change are one.
+                    Ok(first) => [first].into_iter().chain(told.try_iter()).collect(),
+                    Err(RecvTimeoutError::Timeout) => changed(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
+                if !names.is_empty() {
+                    look(names);
+                }
             }
         };
         signals::held_back(|| {
@@ -188,5 +268,32 @@ impl<T: Ord + Send + 'static> Told<T> {
         })?
         .map(drop)
         .map_err(|e| Failure::system("cannot start a thread", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_counts_once_it_stays() {
+        let seen = Seen::new(10);
+        assert!(!seen.has_settled(10));
+        // Longer each time.
+        for size in 11..20 {
+            assert!(!seen.has_settled(size));
+        }
+        assert!(seen.has_settled(19));
+        // Until somebody has looked.
+        assert!(seen.has_settled(19));
+        seen.take(19);
+        assert!(!seen.has_settled(19));
+        // There and back.
+        assert!(!seen.has_settled(5));
+        assert!(!seen.has_settled(19));
+        assert!(!seen.has_settled(19));
+        // Shorter is something to be said, too.
+        assert!(!seen.has_settled(5));
+        assert!(seen.has_settled(5));
     }
 }

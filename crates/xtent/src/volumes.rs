@@ -197,6 +197,15 @@ impl Volumes {
         Ok((before, self.exports.listing(name)?.size))
     }
 
+    /// Those whose devices have changed, as [`Growth::has_changed`] has it.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        let of = |one: &One| Some((one.entry.export.clone()?, Arc::clone(&one.growth)));
+        // A device may be away, and nobody else is to wait for that.
+        let growths: Vec<_> = self.kept().all.iter().filter_map(of).collect();
+        let changed = growths.into_iter().filter(|(_, it)| it.has_changed());
+        changed.map(|(name, _)| name).collect()
+    }
+
     /// Looks at the devices of some exports; which volumes have grown.
     pub(crate) fn look_at(&self, which: impl Fn(&str) -> bool) -> Vec<(Entry, Grown)> {
         let is_meant = |one: &One| which(one.entry.export.as_deref().unwrap_or_default());

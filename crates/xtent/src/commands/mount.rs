@@ -52,10 +52,10 @@ NOTES:
 
   A file system is not offered discards (fstrim says so): none reach the disk.
 
-  The volume grows while it is mounted: make the image larger, `xtent resize DIR` (or
-  SIGHUP to the daemon, which `xtent status` names), which an image in a Ceph cluster does not
-  need, and then grow the file system, for example by resize2fs /dev/loopN or, of XFS,
-  xfs_growfs DIR. It never becomes smaller.";
+  The volume grows while it is mounted: make the image larger, and then grow the file system,
+  for example by resize2fs /dev/loopN or, of XFS, xfs_growfs DIR. In between it takes up to 20
+  seconds until the larger image is noticed; `xtent resize DIR` (or SIGHUP to the daemon, which
+  `xtent status` names) has it noticed at once. It never becomes smaller.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
@@ -172,6 +172,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let (registered, kernel) = (Arc::clone(&registration), mount.growth());
     let registered_size = Mutex::new(entry.size);
     // Its size before and after.
+    let growth = Arc::new(growth);
+    let device = Arc::clone(&growth);
     let resize = Arc::new(move |fixed: Option<&FixedSize>| -> Result<(u64, u64)> {
         // One at a time, so that the last to tell has the latest size.
         let mut known = registered_size
@@ -197,14 +199,15 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let look = Arc::clone(&resize);
     // The threads come after the fork, as every thread.
     signals::on_ending_repeated(move || stop.request(), move || changes.tell(()))?;
-    told.follow(move |_| {
+    let changed = move || device.has_changed().then_some(()).into_iter().collect();
+    told.follow(changed, move |_| {
         if let Err(failure) = look(None) {
             let error = failure.to_string().replace('\n', "; ");
             tracing::warn!(error, "the size of the volume's device is not known");
         }
     })?;
     let control = Control::bind_mount()
-        .inspect_err(|e| tracing::info!(error = %e, "only SIGHUP has this mount look at its size"))
+        .inspect_err(|e| tracing::info!(error = %e, "nobody but SIGHUP can have this mount look at its size at once"))
         .ok();
     if let Some(control) = &control {
         control.start_mount(move |fixed| resize(fixed))?;

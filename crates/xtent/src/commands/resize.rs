@@ -35,10 +35,11 @@ EXAMPLES:
     xtent resize --size 20G /dev/vg/db
 
 NOTES:
-  Most volumes end with their device, and grow with it when whoever has them looks: this command
-  has a server or mount look, and an image in a Ceph cluster tells of its growth by itself. What
-  is behind an NBD server has its connections made anew for that, which requests wait for; a
-  server that takes one client at a time cannot be asked.
+  Most volumes end with their device, and grow with it when whoever has them looks. Servers and
+  mounts do that every 10 seconds, this command has one do it at once, and an image in a Ceph
+  cluster tells of its growth. What is behind an NBD server is asked for by this command and
+  SIGHUP only: connections are made anew for that, which requests wait for, and a server that
+  takes one client at a time cannot be asked.
   Clients that are connected see the old size until they connect again; NBD has no
   way to tell them. The guest of `serve --vhost-user` is told, and so is the loop device of a
   mount. The file system is grown after that by its own tool (resize2fs, xfs_growfs).

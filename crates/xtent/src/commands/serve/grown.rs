@@ -26,8 +26,9 @@ pub(super) fn changes(opened: &[Opened]) -> (Changes<Which>, Told<Which>) {
 
 /// Lets volumes grow with the devices that tell.
 pub(super) fn follow(told: Told<Which>, volumes: &Arc<Volumes>, output: Output) -> Result<()> {
-    let volumes = Arc::clone(volumes);
-    told.follow(move |names| {
+    let (asked, volumes) = (Arc::clone(volumes), Arc::clone(volumes));
+    let changed = move || asked.changed().into_iter().map(Some).collect();
+    told.follow(changed, move |names| {
         let is_meant = |name: &str| names.contains(&None) || names.contains(&Some(name.to_owned()));
         tell(volumes.look_at(is_meant), &output);
     })

@@ -61,11 +61,13 @@ NOTES:
   second signal ends it at once (exit code 130 or 143).
 
   It does not end with the terminal it was started on: somebody may be using the
-  disk. SIGHUP has it look at the size of the device instead: a volume whose size
-  the header does not fix grows with its device, for clients that connect from
-  then on. NBD has no way to tell the others: they see the old size until they
-  connect again. An image in a Ceph cluster needs no SIGHUP: the cluster tells. A device
-  that became smaller is logged, and what is missing fails.
+  disk.
+
+  A volume whose size the header does not fix grows with its device, for clients that
+  connect from then on. NBD has no way to tell the others: they see the old size until
+  they connect again. A device that has become larger is noticed within 20 seconds, and at
+  once at SIGHUP and `xtent resize`, without which the server of another export is not
+  asked. A device that became smaller is logged, and what is missing fails.
   SIGUSR1 and SIGUSR2 are ignored.
 
   Of several DEVICEs each is an export under the name of its file, whole (disk.img); of
