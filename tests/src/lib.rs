@@ -14,6 +14,7 @@ pub mod fido2;
 pub mod gateway;
 pub mod header;
 pub mod luks;
+pub mod mappings;
 pub mod mount;
 pub mod nbd;
 pub mod process;

@@ -4,6 +4,7 @@
 
 use xtent_tests::header::edit_json;
 use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape, detached_header};
+use xtent_tests::mappings::assert_mappings_grow;
 use xtent_tests::scratch::assert_same;
 use xtent_tests::uml::{Job, assert_opens_like_cryptsetup};
 use xtent_tests::xtent::xtent;
@@ -149,6 +150,7 @@ fn sizes_of_headers_and_devices_are_those_of_mappings() {
          cryptsetup close v
          xtent open --key-file /in/key v /d/v
          blockdev --getsize64 /dev/mapper/v >ours
+         xtent --json resize v >kept
          xtent close v
          xtent open --key-file /in/key g /in/image
          head -c 1048576 /dev/zero >>/in/image
@@ -164,9 +166,19 @@ fn sizes_of_headers_and_devices_are_those_of_mappings() {
     .run();
     let size = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
     assert_eq!(size("ours"), "1052672\n");
+    let kept: serde_json::Value = serde_json::from_str(&size("kept")).unwrap();
+    assert_eq!(
+        (&kept["before"], &kept["size"]),
+        (&1_052_672.into(), &1_052_672.into())
+    );
     // cryptsetup opens all of the device, whatever size the header fixes.
     assert_eq!(size("theirs").trim(), DATA.to_string());
     assert_eq!(size("grown").trim(), (DATA + (1 << 20)).to_string());
+}
+
+#[test]
+fn mappings_take_the_size_of_what_has_grown() {
+    assert_mappings_grow(None);
 }
 
 /// As systemd: who has a key file that does not do is asked.

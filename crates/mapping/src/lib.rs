@@ -6,6 +6,7 @@
 //! told to it.
 
 mod error;
+mod grow;
 mod keyring;
 mod listed;
 mod load;
@@ -16,6 +17,7 @@ mod table;
 mod told;
 
 pub use error::{Error, ErrorKind};
+pub use grow::Active;
 pub use listed::{Mapped, listed};
 pub use mapper::{Choice, Closed, Mapper, Opened, Wanted};
 pub use name::{Format, Name, uuid};

@@ -28,6 +28,13 @@ const LENGTH: usize = 8;
 const NEXT: usize = 20;
 const TARGET_TYPE: usize = 24;
 
+/// A table on its way: who encrypts, how many 512-byte units, and the parts of its line.
+pub(crate) struct Loaded<'a> {
+    pub(crate) target: Target,
+    pub(crate) sectors: u64,
+    pub(crate) line: &'a [&'a [u8]],
+}
+
 /// Loads `table` as the inactive one of the mapping `name`.
 ///
 /// # Errors
@@ -40,27 +47,97 @@ pub(crate) fn load(
     key: &SecretBytes,
     read_only: bool,
 ) -> Result<io::Result<()>, Error> {
-    let mut request = request(name, target, table, key, read_only)?;
-    // SAFETY: `LoadTable` describes the ioctl as linux/dm-ioctl.h has it.
-    let done = unsafe { ioctl(control, LoadTable(&mut request)) };
-    Ok(done.map_err(io::Error::from))
+    let (before, after) = table.around_key();
+    let word = key_word(table, key)?;
+    let loaded = Loaded {
+        target,
+        sectors: table.sectors(),
+        line: &[before.as_bytes(), &word, after.as_bytes()],
+    };
+    load_line(control, name, &loaded, read_only)
 }
 
-/// `DM_TABLE_LOAD` with a buffer that is one request.
-struct LoadTable<'a>(&'a mut SecretBytes);
+/// The same of a line that somebody else has made.
+pub(crate) fn load_line(
+    control: &File,
+    name: &Name,
+    loaded: &Loaded<'_>,
+    read_only: bool,
+) -> Result<io::Result<()>, Error> {
+    let mut request = request(name, loaded, read_only)?;
+    Ok(call(control, TABLE_LOAD, &mut request))
+}
+
+/// A table that is in use.
+pub(crate) struct Found {
+    pub(crate) target: Target,
+    /// 512-byte units.
+    pub(crate) sectors: u64,
+    /// May have the key in it.
+    pub(crate) line: SecretBytes,
+}
+
+/// The table of the mapping `name` that is in use, if it is one line of a target that is known here.
+pub(crate) fn active(control: &File, name: &Name) -> Result<Option<Found>, Error> {
+    let mut answer = secret(ANSWER)?;
+    let flags = DmFlags::DM_SECURE_DATA | DmFlags::DM_STATUS_TABLE | DmFlags::DM_NOFLUSH;
+    fill_header(&mut answer, name, flags);
+    call(control, TABLE_STATUS, &mut answer)
+        .map_err(|e| Error::refused_for(format!("cannot look at {name}"), e))?;
+    let word = |at: usize| {
+        let bytes = answer.get(at..at + 4).and_then(|it| it.try_into().ok());
+        bytes.map_or(0, u32::from_ne_bytes)
+    };
+    let start = word(DATA_START) as usize;
+    let is_whole = word(TARGET_COUNT) == 1 && word(FLAGS) & DmFlags::DM_BUFFER_FULL.bits() == 0;
+    let behind = answer.get(start..).filter(|it| is_whole && it.len() > SPEC);
+    let Some((spec, line)) = behind.map(|it| it.split_at(SPEC)) else {
+        return Ok(None);
+    };
+    let until_zero = |bytes: &[u8]| bytes.iter().position(|&byte| byte == 0);
+    let sectors = spec[LENGTH..LENGTH + 8].try_into();
+    let target = [Target::Crypt, Target::Xtent].into_iter().find(|it| {
+        let name = &spec[TARGET_TYPE..];
+        until_zero(name).is_some_and(|end| &name[..end] == it.name().as_bytes())
+    });
+    let (Some(target), Ok(sectors), Some(end)) = (target, sectors, until_zero(line)) else {
+        return Ok(None);
+    };
+    let mut copy = secret(end)?;
+    copy.copy_from_slice(&line[..end]);
+    Ok(Some(Found {
+        target,
+        sectors: u64::from_ne_bytes(sectors),
+        line: copy,
+    }))
+}
+
+/// Numbers of the calls (linux/dm-ioctl.h).
+const TABLE_LOAD: u8 = 9;
+const TABLE_STATUS: u8 = 12;
+/// Bytes for a table: its line has a key of 8 KiB at most, in two digits each.
+const ANSWER: usize = 32 << 10;
+
+fn call(control: &File, number: u8, request: &mut SecretBytes) -> io::Result<()> {
+    // SAFETY: `Call` describes the ioctls as linux/dm-ioctl.h has them.
+    unsafe { ioctl(control, Call(number, request)) }.map_err(io::Error::from)
+}
+
+/// A call of the device mapper, with a buffer that is one request and has room for the answer.
+struct Call<'a>(u8, &'a mut SecretBytes);
 
 // SAFETY: the kernel reads and writes `data_size` bytes from the pointer on, which is the
 // length of the buffer that it points to.
-unsafe impl Ioctl for LoadTable<'_> {
+unsafe impl Ioctl for Call<'_> {
     type Output = ();
     const IS_MUTATING: bool = true;
 
     fn opcode(&self) -> Opcode {
-        opcode::read_write::<[u8; HEADER]>(0xfd, 9)
+        opcode::read_write::<[u8; HEADER]>(0xfd, self.0)
     }
 
     fn as_ptr(&mut self) -> *mut c_void {
-        self.0.as_mut_ptr().cast()
+        self.1.as_mut_ptr().cast()
     }
 
     unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
@@ -70,16 +147,8 @@ unsafe impl Ioctl for LoadTable<'_> {
 
 /// The request's bytes: header, target, line. `DM_SECURE_DATA` has the kernel wipe its copy
 /// of them.
-fn request(
-    name: &Name,
-    target: Target,
-    table: &Table,
-    key: &SecretBytes,
-    read_only: bool,
-) -> Result<SecretBytes, Error> {
-    let (before, after) = table.around_key();
-    let word = key_word(table, key)?;
-    let line: [&[u8]; 3] = [before.as_bytes(), &word, after.as_bytes()];
+fn request(name: &Name, loaded: &Loaded<'_>, read_only: bool) -> Result<SecretBytes, Error> {
+    let line = loaded.line;
     let length: usize = line.iter().map(|part| part.len()).sum();
     // With the zero at the end of the line.
     let behind = (SPEC + length + 1).next_multiple_of(8);
@@ -88,24 +157,34 @@ fn request(
     if read_only {
         flags |= DmFlags::DM_READONLY;
     }
-    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_ne_bytes();
+    fill_header(&mut request, name, flags);
     let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
-    // The oldest version that has the call: of newer kernels, too.
-    put(VERSION, &number(4));
-    put(DATA_SIZE, &number(HEADER + behind));
-    put(DATA_START, &number(HEADER));
     put(TARGET_COUNT, &number(1));
-    put(FLAGS, &flags.bits().to_ne_bytes());
-    put(NAME, name.to_string().as_bytes());
-    put(HEADER + LENGTH, &table.sectors().to_ne_bytes());
+    put(HEADER + LENGTH, &loaded.sectors.to_ne_bytes());
     put(HEADER + NEXT, &number(behind));
-    put(HEADER + TARGET_TYPE, target.name().as_bytes());
+    put(HEADER + TARGET_TYPE, loaded.target.name().as_bytes());
     let mut at = HEADER + SPEC;
     for part in line {
         put(at, part);
         at += part.len();
     }
     Ok(request)
+}
+
+fn number(n: usize) -> [u8; 4] {
+    u32::try_from(n).unwrap_or(u32::MAX).to_ne_bytes()
+}
+
+/// What every request begins with.
+fn fill_header(request: &mut SecretBytes, name: &Name, flags: DmFlags) {
+    let size = number(request.len());
+    let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
+    // The oldest version that has the calls: of newer kernels, too.
+    put(VERSION, &number(4));
+    put(DATA_SIZE, &size);
+    put(DATA_START, &number(HEADER));
+    put(FLAGS, &flags.bits().to_ne_bytes());
+    put(NAME, name.to_string().as_bytes());
 }
 
 /// The key as the line has it: where it is, or itself.
@@ -173,8 +252,17 @@ mod tests {
     fn a_key_is_itself_or_its_place() {
         let key = SecretBytes::copy_of(&[0x00, 0x9a, 0xf5]).unwrap();
         let name: Name = "v".parse().unwrap();
-        let of =
-            |place| line_of(&request(&name, Target::Crypt, &table(place), &key, true).unwrap());
+        let of = |place| {
+            let table = table(place);
+            let (before, after) = table.around_key();
+            let word = key_word(&table, &key).unwrap();
+            let loaded = Loaded {
+                target: Target::Crypt,
+                sectors: table.sectors(),
+                line: &[before.as_bytes(), &word, after.as_bytes()],
+            };
+            line_of(&request(&name, &loaded, true).unwrap())
+        };
         assert_eq!(of(Place::Line), "aes-xts-plain64 009af5 0 98:32 8");
         let uuid = "2c2e6a3c-6f1d-4f6e-9d8b-7a54a52d1c11";
         assert_eq!(
@@ -187,9 +275,13 @@ mod tests {
 
     #[test]
     fn a_request_ends_where_it_says() {
-        let key = SecretBytes::zeroed(64).unwrap();
         let name: Name = "n".repeat(127).parse().unwrap();
-        let request = request(&name, Target::Xtent, &table(Place::Line), &key, false).unwrap();
+        let loaded = Loaded {
+            target: Target::Xtent,
+            sectors: 2048,
+            line: &[b"aes-xts-plain64 ", &[b'0'; 128], b" 0 98:32 8"],
+        };
+        let request = request(&name, &loaded, false).unwrap();
         let number = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().unwrap());
         assert_eq!(number(DATA_SIZE) as usize, request.len());
         assert_eq!(number(HEADER + NEXT) as usize, request.len() - HEADER);

@@ -213,10 +213,7 @@ impl Mapper {
         stop: impl Fn() -> bool,
     ) -> Result<Closed, Error> {
         let Some(info) = self.find(name)? else {
-            return Err(
-                Error::new(ErrorKind::NotFound, format!("there is no mapping {name}"))
-                    .advise("`dmsetup ls` lists those that there are."),
-            );
+            return Err(told::no_such(name));
         };
         self.refuse_foreign(name, &info)?;
         let flags = if deferred {
@@ -265,7 +262,15 @@ impl Mapper {
         }
     }
 
-    fn refuse_foreign(&self, name: &Name, info: &DeviceInfo) -> Result<(), Error> {
+    pub(crate) fn dm(&self) -> &DM {
+        &self.dm
+    }
+
+    pub(crate) fn control(&self) -> &File {
+        &self.control
+    }
+
+    pub(crate) fn refuse_foreign(&self, name: &Name, info: &DeviceInfo) -> Result<(), Error> {
         let ours = info
             .uuid()
             .is_some_and(|uuid| uuid.to_string().starts_with(OURS));
@@ -306,7 +311,7 @@ impl Mapper {
         Ok(())
     }
 
-    fn find(&self, name: &Name) -> Result<Option<DeviceInfo>, Error> {
+    pub(crate) fn find(&self, name: &Name) -> Result<Option<DeviceInfo>, Error> {
         match self.dm.device_info(&name.id()?) {
             Ok(info) => Ok(Some(info)),
             Err(e) if io_error(&e).raw_os_error() == Some(ENXIO) => Ok(None),
@@ -352,7 +357,7 @@ impl Drop for HalfMade<'_> {
 }
 
 /// For what udev sees. That it alone makes nodes, as cryptsetup says of its mappings.
-fn told_to_udev(flags: DmFlags) -> DmOptions {
+pub(crate) fn told_to_udev(flags: DmFlags) -> DmOptions {
     DmOptions::default()
         .set_flags(flags)
         .set_udev_flags(DmUdevFlags::DM_UDEV_DISABLE_LIBRARY_FALLBACK)

@@ -44,6 +44,11 @@ pub(crate) fn taken(name: &Name) -> Error {
     ))
 }
 
+pub(crate) fn no_such(name: &Name) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no mapping {name}"))
+        .advise("`dmsetup ls` lists those that there are.")
+}
+
 pub(crate) fn not_removed(name: &Name, users: i32, error: &DmError) -> Error {
     let source = io_error(error);
     if source.raw_os_error() != Some(EBUSY) {

@@ -1,5 +1,8 @@
 //! `xtent resize`: a volume takes the size that its device has, or another one of its own.
 
+#[cfg(feature = "device-mapper")]
+mod mapping;
+
 use std::path::Path;
 
 use clap::Arg;
@@ -9,6 +12,8 @@ use xtent_luks::ErrorKind;
 use xtent_store::Access;
 
 use super::attach::ServerArgs;
+#[cfg(feature = "device-mapper")]
+use crate::args::UnlockArgs;
 use crate::args::{ConfirmArgs, DeviceArgs};
 use crate::cli::Global;
 use crate::confirm::confirm;
@@ -33,6 +38,8 @@ EXAMPLES:
     resize2fs /dev/loop0
   A volume whose header fixes its size (of `header dump`, \"length: N [bytes]\"), in use or not:
     xtent resize --size 20G /dev/vg/db
+  A mapping of `xtent open` or `cryptsetup open` whose device has grown (root):
+    xtent resize secret && resize2fs /dev/mapper/secret
 
 NOTES:
   Most volumes end with their device, and grow with it when whoever has them looks. Servers and
@@ -55,15 +62,19 @@ NOTES:
   system smaller first (resize2fs SIZE; XFS cannot). What is behind the new end is not wiped,
   and out of reach for Xtent.
 
-  A mapping (`xtent open`) has the size with which it was opened: `cryptsetup resize NAME`, or
-  close it and open it again.
+  A mapping (`xtent open`) has the size with which it was opened until this command gives the
+  kernel its table with another length: all that is under way ends before, and what comes
+  meanwhile waits. That takes the passphrase once more: the key is in no table, except of what
+  cryptsetup has opened as LUKS1. A size that the header fixes is kept to, and a mapping never
+  becomes smaller. `cryptsetup resize NAME` does the same, and more, for mappings of dm-crypt.
 
   A pin of the volume (--expect-header) covers its size: pin anew after --size.";
 
 /// Have a volume that is open take its device's new size, or give it a size of its own
 ///
 /// Without --size a server or mount looks at the volume's device, and grows with it where the
-/// header does not fix a size. SIGHUP does the same for all volumes of a process.
+/// header does not fix a size. SIGHUP does the same for all volumes of a process. A mapping of
+/// `xtent open` gets the size of its device, which takes the passphrase.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 #[command(mut_arg("device", name_or_device))]
@@ -81,38 +92,52 @@ pub(crate) struct Args {
     confirm: ConfirmArgs,
     #[command(flatten)]
     device: DeviceArgs,
+    #[cfg(feature = "device-mapper")]
+    #[command(flatten)]
+    unlock: UnlockArgs,
 }
 
 fn name_or_device(device: Arg) -> Arg {
     device
         .value_name("NAME|DEVICE")
-        .help("The volume's device; without --size also the export's name, its UUID or mount point")
+        .help("The volume's device; without --size also the name of an export or mapping, the UUID, or the mount point")
 }
 
-/// What only counts where the header is written.
+/// What only counts where the header is written, and what where it is not.
 fn of_the_header(arg: Arg) -> Arg {
-    let counts = ["partition", "header", "expect_header", "reconnect"];
-    match counts.contains(&arg.get_id().as_str()) {
-        true => arg.requires("size"),
-        false => arg,
+    let counts = ["partition", "reconnect"];
+    if counts.contains(&arg.get_id().as_str()) {
+        return arg.requires("size");
+    }
+    match arg.get_help_heading() {
+        Some("Passphrase") => arg.conflicts_with("size"),
+        _ => arg,
     }
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     match args.size {
-        None => look(args, &output),
+        None => look(args, global, &output),
         Some(size) => set(args, size, &output),
     }
 }
 
 /// Has whoever has the volume look at its device.
-fn look(args: &Args, output: &Output) -> Result<()> {
+fn look(args: &Args, global: &Global, output: &Output) -> Result<()> {
     let wanted = &args.device.device;
     let mut users = match args.server.is_named() {
         true => Vec::new(),
         false => users_of(wanted),
     };
+    if users.is_empty() && !args.server.is_named() && resize_mapping(args, global, output)? {
+        return Ok(());
+    }
+    if args.device.detached.header.is_some() || args.device.pins().next().is_some() {
+        return Err(Failure::parameters(
+            "--header and --expect-header are for --size and for mappings: a server has its header",
+        ));
+    }
     let (name, (before, now)) = match (users.pop(), users.is_empty()) {
         (Some(user), true) => {
             let name = user.export.clone().unwrap_or_default();
@@ -138,6 +163,21 @@ fn look(args: &Args, output: &Output) -> Result<()> {
         &json!({ "export": name, "before": before, "size": now }),
         change(before, now),
     )
+}
+
+/// Resizes the mapping that is meant, if one is.
+#[cfg(feature = "device-mapper")]
+fn resize_mapping(args: &Args, global: &Global, output: &Output) -> Result<bool> {
+    let Some(mapped) = mapping::find(&args.device.device)? else {
+        return Ok(false);
+    };
+    mapping::resize(args, &mapped, global, output)?;
+    Ok(true)
+}
+
+#[cfg(not(feature = "device-mapper"))]
+fn resize_mapping(_: &Args, _: &Global, _: &Output) -> Result<bool> {
+    Ok(false)
 }
 
 /// Says how the file system of a mount becomes larger too.

@@ -1,0 +1,190 @@
+//! A mapping that becomes larger: the kernel gets the table that it has once more, with another length.
+//! Whatever else the table says, whoever has made it, stays as it is.
+
+use devicemapper::DmFlags;
+use xtent_secret::SecretBytes;
+
+use crate::error::io_error;
+use crate::keyring::LoadedKey;
+use crate::load::{Found, Loaded, active, load_line};
+use crate::mapper::told_to_udev;
+use crate::{Error, ErrorKind, Mapper, Name, told};
+
+/// The table of a mapping of an encrypted volume.
+pub struct Active {
+    name: Name,
+    uuid: String,
+    found: Found,
+    key: KeyAt,
+    offset: u64,
+    read_only: bool,
+}
+
+/// Where the key is that the table names.
+enum KeyAt {
+    Line,
+    Keyring { name: String, bytes: usize },
+}
+
+impl Active {
+    /// Bytes of the mapping.
+    pub fn length(&self) -> u64 {
+        self.found.sectors * 512
+    }
+
+    /// First byte of the ciphertext on the device below.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The UUID of the mapping.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// Whether the key is needed to load the table again: it is not in there.
+    pub fn wants_key(&self) -> bool {
+        matches!(self.key, KeyAt::Keyring { .. })
+    }
+}
+
+impl Mapper {
+    /// The table of the mapping `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], and [`ErrorKind::Foreign`] for mappings of something else, of several parts, or
+    /// with a key that is neither in the table nor of the type `logon`.
+    pub fn active(&self, name: &Name) -> Result<Active, Error> {
+        let Some(info) = self.find(name)? else {
+            return Err(told::no_such(name));
+        };
+        self.refuse_foreign(name, &info)?;
+        let understood = active(self.control(), name)?.and_then(|found| {
+            let (key, offset) = understood(&found.line)?;
+            Some(Active {
+                name: name.clone(),
+                uuid: info.uuid().map(ToString::to_string).unwrap_or_default(),
+                found,
+                key,
+                offset,
+                read_only: info.flags().contains(DmFlags::DM_READONLY),
+            })
+        });
+        understood.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Foreign,
+                format!("{name} has a table that cannot be made larger here"),
+            )
+            .advise(format!("`cryptsetup resize {name}` may know it."))
+        })
+    }
+
+    /// Has the mapping be `length` bytes long; `key` is the volume's, where the table [wants
+    /// it](Active::wants_key). What is under way ends before, and what comes meanwhile waits; a file system on
+    /// it is frozen for that moment. If it fails the mapping is what it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if the key is another one; the kernel's refusal.
+    pub fn grow(
+        &self,
+        active: &Active,
+        length: u64,
+        key: Option<&SecretBytes>,
+    ) -> Result<(), Error> {
+        let name = &active.name;
+        let id = name.id()?;
+        {
+            let _loaded = match (&active.key, key) {
+                (KeyAt::Line, _) => None,
+                (KeyAt::Keyring { name, bytes }, Some(key)) if key.len() == *bytes => {
+                    Some(LoadedKey::new(name, key)?)
+                }
+                (KeyAt::Keyring { .. }, _) => {
+                    return Err(Error::new(
+                        ErrorKind::Argument,
+                        format!("the mapping {name} has a key of another length"),
+                    ));
+                }
+            };
+            let loaded = Loaded {
+                target: active.found.target,
+                sectors: length / 512,
+                line: &[&active.found.line],
+            };
+            load_line(self.control(), name, &loaded, active.read_only)?.map_err(|e| {
+                Error::refused_for(format!("{name} cannot have {length} bytes"), e)
+                    .advise("The kernel's log (`dmesg`) says why.")
+            })?;
+        }
+        // One that has another table suspends, takes it and resumes.
+        let resumed = self
+            .dm()
+            .device_suspend(&id, told_to_udev(DmFlags::empty()));
+        if let Err(error) = resumed {
+            // Or it would be taken when the mapping is next resumed.
+            if let Err(left) = self.dm().table_clear(&id) {
+                let error = io_error(&left);
+                tracing::warn!(%error, "`dmsetup clear {name}` has to be done by hand");
+            }
+            return Err(Error::refused(
+                format!("{name} cannot be resumed with its new size"),
+                &error,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where the key is, and the first byte on the device, by a line of dm-crypt: cipher, key, IV offset, device,
+/// first 512-byte unit, and options.
+fn understood(line: &[u8]) -> Option<(KeyAt, u64)> {
+    let mut words = line.split(|&byte| byte == b' ');
+    let key = words.nth(1)?;
+    let offset = std::str::from_utf8(words.nth(2)?).ok()?;
+    let offset = offset.parse::<u64>().ok()?.checked_mul(512)?;
+    let key = match key.strip_prefix(b":") {
+        None => KeyAt::Line,
+        Some(place) => {
+            let (bytes, name) = std::str::from_utf8(place).ok()?.split_once(":logon:")?;
+            KeyAt::Keyring {
+                name: name.to_owned(),
+                bytes: bytes.parse().ok()?,
+            }
+        }
+    };
+    Some((key, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_where_its_key_is() {
+        let of = |line: &str| {
+            understood(line.as_bytes()).map(|(key, offset)| match key {
+                KeyAt::Line => (None, offset),
+                KeyAt::Keyring { name, bytes } => (Some((name, bytes)), offset),
+            })
+        };
+        let rest = "0 98:32 32768 1 allow_discards";
+        assert_eq!(
+            of(&format!(
+                "aes-xts-plain64 :64:logon:cryptsetup:1-2-d0 {rest}"
+            )),
+            Some((Some(("cryptsetup:1-2-d0".to_owned(), 64)), 16 << 20))
+        );
+        assert_eq!(of("aes-xts-plain64 00ff 0 98:32 8"), Some((None, 4096)));
+        for line in [
+            "",
+            "aes-xts-plain64",
+            "aes-xts-plain64 00ff 0 98:32",
+            "aes-xts-plain64 00ff 0 98:32 x",
+            "aes-xts-plain64 00ff 0 98:32 18446744073709551615",
+            "aes-xts-plain64 :64:user:name 0 98:32 8",
+            "aes-xts-plain64 :x:logon:name 0 98:32 8",
+        ] {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Mappings that become larger while they are used, by the target that is there.
+
+use std::path::Path;
+
+use crate::luks::{KEY, Maker, OTHER_KEY, Shape};
+use crate::scratch::assert_same;
+use crate::uml::Job;
+use crate::{Scratch, pattern};
+
+const MIB: usize = 1 << 20;
+
+/// Fails unless `xtent resize` lets mappings grow with images and devices, keeps what their tables say and what is on
+/// them while somebody writes, and changes nothing where it cannot. With `modules`, the folder of our
+/// kernel modules, those of xtent are dm-xtent's.
+pub fn assert_mappings_grow(modules: Option<&Path>) {
+    let scratch = Scratch::new();
+    let volume = |shape: Shape| shape.image(Maker::Cryptsetup, &scratch, MIB as u64);
+    let small = volume(Shape::LUKS2_4096).image;
+    let image = std::fs::read(&small).unwrap();
+    let old = volume(Shape::LUKS1).image;
+    let data = pattern(MIB, 81);
+    let mut job = Job::new(
+        "[ ! -e /in/dm-xtent.ko ] || insmod /in/dm-xtent.ko
+         size() { blockdev --getsize64 /dev/mapper/$1; }
+         key=\"--key-file /in/key\"
+
+         # An image, by its mapping's name, under a load.
+         xtent open $key --perf-no_read_workqueue g /in/image
+         dmsetup table g | cut -d' ' -f3- >before
+         dd if=/in/data of=/dev/mapper/g bs=64k conv=fsync 2>/dev/null
+         (while [ ! -e /tmp/stop ]; do
+             dd if=/in/data of=/dev/mapper/g bs=64k conv=fsync 2>/dev/null || touch /tmp/failed
+         done; touch /tmp/stopped) &
+         for round in 1 2 3; do
+             head -c 1048576 /dev/zero >>/in/image
+             xtent --json resize $key g >told
+         done
+         large=$(stat -c %s /in/image)
+         touch /tmp/stop
+         while [ ! -e /tmp/stopped ]; do usleep 1000; done
+         [ ! -e /tmp/failed ]
+         [ $(size g) = 4194304 ]
+         dmsetup table g | cut -d' ' -f3- >after
+         dd if=/in/data of=/dev/mapper/g bs=1M seek=3 conv=fsync 2>/dev/null
+         cat /dev/mapper/g >grown
+         no_key
+         # Nothing to do takes no passphrase.
+         [ \"$(xtent resize g)\" = '4 MiB as before' ]
+         # Neither does a wrong one do anything.
+         head -c 1048576 /dev/zero >>/in/image
+         fails 2 xtent resize --key-file /in/other g
+         fails 1 xtent resize --size 1M --key-file /in/other g
+         fails 4 xtent resize --header /in/header $key g
+         fails 4 xtent resize nothing
+         [ $(size g) = 4194304 ]
+         dmsetup table --inactive g >inactive
+         # Smaller than it was, and as it was.
+         truncate -s 1M /in/image
+         fails 4 xtent resize $key g
+         [ $(size g) = 4194304 ]
+         truncate -s $large /in/image
+         xtent close g
+
+         # A device, by its path, and a mapping of cryptsetup's.
+         dmsetup create below --noudevrules --noudevsync --table \"0 5120 linear $(readlink -f /d/old) 0\"
+         dmsetup mknodes below
+         cryptsetup open $key /dev/mapper/below c
+         first=$(size c)
+         dd if=/in/data of=/dev/mapper/c bs=64k count=8 conv=fsync 2>/dev/null
+         dmsetup reload below --table \"0 $(blockdev --getsz /d/old) linear $(readlink -f /d/old) 0\"
+         dmsetup resume below --noudevrules --noudevsync
+         # The key is in the table: nobody is asked.
+         xtent resize /dev/mapper/below
+         [ $first = 524288 ]
+         [ $(size c) = 1048576 ]
+         cat /dev/mapper/c >old
+         cryptsetup close c",
+    );
+    if let Some(modules) = modules {
+        job = job.file(
+            "dm-xtent.ko",
+            &std::fs::read(modules.join("dm-xtent.ko")).unwrap(),
+        );
+    }
+    let outcome = job
+        .with_xtent()
+        .disk("old", &old)
+        .file("image", &image)
+        .file("header", &std::fs::read(&old).unwrap()[..2 * MIB])
+        .file("data", &data)
+        .file("key", KEY)
+        .file("other", OTHER_KEY)
+        .run();
+    let text = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
+    let target = modules.map_or("crypt ", |_| "xtent ");
+    assert!(text("before").starts_with(target), "{}", text("before"));
+    assert!(text("before").contains("no_read_workqueue"));
+    assert_eq!(text("before"), text("after"));
+    assert_eq!(text("inactive").trim(), "");
+    let told: serde_json::Value = serde_json::from_str(&text("told")).unwrap();
+    let expected = serde_json::json!({ "mapping": "g", "before": 3 * MIB, "size": 4 * MIB });
+    assert_eq!(told, expected);
+    let grown = outcome.file("grown");
+    assert_same(&grown[..MIB], &data, "what was there");
+    assert_same(&grown[3 * MIB..], &data, "what was added");
+    let old = outcome.file("old");
+    assert_same(&old[..MIB / 2], &data[..MIB / 2], "of cryptsetup's");
+}
