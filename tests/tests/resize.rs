@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use xtent_tests::gateway::Gateway;
 use xtent_tests::header::edit_json;
@@ -107,6 +108,32 @@ fn a_fixed_size_is_changed_where_it_is_open_too() {
     assert_eq!(fixed_size(&container), MIB);
     let left = &pattern(4 << 20, 2)[..1 << 20];
     assert_same(&container.decrypt(), left, "what is left");
+}
+
+/// It is named, and holds up nobody else's new size.
+#[test]
+fn a_process_that_does_not_answer_is_not_waited_for() {
+    let scratch = Scratch::new();
+    let container = fixed(Shape::LUKS2_4096, &scratch, MIB, 8 * MIB);
+    let servers = [0, 1].map(|_| Server::start_with(&container, &["--read-only"]));
+    let signal = |server: &Server, signal| {
+        let process = i32::try_from(server.id()).unwrap();
+        kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
+    };
+    signal(&servers[0], Signal::STOP);
+    let process = format!("process {} does not answer", servers[0].id());
+    resize(&container.image)
+        .args(["--size", "2M"])
+        .fails(4)
+        .says(&["the header is changed, but", &process]);
+    assert_eq!(export_size(&servers[1].socket), 2 * MIB);
+    assert_eq!(fixed_size(&container), 2 * MIB);
+    // It does what it was told once it goes on.
+    signal(&servers[0], Signal::CONT);
+    while export_size(&servers[0].socket) != 2 * MIB {
+        std::thread::yield_now();
+    }
+    resize(&container.image).args(["--size", "2M"]).ok();
 }
 
 #[test]

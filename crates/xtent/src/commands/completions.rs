@@ -21,8 +21,8 @@ EXAMPLES:
     xtent completions fish > ~/.config/fish/completions/xtent.fish
 
 NOTES:
-  In bash, zsh and fish `umount`, `close`, `detach` and `status` complete what there is to be
-  unmounted, closed, detached and shown.";
+  In bash, zsh and fish `umount`, `close`, `detach`, `resize` and `status` complete what there
+  is to be unmounted, closed, detached, made larger and shown.";
 
 /// Print the completion script for a shell
 #[derive(clap::Args, Debug)]
@@ -41,7 +41,7 @@ const NAMED: [(&str, &str); 5] = [
     ("umount", "mounts"),
     ("close", "mappings"),
     ("detach", "exports"),
-    ("resize", "exports"),
+    ("resize", "growing"),
     ("status", "all"),
 ];
 

@@ -304,14 +304,19 @@ fn set(args: &Args, size: u64, output: &Output) -> Result<()> {
     };
     let result = json!({ "before": before, "size": size, "told": told });
     output.result(&result, format!("{}{uses}", change(before, size)))?;
-    match failures.into_iter().next() {
-        None => Ok(()),
-        Some((pid, failure)) => Err(Failure::new(
-            failure.exit,
-            format!("the header is changed, but process {pid} keeps its size: {failure}"),
-        )
-        .advise("Give the same command again, or close the volume there and open it again.")),
-    }
+    let Some((_, first)) = failures.first() else {
+        return Ok(());
+    };
+    let exit = first.exit;
+    let told: Vec<String> = failures
+        .iter()
+        .map(|(pid, failure)| format!("process {pid} may keep its size: {failure}"))
+        .collect();
+    Err(Failure::new(
+        exit,
+        format!("the header is changed, but {}", told.join("; ")),
+    )
+    .advise("Give the same command again, or close the volume there and open it again."))
 }
 
 /// Data and header; this process's alone where something may be lost.

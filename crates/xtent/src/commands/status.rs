@@ -152,6 +152,8 @@ pub(crate) enum Names {
     Mappings,
     /// Exports of servers.
     Exports,
+    /// What becomes larger with its device: exports, mounts and mappings.
+    Growing,
     /// Everything that `xtent status` takes.
     All,
 }
@@ -165,6 +167,11 @@ pub(crate) fn names(which: Names) -> Vec<String> {
             Names::Mounts => vec![volume.mount_point],
             Names::Mappings => vec![volume.name],
             Names::Exports => vec![volume.export.filter(|name| !name.is_empty())],
+            Names::Growing => vec![
+                volume.export.filter(|name| !name.is_empty()),
+                volume.mount_point,
+                volume.name,
+            ],
             Names::All => vec![volume.mount_point, volume.name, volume.device],
         })
         .flatten()

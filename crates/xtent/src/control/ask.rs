@@ -15,6 +15,9 @@ use crate::wanted::HandedOver;
 /// How long a server may take to say what it serves, and about as long all of them together
 /// where one after the other is asked: other users' may do anything.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process may take to look at the size of a device: longer than a look at that of an export of
+/// another server, which is the longest.
+const LOOKING: Duration = Duration::from_secs(12);
 /// Most exports that a server is believed to have.
 const MOST: usize = 4096;
 
@@ -162,11 +165,13 @@ impl Server {
     }
 
     /// Has it look at the size of an export's device, or of a mount's (which has no name), or let the
-    /// volume have the size that its header says by now; its size before and after.
+    /// volume have the size that its header says by now; its size before and after. It may take some seconds.
     pub(crate) fn resize(&self, name: &str, fixed: Option<FixedSize>) -> Result<(u64, u64)> {
         let name = name.to_owned();
         let request = Request::Resize { name, fixed };
-        let answer = ask(&self.connect()?, &request, None, None)?;
+        let link = self.connect()?;
+        link.set_patience(LOOKING)?;
+        let answer = ask(&link, &request, None, None)?;
         answer
             .sizes
             .ok_or_else(|| Failure::new(Exit::Device, "the server does not say a size"))
@@ -271,6 +276,7 @@ fn ask(
                 "the server has ended, or closed the connection",
             )
             .advise("Its log may say why; `xtent status` shows whether it runs."),
+            ErrorKind::TimedOut => silent(link),
             _ => error.into(),
         })?;
         match Reply::parse(&bytes)? {
@@ -294,6 +300,18 @@ fn ask(
             }
         }
     }
+}
+
+/// The failure of a process that does not answer.
+fn silent(link: &Link) -> Failure {
+    let process = link.peer().map_or_else(
+        |_| "the server".to_owned(),
+        |peer| format!("process {}", peer.pid),
+    );
+    Failure::new(Exit::Device, format!("{process} does not answer")).advise(
+        "It is stopped, or its storage is: its log may say why. It does what it was told once it goes on; \
+         `xtent status` shows sizes.",
+    )
 }
 
 fn exit_of(code: u8) -> Exit {
