@@ -20,7 +20,8 @@ impl<'a> Foreign<'a> {
     ///
     /// # Safety
     /// They can be read and written for as long as `'a`, whatever others do with them, and no reference of this program
-    /// points to them meanwhile.
+    /// points to them meanwhile. Other values of this type may: a guest can name the same memory twice, and has what
+    /// it gets then.
     pub const unsafe fn new(start: *mut u8, len: usize) -> Self {
         Self {
             start,

@@ -164,8 +164,10 @@ impl Carrier {
         let (offset, len) = range;
         match self.volume.completes_later() {
             false => self.small_piece(range, done),
-            // It is whole, wherever it begins.
-            true if len <= LARGE_PIECE => (offset, usize::try_from(len).unwrap_or_default()),
+            // It is whole, wherever it begins: nothing of it was done before.
+            true if len <= LARGE_PIECE && done == 0 => {
+                (offset, usize::try_from(len).unwrap_or_default())
+            }
             true => Self::piece(range, done, LARGE_PIECE),
         }
     }
@@ -271,22 +273,17 @@ impl Carrier {
         range: Range,
         mut done: u64,
     ) -> Result<(), Failed> {
+        if let Some((own, at)) = self.rest(client, range, done) {
+            return Ok(self.volume.read_at(own, at)?);
+        }
         while done < range.1 {
             let (at, here) = self.large_piece(range, done);
-            let own = match self.volume.completes_later() {
-                true => None,
-                false => client.own(done, here),
-            };
-            if let Some(own) = own {
-                self.volume.read_at(own, at)?;
-            } else {
-                self.check(at, here)?;
-                let hull = self.volume.hull(at, here);
-                let buffer = self.memory.wait_for(hull.len).await;
-                let buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
-                let buffer = self.volume.read_async(buffer, at, here).await?;
-                client.put(done, &buffer[hull.skip..hull.skip + here])?;
-            }
+            self.check(at, here)?;
+            let hull = self.volume.hull(at, here);
+            let buffer = self.memory.wait_for(hull.len).await;
+            let buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
+            let buffer = self.volume.read_async(buffer, at, here).await?;
+            client.put(done, &buffer[hull.skip..hull.skip + here])?;
             done += here as u64;
             if done < range.1 {
                 give_way().await;
@@ -302,28 +299,38 @@ impl Carrier {
         mut done: u64,
         fua: bool,
     ) -> Result<(), Failed> {
+        if let Some((own, at)) = self.rest(client, range, done) {
+            return Ok(self.volume.write_at_in_place(own, at, fua)?);
+        }
         while done < range.1 {
             let (at, here) = self.large_piece(range, done);
-            let own = match self.volume.completes_later() {
-                true => None,
-                false => client.own(done, here),
-            };
-            if let Some(own) = own {
-                self.volume.write_at_in_place(own, at, fua)?;
-            } else {
-                self.check(at, here)?;
-                let hull = self.volume.hull(at, here);
-                let buffer = self.memory.wait_for(hull.len).await;
-                let mut buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
-                client.get(done, &mut buffer[hull.skip..hull.skip + here])?;
-                self.volume.write_async(buffer, at, here, fua).await?;
-            }
+            self.check(at, here)?;
+            let hull = self.volume.hull(at, here);
+            let buffer = self.memory.wait_for(hull.len).await;
+            let mut buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
+            client.get(done, &mut buffer[hull.skip..hull.skip + here])?;
+            self.volume.write_async(buffer, at, here, fua).await?;
             done += here as u64;
             if done < range.1 {
                 give_way().await;
             }
         }
         Ok(())
+    }
+
+    /// What is left of a request in memory of its own, and where that begins in the volume: it is carried out as one
+    /// where the store completes nothing later, so that it is made durable once.
+    fn rest<'c, C: Client>(
+        &self,
+        client: &'c mut C,
+        (offset, len): Range,
+        done: u64,
+    ) -> Option<(&'c mut [u8], u64)> {
+        if self.volume.completes_later() {
+            return None;
+        }
+        let own = client.own(done, usize::try_from(len - done).ok()?)?;
+        Some((own, offset.saturating_add(done)))
     }
 
     async fn discard(&self, ranges: &[Range], fua: bool) -> Result<(), Failed> {

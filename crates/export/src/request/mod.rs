@@ -145,10 +145,14 @@ impl<C: Client> Request<C> {
         }
         let metrics = self.volume.metrics();
         if let Err(failed) = &result {
-            // Of others says who made them, and not for each what a client can have made at will.
-            if let Failed::Volume(error) = failed {
-                let operation = self.kind.name();
-                tracing::error!(operation, error = %chain(error), "a request failed");
+            let operation = self.kind.name();
+            match failed {
+                Failed::Volume(error) => {
+                    tracing::error!(operation, error = %chain(error), "a request failed");
+                }
+                Failed::With(Errno::NOMEM) => tracing::error!(operation, "no memory for a request"),
+                // A client can have these made at will: who makes them says so once.
+                Failed::With(_) => {}
             }
             metrics.failed(self.kind);
         }
