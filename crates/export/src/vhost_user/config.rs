@@ -20,6 +20,7 @@ const VIRTIO_BLK_F_TOPOLOGY: u64 = 1 << 10;
 const VIRTIO_BLK_F_MQ: u64 = 1 << 12;
 const VIRTIO_BLK_F_DISCARD: u64 = 1 << 13;
 const VIRTIO_BLK_F_WRITE_ZEROES: u64 = 1 << 14;
+pub(super) const VHOST_F_LOG_ALL: u64 = 1 << 26;
 const VIRTIO_RING_F_INDIRECT_DESC: u64 = 1 << 28;
 pub(super) const VIRTIO_RING_F_EVENT_IDX: u64 = 1 << 29;
 pub(super) const VHOST_USER_F_PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -31,6 +32,7 @@ pub(super) fn features(volume: &Volume) -> u64 {
         | VIRTIO_RING_F_INDIRECT_DESC
         | VIRTIO_RING_F_EVENT_IDX
         | VHOST_USER_F_PROTOCOL_FEATURES
+        | VHOST_F_LOG_ALL
         | VIRTIO_BLK_F_SIZE_MAX
         | VIRTIO_BLK_F_SEG_MAX
         | VIRTIO_BLK_F_BLK_SIZE

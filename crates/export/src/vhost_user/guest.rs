@@ -6,16 +6,23 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use rustix::mm::{MapFlags, ProtFlags};
+use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{
     Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestRegionMmap,
-    MmapRegion,
 };
 use xtent_volume::Foreign;
 
+use super::dirty::{Dirty, Pages};
+
+/// The memory, as `virtio_queue` sees it.
+pub(super) type Map = GuestMemoryMmap<Pages>;
+
 /// All regions, mapped.
 pub(super) struct Guest {
-    map: Arc<GuestMemoryMmap>,
+    map: Arc<Map>,
     regions: Vec<Region>,
+    dirty: Arc<Dirty>,
 }
 
 /// Where a region is, for the guest, and for the front-end itself: it gives the rings' places by
@@ -39,8 +46,12 @@ pub(super) struct BadMemory(pub(super) String);
 
 impl Guest {
     /// Maps the regions, each from a byte of its file on. It must be inside of that: beyond, an
-    /// access would end the process.
-    pub(super) fn new(wanted: Vec<(Region, u64)>, files: Vec<File>) -> Result<Self, BadMemory> {
+    /// access would end the process. What is written there is noted in `dirty`.
+    pub(super) fn new(
+        wanted: Vec<(Region, u64)>,
+        files: Vec<File>,
+        dirty: Arc<Dirty>,
+    ) -> Result<Self, BadMemory> {
         let bad = |what: String| BadMemory(what);
         let (mut mapped, mut regions) = (Vec::new(), Vec::new());
         if wanted.len() != files.len() {
@@ -57,7 +68,12 @@ impl Guest {
                 return Err(bad("a region beyond the address space".into()));
             }
             let bytes = usize::try_from(size).map_err(|e| bad(e.to_string()))?;
-            let map = MmapRegion::from_file(FileOffset::new(file, start), bytes)
+            let pages = Pages::new(Arc::clone(&dirty), guest);
+            let map = MmapRegionBuilder::new_with_bitmap(bytes, pages)
+                .with_file_offset(FileOffset::new(file, start))
+                .with_mmap_prot((ProtFlags::READ | ProtFlags::WRITE).bits() as i32)
+                .with_mmap_flags((MapFlags::SHARED | MapFlags::NORESERVE).bits() as i32)
+                .build()
                 .map_err(|e| bad(e.to_string()))?;
             let map = GuestRegionMmap::new(map, GuestAddress(guest));
             mapped.push(map.ok_or_else(|| bad("a region beyond the address space".into()))?);
@@ -68,20 +84,26 @@ impl Guest {
         Ok(Self {
             map: Arc::new(map),
             regions,
+            dirty,
         })
     }
 
-    /// Of memory that this process has itself.
-    #[cfg(any(test, feature = "testing"))]
-    pub(super) fn of_map(map: Arc<GuestMemoryMmap>) -> Self {
-        Self {
-            map,
-            regions: Vec::new(),
-        }
+    pub(super) fn map(&self) -> &Arc<Map> {
+        &self.map
     }
 
-    pub(super) fn map(&self) -> &Arc<GuestMemoryMmap> {
-        &self.map
+    /// Where it is noted what was written.
+    pub(super) fn dirty(&self) -> &Dirty {
+        &self.dirty
+    }
+
+    /// The end of the last region.
+    pub(super) fn end(&self) -> u64 {
+        let ends = self
+            .regions
+            .iter()
+            .map(|it| it.guest.saturating_add(it.size));
+        ends.max().unwrap_or(0)
     }
 
     /// Where something is for the guest that is here for the front-end.
@@ -112,7 +134,8 @@ impl Guest {
 
 /// Memory of the guest's, for the cipher.
 impl Guest {
-    /// The parts of the segments that hold `len` bytes of the run from its byte `from` on, where they are; none if
+    /// The parts of the segments, to be written otherwise than by [`Guest::write`]: whoever does says
+    /// [so](Guest::has_written) afterwards. They hold `len` bytes of the run from its byte `from` on, where they are; none if
     /// that is not all there.
     pub(super) fn pieces(
         &self,
@@ -135,6 +158,14 @@ impl Guest {
             })
         });
         all.then_some(pieces)
+    }
+}
+
+impl Guest {
+    /// The segments were written, perhaps in part: it is noted where a log is kept.
+    pub(super) fn has_written(&self, segments: &[Segment]) {
+        let ranges = segments.iter().map(|it| (it.at.0, u64::from(it.len)));
+        self.dirty.mark_all(ranges);
     }
 }
 
@@ -202,15 +233,11 @@ mod tests {
 
     #[test]
     fn memory_outside_is_no_memory() {
-        let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0x1000), 0x1000)]).unwrap();
-        let guest = Guest {
-            map: Arc::new(map),
-            regions: vec![Region {
-                user: 0x7000_0000,
-                guest: 0x1000,
-                size: 0x1000,
-            }],
-        };
+        let regions = [(0x1000, 0x1000)];
+        let files = super::super::testing::files(&regions);
+        let mut guest = super::super::testing::guest(&regions, &files, Arc::default());
+        guest.regions[0].user = 0x7000_0000;
+        assert_eq!(guest.end(), 0x2000);
         assert_eq!(guest.place(0x7000_0fff), Some(GuestAddress(0x1fff)));
         assert_eq!(guest.place(0x7000_1000), None);
         assert_eq!(guest.place(0x6fff_ffff), None);

@@ -10,6 +10,7 @@
 //! file that is made shorter is killed by its next access. The guest is not trusted.
 
 mod config;
+mod dirty;
 mod guest;
 mod inflight;
 mod message;

@@ -32,6 +32,15 @@ pub(super) struct Layout {
     pub(super) has_event_index: bool,
     /// The driver knows no flush: what is written is durable before it is given back.
     pub(super) writes_through: bool,
+    /// Where the log of written pages has the used ring, if not at the guest's address.
+    pub(super) used_in_log: Option<u64>,
+}
+
+impl Layout {
+    /// Bytes of a used ring: flags, index, entries, event.
+    pub(super) fn used_length(entries: u16) -> u64 {
+        6 + 8 * u64::from(entries)
+    }
 }
 
 /// Where the guest is told that something was given back; it can change at any time.
@@ -56,6 +65,8 @@ pub(super) struct Shared {
 
 struct State {
     queue: Queue,
+    /// See [`Layout::used_in_log`].
+    used_in_log: Option<u64>,
     inflight: Option<RingInflight>,
     under_way: usize,
     /// Somebody waits for nothing to be under way: telling nobody is a system call as well.
@@ -93,6 +104,7 @@ impl Ring {
             has_complained: AtomicBool::new(false),
             state: Mutex::new(State {
                 queue,
+                used_in_log: layout.used_in_log,
                 inflight,
                 under_way: 0,
                 is_awaited: false,
@@ -129,6 +141,11 @@ impl Ring {
     pub(super) fn begin_to_stop(&self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+    }
+
+    /// From now on the log has the used ring there; see [`Layout::used_in_log`].
+    pub(super) fn log_used_at(&self, used_in_log: Option<u64>) {
+        self.shared.state().used_in_log = used_in_log;
     }
 
     fn end(&mut self) {
@@ -237,7 +254,10 @@ impl Shared {
         let mut has_taken = true;
         loop {
             // Where the guest's ring is gone, the rest finds out as well.
-            let _ = self.state().queue.disable_notification(&**self.guest.map());
+            let mut state = self.state();
+            let _ = state.queue.disable_notification(&**self.guest.map());
+            self.mark_used(&state);
+            drop(state);
             let had_taken = std::mem::replace(&mut has_taken, false);
             let mut untold = 0;
             while let Some(head) = self.take() {
@@ -257,6 +277,7 @@ impl Shared {
             }
             let mut state = self.state();
             let has_more = state.queue.enable_notification(&**self.guest.map());
+            self.mark_used(&state);
             if state.is_broken || !matches!(has_more, Ok(true)) {
                 return;
             }
@@ -364,7 +385,17 @@ impl Shared {
                 *is_broken = true;
             }
         }
+        self.mark_used(&state);
         self.one_less(&mut state);
+    }
+
+    /// The used ring was written, which the log may have elsewhere. Small as it is, all of it is marked.
+    fn mark_used(&self, state: &State) {
+        if let Some(at) = state.used_in_log {
+            self.guest
+                .dirty()
+                .mark(at, Layout::used_length(self.table.1));
+        }
     }
 
     /// Leaves a request without an answer: it is under way for whoever serves the ring next.
@@ -390,6 +421,7 @@ impl Shared {
             false => self.wants_interrupts(&state.queue),
         };
         drop(state);
+        self.guest.dirty().tell();
         if wants == Some(true) {
             self.call();
         }

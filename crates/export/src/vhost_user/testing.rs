@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use rustix::fs::{MemfdFlags, memfd_create};
+use vm_memory::{Bytes, GuestAddress};
 use xtent_volume::Volume;
 
-use super::guest::Guest;
+use super::dirty::Dirty;
+use super::guest::{Guest, Region};
 use super::inflight::RingInflight;
 use super::ring::{Call, Layout, Ring};
 use super::work::Work;
@@ -40,9 +42,43 @@ pub struct Descriptor {
     pub next: u16,
 }
 
+/// Memory for regions, of zeros.
+pub(super) fn files(regions: &[(u64, usize)]) -> Vec<File> {
+    let file = |&(_, size): &(u64, usize)| {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC).map(File::from);
+        let file = file.expect("memory for a guest");
+        file.set_len(size as u64).expect("memory for a guest");
+        file
+    };
+    regions.iter().map(file).collect()
+}
+
+/// A guest of them, which the front-end has where the guest has it.
+pub(super) fn guest(regions: &[(u64, usize)], files: &[File], dirty: Arc<Dirty>) -> Guest {
+    let region = |&(at, size): &(u64, usize)| Region {
+        user: at,
+        guest: at,
+        size: size as u64,
+    };
+    let wanted = regions.iter().map(|it| (region(it), 0)).collect();
+    let files = files.iter().map(|it| it.try_clone().expect("a descriptor"));
+    Guest::new(wanted, files.collect(), dirty).unwrap_or_else(|bad| panic!("{}", bad.0))
+}
+
+/// What serves a guest's rings.
+pub(super) fn work(volume: Arc<Volume>) -> Arc<Work> {
+    let executor = Executor::with_own_threads();
+    executor.open(2).expect("a thread");
+    Arc::new(Work {
+        carrier: Carrier::new(&volume, executor, 8 << 20, Threads::Executors),
+        id: *b"0123456789abcdefghij",
+    })
+}
+
 /// A guest, and the ring that serves it.
 pub struct Rig {
-    map: Arc<GuestMemoryMmap>,
+    /// The memory, as the driver has it: what it writes is not in our log.
+    driver: Guest,
     guest: Arc<Guest>,
     work: Arc<Work>,
     kick: File,
@@ -51,34 +87,31 @@ pub struct Rig {
     available: u16,
     has_event_index: bool,
     writes_through: bool,
+    pub(super) used_in_log: Option<u64>,
 }
 
 impl Rig {
     /// A guest whose disk is the volume; its memory is zeros.
     #[expect(clippy::missing_panics_doc, reason = "of tests")]
     pub fn new(volume: Arc<Volume>) -> Self {
-        let regions = REGIONS.map(|(at, len)| (GuestAddress(at), len));
-        let map = GuestMemoryMmap::from_ranges(&regions).expect("memory for a guest");
-        let executor = Executor::with_own_threads();
-        executor.open(2).expect("a thread");
+        let files = files(&REGIONS);
+        let driver = guest(&REGIONS, &files, Arc::default());
+        let guest = guest(&REGIONS, &files, Arc::default());
         let event = || {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             File::from(eventfd(0, flags).expect("an event"))
         };
-        let map = Arc::new(map);
         Self {
-            guest: Arc::new(Guest::of_map(Arc::clone(&map))),
-            map,
-            work: Arc::new(Work {
-                carrier: Carrier::new(&volume, executor, 8 << 20, Threads::Executors),
-                id: *b"0123456789abcdefghij",
-            }),
+            driver,
+            guest: Arc::new(guest),
+            work: work(volume),
             kick: event(),
             call: Arc::new(std::sync::Mutex::new(Some(event()))),
             ring: None,
             available: 0,
             has_event_index: false,
             writes_through: false,
+            used_in_log: None,
         }
     }
 
@@ -106,6 +139,7 @@ impl Rig {
             next,
             has_event_index: self.has_event_index,
             writes_through: self.writes_through,
+            used_in_log: self.used_in_log,
         };
         let kick = self.kick.try_clone().expect("an event");
         let call = Arc::clone(&self.call);
@@ -117,6 +151,12 @@ impl Rig {
     /// Ends what is under way; the index of the next request.
     pub fn stop(&mut self) -> u16 {
         self.ring.take().map_or(0, Ring::stop)
+    }
+
+    /// Where it is noted what was written for the guest.
+    #[cfg(test)]
+    pub(super) fn dirty(&self) -> &Dirty {
+        self.guest.dirty()
     }
 
     /// Serves what is there, whatever it is; the guest says that it has so many requests.
@@ -134,14 +174,15 @@ impl Rig {
 
     /// Writes into the guest's memory what there is room for.
     pub fn put(&self, at: u64, bytes: &[u8]) {
-        let _ = self.map.write(bytes, GuestAddress(at));
+        let _ = self.driver.map().write(bytes, GuestAddress(at));
     }
 
     /// Reads from the guest's memory.
     #[expect(clippy::missing_panics_doc, reason = "of tests")]
     pub fn get(&self, at: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.map
+        self.driver
+            .map()
             .read_slice(&mut bytes, GuestAddress(at))
             .expect("the guest's memory");
         bytes

@@ -9,6 +9,7 @@ use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 use super::config;
+use super::dirty::Log;
 use super::inflight::{self, Inflight};
 use super::testing::{Descriptor, ENTRIES, Rig};
 
@@ -453,4 +454,75 @@ fn a_request_that_is_too_large_is_refused() {
     let mut pieces = vec![(DATA, 4 << 20); 12];
     pieces.push((DATA, (17 << 20) + 512));
     assert_eq!(ask(&mut rig, IN, 0, &pieces).0, 1);
+}
+
+/// One bit for each page below the end of the guest's memory.
+fn log_of(rig: &Rig) -> std::fs::File {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = std::fs::File::from(memfd_create("log", flags).unwrap());
+    file.set_len(4096).unwrap();
+    let log = Log::new(file.try_clone().unwrap(), 0, 4096).unwrap();
+    rig.dirty().set(log);
+    rig.dirty().keep(true);
+    file
+}
+
+/// The pages that are marked, which are not marked any more then.
+fn take_pages(log: &std::fs::File) -> Vec<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; 4096];
+    log.read_exact_at(&mut bytes, 0).unwrap();
+    log.write_all_at(&[0; 4096], 0).unwrap();
+    let has = |page: &u64| bytes[(page / 8) as usize] & 1 << (page % 8) != 0;
+    (0..8 * 4096).filter(has).collect()
+}
+
+#[test]
+fn the_log_has_what_was_written_for_the_guest_and_nothing_else() {
+    let store = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 3));
+    // At once, and by those who end what had to wait.
+    for store in [Arc::new(MemStore::new(SIZE)) as Arc<dyn Store>, store] {
+        let mut rig = Rig::new(volume(store, 512, false)).with_event_index();
+        // Beyond the guest's memory, as it may be.
+        rig.used_in_log = Some(0x600_0000 - 1);
+        rig.start(0, None);
+        let log = log_of(&rig);
+        let (status, used, in_log) = (STATUS >> 12, 3, [0x5fff, 0x6000]);
+        let data = DATA >> 12;
+        let wanted = |rig: &mut Rig, kind, pieces: &[(u64, u32)], pages: &[u64]| {
+            assert_eq!(ask(rig, kind, 0, pieces).0, 0);
+            // The ring is written once more when there is nothing more to do.
+            rig.stop();
+            let mut all = [pages, &[status, used], &in_log].concat();
+            all.sort_unstable();
+            assert_eq!(take_pages(&log), all, "{kind}");
+            rig.start(rig.used(), None);
+        };
+        wanted(&mut rig, OUT, &[(DATA, 8192)], &[]);
+        wanted(&mut rig, FLUSH, &[], &[]);
+        // Whole sectors, to which the cipher writes itself.
+        wanted(
+            &mut rig,
+            IN,
+            &[(DATA, 8192), (DATA + 0x5200, 512)],
+            &[data, data + 1, data + 5],
+        );
+        // From the last byte of a page on.
+        let pages = [data, data + 1, data + 2, data + 9];
+        wanted(
+            &mut rig,
+            IN,
+            &[(DATA + 4095, 4098), (DATA + 0x9000, 4094)],
+            &pages,
+        );
+        wanted(&mut rig, GET_ID, &[(DATA, 20)], &[data]);
+        rig.stop();
+        take_pages(&log);
+        rig.dirty().keep(false);
+        rig.start(rig.used(), None);
+        assert_eq!(ask(&mut rig, IN, 0, &[(DATA, 4096)]).0, 0);
+        rig.stop();
+        assert!(take_pages(&log).is_empty());
+    }
 }

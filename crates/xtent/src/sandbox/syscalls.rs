@@ -191,7 +191,10 @@ fn allow_list(connects: bool, has_image: bool, makes_memory: bool) -> Result<Bpf
             .map(|&request| equal(1, request))
             .collect::<Result<_, _>>()?,
     );
-    let seals = makes_memory.then_some(&libc::F_ADD_SEALS);
+    let seals: &[i32] = match makes_memory {
+        true => &[libc::F_ADD_SEALS, libc::F_GET_SEALS],
+        false => &[],
+    };
     if makes_memory {
         rules.insert(libc::SYS_memfd_create, Vec::new());
     }
