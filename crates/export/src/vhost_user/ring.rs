@@ -137,6 +137,12 @@ impl Ring {
         self.shared.state().queue.next_avail()
     }
 
+    /// Whether it is served no more, whatever the guest does.
+    #[cfg(test)]
+    pub(super) fn is_broken(&self) -> bool {
+        self.shared.state().is_broken
+    }
+
     /// Has it take nothing more.
     pub(super) fn begin_to_stop(&self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);

@@ -159,6 +159,12 @@ impl Rig {
         self.guest.dirty()
     }
 
+    /// Whether the ring is served no more, whatever the guest does.
+    #[cfg(test)]
+    pub(super) fn is_broken(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::is_broken)
+    }
+
     /// Serves what is there, whatever it is; the guest says that it has so many requests.
     pub fn serve_anything(&mut self, available: u16) {
         self.put(AVAILABLE + 2, &available.to_le_bytes());
