@@ -17,9 +17,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 const REPLY: u32 = 1 << 2;
-const NEED_REPLY: u32 = 1 << 3;
+pub(super) const NEED_REPLY: u32 = 1 << 3;
 const HEADER: usize = 12;
 /// Longest message: a configuration space, or eight regions of memory, and more.
 const LONGEST: usize = 1024;
@@ -156,7 +156,8 @@ pub(super) fn tell_of_change(socket: &UnixStream) -> io::Result<()> {
     send(socket, CONFIG_CHANGE_MSG, VERSION, &Reply::default())
 }
 
-fn send(socket: &UnixStream, request: u32, flags: u32, reply: &Reply) -> io::Result<()> {
+/// Says anything.
+pub(super) fn send(socket: &UnixStream, request: u32, flags: u32, reply: &Reply) -> io::Result<()> {
     let length = u32::try_from(reply.body.len()).map_err(io::Error::other)?;
     let mut bytes = [request, flags, length].map(u32::to_le_bytes).concat();
     bytes.extend(&reply.body);

@@ -1,8 +1,8 @@
 //! A volume as the disk of a virtual machine: virtio-blk over vhost-user. Requests lie in memory
 //! that the guest shares, and go from there to the cipher without a protocol in between.
 //!
-//! One front-end (QEMU, cloud-hypervisor, User Mode Linux) is served at a time. Each of the guest's
-//! rings has a thread, which does at once what need not wait for a disk. Requests that are under way
+//! Two front-ends (QEMU, cloud-hypervisor, User Mode Linux) can be connected, so that a guest can
+//! move from one to the other; the rings of one are served at a time. Each of the guest's rings has a thread, which does at once what need not wait for a disk. Requests that are under way
 //! when this process is killed are carried out by the next one, where the front-end keeps track of
 //! them for it (`INFLIGHT_SHMFD`).
 //!
@@ -11,6 +11,7 @@
 
 mod config;
 mod dirty;
+mod front_ends;
 mod guest;
 mod inflight;
 mod message;
@@ -23,28 +24,20 @@ pub mod testing;
 mod tests;
 mod work;
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::io::Errno;
-use xtent_store::chain;
+use rustix::event::{EventfdFlags, eventfd};
 use xtent_volume::Volume;
 
 use crate::Error;
 use crate::executor::Executor;
 use crate::nbd::{Listener, Shutdown};
 use crate::request::{Carrier, Threads};
+use front_ends::FrontEnds;
 use request::ID_LENGTH;
-use session::Session;
 use work::Work;
 
-/// How long a front-end may take for the rest of a message.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause after an accept that failed for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Most rings of a guest.
 pub const MOST_QUEUES: u16 = 64;
 
@@ -96,7 +89,7 @@ impl Growth {
     }
 }
 
-/// Serves the front-ends that connect, one at a time, until `shutdown`. Requests under way are
+/// Serves the front-ends that connect until `shutdown`, the rings of one at a time. Requests under way are
 /// finished then, and the volume flushed; the error is the flush's.
 pub fn serve(
     listener: &Listener,
@@ -121,108 +114,12 @@ pub fn serve(
         carrier: Carrier::new(volume, Arc::clone(&executor), options.memory, own),
         id,
     });
-    let served = serve_all(listener, &work, options.queues, (shutdown, growth));
+    let queues = options.queues.clamp(1, MOST_QUEUES);
+    let served = FrontEnds::new(listener, &work, queues).serve(shutdown, growth);
     executor.close();
     let flushed = match volume.is_read_only() {
         true => Ok(()),
         false => volume.flush().map_err(Error::from),
     };
     served.and(flushed)
-}
-
-fn serve_all(
-    listener: &Listener,
-    work: &Arc<Work>,
-    queues: u16,
-    (shutdown, growth): (&Shutdown, &Growth),
-) -> Result<(), Error> {
-    while let Some(next) = wait(listener, shutdown, growth)? {
-        if next == Next::Growth {
-            continue;
-        }
-        let socket = match listener.accept() {
-            Ok(socket) => socket,
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a virtual machine");
-                std::thread::sleep(ACCEPT_PAUSE);
-                continue;
-            }
-        };
-        let stream = UnixStream::from(socket);
-        tracing::info!("a virtual machine has connected");
-        let mut session = Session::new(Arc::clone(work), queues.clamp(1, MOST_QUEUES));
-        let reason = converse(&stream, &mut session, shutdown, growth);
-        session.stop_all();
-        drop(session);
-        work.carrier.memory().trim();
-        tracing::info!(reason, "the virtual machine is disconnected");
-    }
-    Ok(())
-}
-
-/// Answers a front-end until it leaves; why it did.
-fn converse(
-    stream: &UnixStream,
-    session: &mut Session,
-    shutdown: &Shutdown,
-    growth: &Growth,
-) -> String {
-    let set_up = stream
-        .set_write_timeout(Some(PATIENCE))
-        .and_then(|()| stream.set_nonblocking(false));
-    if let Err(error) = set_up {
-        return error.to_string();
-    }
-    loop {
-        match wait(stream, shutdown, growth) {
-            Ok(Some(Next::Input)) => {}
-            Ok(Some(Next::Growth)) => {
-                session.look_at_size();
-                continue;
-            }
-            Ok(None) => return "the server ends".into(),
-            Err(error) => return chain(&error).to_string(),
-        }
-        let heard = match message::receive(stream, PATIENCE) {
-            Ok(None) => return "it has left".into(),
-            Ok(Some(message)) => session.hear(message, stream),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = heard {
-            return error.to_string();
-        }
-    }
-}
-
-/// What comes next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Input,
-    Growth,
-}
-
-/// Waits until there is something to read, or the volume has grown; none when the server ends.
-fn wait(from: &impl AsFd, shutdown: &Shutdown, growth: &Growth) -> Result<Option<Next>, Error> {
-    loop {
-        let mut fds = [
-            PollFd::from_borrowed_fd(shutdown.event(), PollFlags::IN),
-            PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(growth.0.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(Error::io("cannot wait for a virtual machine", error)),
-        }
-        if shutdown.is_triggered() {
-            return Ok(None);
-        }
-        if !fds[2].revents().is_empty() {
-            growth.take();
-            return Ok(Some(Next::Growth));
-        }
-        if !fds[1].revents().is_empty() {
-            return Ok(Some(Next::Input));
-        }
-    }
 }

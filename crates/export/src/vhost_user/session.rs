@@ -69,6 +69,10 @@ pub(super) struct Session {
     dirty: Arc<Dirty>,
     inflight: Option<Arc<Inflight>>,
     rings: Vec<Setup>,
+    /// Its rings may be served: no other front-end's are.
+    has_disk: bool,
+    /// The log says that it waits for the disk.
+    has_complained: bool,
 }
 
 impl Session {
@@ -84,6 +88,42 @@ impl Session {
             dirty: Arc::default(),
             inflight: None,
             rings: (0..queues).map(|_| Setup::default()).collect(),
+            has_disk: false,
+            has_complained: false,
+        }
+    }
+
+    /// Whether its rings may be served.
+    pub(super) fn has_disk(&self) -> bool {
+        self.has_disk
+    }
+
+    /// Whether it has rings that would be served if it had the disk.
+    pub(super) fn wants_disk(&self) -> bool {
+        (0..self.rings.len()).any(|index| self.plan(index).is_some())
+    }
+
+    /// Serves its rings from now on.
+    pub(super) fn take_disk(&mut self) {
+        self.has_disk = true;
+        self.start_all();
+    }
+
+    /// Gives the disk away if it is not to have it any more: its guest has moved. That is the one
+    /// reason for which a front-end stops all rings while it keeps a log, but for a guest that starts
+    /// anew just then. One that starts anew otherwise keeps its disk.
+    pub(super) fn let_go(&mut self) {
+        if self.keeps_log() && !self.rings.iter().any(|ring| self.is_on(ring)) {
+            self.has_disk = false;
+        }
+    }
+
+    /// Has the log say that another one has the disk.
+    pub(super) fn complain(&mut self) {
+        if !std::mem::replace(&mut self.has_complained, true) {
+            tracing::warn!(
+                "a virtual machine waits for the disk: another one has it, and has neither left nor moved"
+            );
         }
     }
 

@@ -29,7 +29,7 @@ const GET_ID: u32 = 8;
 const DISCARD: u32 = 11;
 const WRITE_ZEROES: u32 = 13;
 
-fn volume(store: Arc<dyn Store>, sector: u32, read_only: bool) -> Arc<Volume> {
+pub(super) fn volume(store: Arc<dyn Store>, sector: u32, read_only: bool) -> Arc<Volume> {
     let config = Config {
         cipher: "aes-xts-plain64".parse().unwrap(),
         sector_size: SectorSize::new(sector).unwrap(),

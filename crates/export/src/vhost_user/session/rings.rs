@@ -103,13 +103,24 @@ impl Session {
         }
     }
 
+    /// Whether the front-end wants the ring to be served. Without the features of the protocol a ring
+    /// is enabled from the start.
+    pub(super) fn is_on(&self, ring: &Setup) -> bool {
+        let is_enabled = ring.is_enabled || self.features & VHOST_USER_F_PROTOCOL_FEATURES == 0;
+        is_enabled && ring.kick.is_some()
+    }
+
+    /// Whether any is served.
+    #[cfg(test)]
+    pub(in crate::vhost_user) fn is_served(&self) -> bool {
+        self.rings.iter().any(|ring| ring.served.is_some())
+    }
+
     /// How a ring is to be served, if all is known that is needed for it.
     pub(super) fn plan(&self, index: usize) -> Option<(Layout, Arc<Guest>, &File)> {
         let guest = self.guest.as_ref()?;
         let ring = self.rings.get(index)?;
-        // Without the features of the protocol a ring is enabled from the start.
-        let is_enabled = ring.is_enabled || self.features & VHOST_USER_F_PROTOCOL_FEATURES == 0;
-        if ring.served.is_some() || ring.entries == 0 || !is_enabled || !self.is_logged() {
+        if ring.served.is_some() || ring.entries == 0 || !self.is_on(ring) || !self.is_logged() {
             return None;
         }
         let ([descriptors, used, available], kick) = (ring.places?, ring.kick.as_ref()?);
@@ -128,6 +139,9 @@ impl Session {
     }
 
     pub(super) fn start(&mut self, index: usize) {
+        if !self.has_disk {
+            return;
+        }
         let Some((layout, guest, kick)) = self.plan(index) else {
             return;
         };
