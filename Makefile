@@ -48,10 +48,10 @@ soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of
 	@scripts/setup.sh ceph || echo "NOT RUN: kills of gateways of an image, since Ceph's packages are missing"
 	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many --test standby --test vhost_user --test ublk -- --ignored soak --nocapture
 
-kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt; block devices that a process serves
+kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt; block devices and virtual machines' disks that a process serves
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh $(PART)
-	$(CARGO) test --workspace --test kernel_modules --test ublk -- --ignored --skip soak --skip linux_612
+	$(CARGO) test --workspace --test kernel_modules --test ublk --test vhost_user -- --ignored --skip soak --skip linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.1
 
 # By the kernel's own test vectors, of its source.

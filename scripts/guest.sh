@@ -18,6 +18,8 @@
 #   --memory MEGABYTES  default 384 for User Mode Linux, 768 for QEMU
 #   --cut WORD=N        power-off: kills the guest when it has printed N lines that
 #                       begin with WORD
+#   --migrate WORD      QEMU only: when the guest has printed a line that begins with WORD, it moves
+#               to another QEMU on this machine while it runs; there its script can read the line "moved"
 #   --timeout SECONDS   default 120
 #   --follow            the script's lines at once, not at its end
 #   --quiet             no console log unless the bed itself fails
@@ -46,6 +48,7 @@ follow=
 bed=uml
 memory=
 cut=
+migrate=
 while [ $# -gt 0 ]; do
     case $1 in
     --disk)
@@ -63,6 +66,7 @@ while [ $# -gt 0 ]; do
     --on) bed=$2 && shift 2 ;;
     --memory) memory=$2 && shift 2 ;;
     --cut) cut=$2 && shift 2 ;;
+    --migrate) migrate=$2 && shift 2 ;;
     --timeout) seconds=$2 && shift 2 ;;
     --host) host=1 && shift ;;
     --follow) follow=1 quiet=1 && shift ;;
@@ -80,14 +84,16 @@ initramfs=$("$here/guest-initramfs.sh" "$kernel") || exit 125
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/guest.XXXXXX")
 guest=
+destination=
 watchdog=
 # shellcheck disable=SC2317  # called by the trap
 finish() {
+    local one
     # The guest leads a session of its own; its helper processes go with it.
-    if [ -n "$guest" ]; then
-        kill -KILL -- "-$guest" 2>/dev/null || true
-        wait "$guest" 2>/dev/null || true
-    fi
+    for one in $guest $destination; do
+        kill -KILL -- "-$one" 2>/dev/null || true
+        wait "$one" 2>/dev/null || true
+    done
     [ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null || true
     rm -rf "$work"
 }
@@ -143,7 +149,7 @@ uml() {
 
 # shellcheck disable=SC2054
 qemu() {
-    local machine console=ttyAMA0 path more i
+    local machine console=ttyAMA0 path more i options=
     case $(cat "$kernel/arch") in
     # Without cmpxchg16b, which this QEMU emulates wrongly for Linux 6.12.
     x86_64) machine=(qemu-system-x86_64 -M q35 -cpu max,-cx16) console=ttyS0 ;;
@@ -151,9 +157,11 @@ qemu() {
     arm) machine=(qemu-system-arm -M virt -cpu max) ;;
     esac
     command -v "${machine[0]}" >/dev/null || die "${machine[0]} is missing; run scripts/setup.sh kernel-all"
+    # A page that its processor has zeroed first would be sent again whatever we say of it.
+    [ -z "$migrate" ] || options=init_on_alloc=0
     command=("${machine[@]}" -accel tcg,thread=multi -smp 2 -m "${memory:-768}M" -nographic -no-reboot -nodefaults
         -serial stdio -monitor none -kernel "$kernel/image" -initrd "$initramfs"
-        -append "console=$console quiet panic=-1 mitigations=off"
+        -append "console=$console quiet panic=-1 mitigations=off $options"
         -drive "file=$work/job.tar,format=raw,if=virtio,read-only=on"
         -drive "file=$work/results.tar,format=raw,if=virtio")
     for path in ${paths[@]+"${paths[@]}"}; do
@@ -178,11 +186,16 @@ qemu() {
 }
 
 case $bed in
-uml*) uml ;;
+uml*)
+    [ -z "$migrate" ] || die "--migrate is for QEMU"
+    uml
+    ;;
 *) qemu ;;
 esac
 # Where several guests wait for each other's disks, none of it may be held open.
-setsid "${command[@]}" </dev/null >"$work/console" 2>&1 9>&- &
+: >"$work/console"
+[ -z "$migrate" ] || command+=(-qmp "unix:$work/qmp,server=on,wait=off")
+setsid "${command[@]}" </dev/null >>"$work/console" 2>&1 9>&- &
 guest=$!
 sleep "$seconds" &
 watchdog=$!
@@ -207,6 +220,32 @@ if [ -n "$cut" ]; then
     }
     sed -n '/^BED: start/,$p' "$work/log" | sed 1d
     exit 0
+fi
+if [ -n "$migrate" ]; then
+    # The rest as without it, if the guest or its time ends before it has said the word.
+    tail --pid="$guest" -s 0.05 -n +1 -f "$work/console" | grep -a -q -m 1 "^$migrate" &
+    watcher=$!
+    wait -n "$guest" "$watchdog" "$watcher" 2>/dev/null || true
+    if ! kill -0 "$watcher" 2>/dev/null && kill -0 "$guest" 2>/dev/null; then
+        mkfifo "$work/input"
+        exec 7<>"$work/input"
+        # The same machine, which waits for what is sent to it.
+        setsid "${command[@]:0:${#command[@]}-1}" "unix:$work/qmp2,server=on,wait=off" -incoming defer \
+            <"$work/input" >>"$work/console" 2>&1 7>&- 9>&- &
+        destination=$!
+        if "$here/migrate.py" "$work/qmp" "$work/qmp2" "$work/migration" 7>&- 9>&-; then
+            kill -KILL -- "-$guest" 2>/dev/null || true
+            wait "$guest" 2>/dev/null || true
+            guest=$destination
+            destination=
+            echo moved >&7
+        else
+            cat "$work/console" >&2
+            die "the guest did not move; console log above"
+        fi
+    else
+        kill "$watcher" 2>/dev/null || true
+    fi
 fi
 if [ -n "$follow" ]; then
     tail --pid="$guest" -s 0.2 -n +1 -f "$work/console" |

@@ -126,6 +126,7 @@ pub struct Job {
     served: Vec<(String, PathBuf)>,
     files: Vec<(String, Vec<u8>)>,
     kernel: Option<&'static str>,
+    migrates_at: Option<&'static str>,
 }
 
 /// What came of it.
@@ -223,6 +224,13 @@ impl Job {
         self
     }
 
+    /// The guest moves to another QEMU when the script has printed a line that begins with the word;
+    /// then the script can read a line.
+    pub fn migrates_at(mut self, word: &'static str) -> Self {
+        self.migrates_at = Some(word);
+        self
+    }
+
     /// Boots, runs, fails with the console log if the script fails.
     pub fn run(self) -> Outcome {
         let results = Scratch::new();
@@ -233,6 +241,9 @@ impl Job {
             .limit(Duration::from_secs(1000));
         if let Some(kernel) = self.kernel {
             command = command.args(["--on", kernel]);
+        }
+        if let Some(word) = self.migrates_at {
+            command = command.args(["--migrate", word]);
         }
         for (name, image) in &self.disks {
             command = command.args(["--disk", &format!("{name}={}", image.display())]);

@@ -189,6 +189,90 @@ fn the_disk_of_a_machine_is_not_taken_away_while_it_is_served() {
     machine.stop();
 }
 
+/// The guest goes on, all that it has written is there, and what was read while it moved is right.
+#[test]
+#[ignore = "QEMU, half a minute: make kernel-test"]
+fn a_guest_moves_to_another_machine_while_it_works() {
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, SIZE as u64);
+    container.encrypt(&file_system(&scratch));
+    let machine = Machine::start(&container, &scratch.join("disk.sock"), &[]);
+    let data = pattern(6 << 20, 7);
+    let outcome = Job::new(
+        "mount -t ext4 /d/disk /mnt
+         cp /in/data /mnt/data
+         sync
+         # Blocks that say whose they are and which turn it is, read back past the cache.
+         write() {
+             n=0
+             while [ ! -e /tmp/stop ]; do
+                 n=$((n + 1))
+                 yes \"$1 $n\" | head -c 65536 >/tmp/wrote$1
+                 dd if=/tmp/wrote$1 of=/mnt/$1.$((n % 8)) bs=64k conv=fsync 2>/dev/null
+                 dd if=/mnt/$1.$((n % 8)) of=/tmp/read$1 bs=64k iflag=direct 2>/dev/null
+                 cmp /tmp/wrote$1 /tmp/read$1 || touch /tmp/wrong
+                 echo $n >/tmp/new$1
+                 mv /tmp/new$1 /tmp/turns$1
+             done
+         }
+         # The cache is filled by the disk, bit by bit, and compared when it is full.
+         fill() {
+             while [ ! -e /tmp/stop ]; do
+                 echo 3 >/proc/sys/vm/drop_caches
+                 for part in $(seq 0 23); do
+                     dd if=/mnt/data of=/dev/null bs=256k skip=$part count=1 2>/dev/null
+                 done
+                 cmp /in/data /mnt/data || touch /tmp/wrong
+             done
+         }
+         turns() { cat /tmp/turns$1 2>/dev/null || echo 0; }
+         # Each has made so many turns more.
+         go_on() {
+             for i in 0 1; do
+                 until=$(($(turns $i) + $1))
+                 while [ $(turns $i) -lt $until ]; do usleep 20000; done
+             done
+         }
+         write 0 &
+         write 1 &
+         fill &
+         go_on 2
+         echo moving
+         read -r word
+         [ $word = moved ]
+         go_on 3
+         touch /tmp/stop
+         wait
+         [ ! -e /tmp/wrong ]
+         umount /mnt
+         mount -t ext4 -o ro /d/disk /mnt
+         cmp /in/data /mnt/data
+         for i in 0 1; do
+             last=$(turns $i)
+             n=$((last > 8 ? last - 7 : 1))
+             while [ $n -le $last ]; do
+                 yes \"$i $n\" | head -c 65536 | cmp - /mnt/$i.$((n % 8))
+                 n=$((n + 1))
+             done
+         done
+         umount /mnt
+         ! dmesg | grep -i 'i/o error'",
+    )
+    .kernel("x86-6.1")
+    .migrates_at("moving")
+    .served("disk", &machine.socket)
+    .file("data", &data)
+    .run();
+    println!("{}", outcome.console);
+    machine.stop();
+    let plain = scratch.join("plain");
+    xtent()
+        .args(["decrypt", "--key-file"])
+        .args([&container.key, &container.image, &plain])
+        .ok();
+    Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
+}
+
 /// QEMU keeps a list of what is under way, and connects again. The guest writes and reads past its
 /// cache all the time, several at once.
 #[test]
