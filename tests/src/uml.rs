@@ -118,6 +118,14 @@ udevadm() {
 }
 "#;
 
+/// fio, with the libraries that it came with.
+const FIO: &str = r#"
+chmod +x /in/ld-linux*.so*
+fio() {
+    /in/ld-linux*.so* --library-path /in /in/fio "$@"
+}
+"#;
+
 /// A script and what it works on.
 #[derive(Default)]
 pub struct Job {
@@ -202,20 +210,39 @@ impl Job {
     pub fn with_udev(mut self) -> Self {
         self.script = format!("{UDEV}{}", self.script);
         let program = peer("udevadm");
-        let needed = Cmd::peer("ldd").arg(&program).ok().out();
-        let libraries = needed
-            .lines()
-            .filter_map(|line| line.split(" => ").nth(1)?.split(' ').next());
         let rules = ["55-dm", "60-persistent-storage-dm", "95-dm-notify"]
             .map(|name| format!("/usr/lib/udev/rules.d/{name}.rules"));
-        let files = libraries.chain(rules.iter().map(String::as_str));
-        for path in files.map(Path::new).chain([program.as_path()]) {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            let bytes =
-                std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            self = self.file(name, &bytes);
+        for path in &rules {
+            self = self.copy_of(Path::new(path));
         }
-        self
+        self.with_program(&program)
+    }
+
+    /// The script has the command `fio`.
+    pub fn with_fio(mut self) -> Self {
+        self.script = format!("{FIO}{}", self.script);
+        self.with_program(&peer("fio"))
+    }
+
+    /// A program of this machine, and its libraries.
+    fn with_program(mut self, program: &Path) -> Self {
+        let needed = Cmd::peer("ldd").arg(program).ok().out();
+        // The loader comes without an arrow.
+        for word in needed
+            .split_whitespace()
+            .filter(|word| word.starts_with('/'))
+        {
+            self = self.copy_of(Path::new(word));
+        }
+        self.copy_of(program)
+    }
+
+    /// A file of this machine, as `/in/NAME`.
+    fn copy_of(self, path: &Path) -> Self {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let bytes =
+            std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        self.file(name, &bytes)
     }
 
     /// Another kernel than Debian's 6.1.

@@ -10,7 +10,7 @@ use xtent_tests::luks::{Container, Maker, Shape};
 use xtent_tests::nbd::nbdsh;
 use xtent_tests::process::Background;
 use xtent_tests::scratch::assert_same;
-use xtent_tests::uml::Job;
+use xtent_tests::uml::{Job, Outcome};
 use xtent_tests::xtent::xtent;
 use xtent_tests::{Cmd, PATIENCE, Scratch, pattern};
 
@@ -38,8 +38,8 @@ impl Machine {
         }
     }
 
-    /// Waits until it has written so often.
-    fn wait_for_writes(&self, count: u64) {
+    /// Waits until it has written so often, or the guest has ended.
+    fn wait_for_writes(&self, count: u64, has_ended: impl Fn() -> bool) {
         let start = Instant::now();
         let writes = || {
             let status = xtent().args(["status", "--json"]).ok().json();
@@ -48,7 +48,7 @@ impl Machine {
             let ours = volumes.iter().find(|volume| volume["pid"] == pid);
             ours.and_then(|volume| volume["metrics"]["requests"]["write"]["count"].as_u64())
         };
-        while writes() < Some(count) {
+        while writes() < Some(count) && !has_ended() {
             assert!(start.elapsed() < PATIENCE, "nothing goes on");
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -273,68 +273,105 @@ fn a_guest_moves_to_another_machine_while_it_works() {
     Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
 }
 
-/// QEMU keeps a list of what is under way, and connects again. The guest writes and reads past its
-/// cache all the time, several at once.
-#[test]
-#[ignore = "long: make soak"]
-fn soak_kills_under_a_virtual_machine() {
-    let rounds = xtent_tests::soak_rounds();
+/// Kills the server of a guest's disk again and again, whenever it has written so often; QEMU keeps a
+/// list of what is under way, and connects again. The guest's script has `enough`, which says when
+/// it is to end, and sees no error.
+fn under_kills(
+    script: &str,
+    (size, rounds, writes): (usize, u64, u64),
+    with_more: impl FnOnce(Job) -> Job,
+) -> Outcome {
     let scratch = Scratch::new();
-    let container = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, SIZE as u64);
+    let container = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, size as u64);
     let socket = scratch.join("disk.sock");
-    let machine = Machine::start(&container, &socket, &[]);
-    let done = scratch.join("done");
-    let guest = std::thread::scope(|scope| {
-        let guest = scope.spawn(|| {
-            let outcome = Job::new(
-                "work() {
-                     n=0
-                     while [ ! -e /tmp/stop ]; do
-                         n=$((n + 1))
-                         # 64 KiB that say which turn and whose they are.
-                         yes \"$1 $n\" | head -c 65536 >/tmp/wrote$1
-                         dd if=/tmp/wrote$1 of=/d/disk bs=64k seek=$(($1 * 8 + n % 8)) oflag=direct conv=fsync,notrunc 2>/dev/null
-                         dd if=/d/disk of=/tmp/read$1 bs=64k skip=$(($1 * 8 + n % 8)) count=1 iflag=direct 2>/dev/null
-                         cmp /tmp/wrote$1 /tmp/read$1 || { touch /tmp/wrong; echo wrong $1 $n; }
-                     done
-                     echo $n >/out/turns$1
-                 }
-                 for i in 0 1 2 3; do work $i & done
-                 # The server says when it is enough: the last block begins with a letter.
-                 until dd if=/d/disk bs=4096 skip=6143 count=1 iflag=direct 2>/dev/null | grep -q enough; do usleep 100000; done
-                 touch /tmp/stop
-                 wait
-                 [ ! -e /tmp/wrong ]
-                 ! dmesg | grep -i 'i/o error'",
-            )
-            .kernel("x86-6.1")
-            .served("disk", &socket)
-            .run();
-            std::fs::write(&done, "").unwrap();
-            outcome
-        });
-        let mut machine = machine;
+    let mut machine = Machine::start(&container, &socket, &[]);
+    // The server says when it is enough: the last block begins with a letter.
+    let job = Job::new(&format!(
+        "enough() {{
+             dd if=/d/disk bs=4096 skip={} count=1 iflag=direct 2>/dev/null | grep -q enough
+         }}
+         {script}
+         ! dmesg | grep -i 'i/o error'",
+        size / 4096 - 1
+    ));
+    let job = with_more(job.kernel("x86-6.1").served("disk", &socket));
+    std::thread::scope(|scope| {
+        let guest = scope.spawn(|| job.run());
         for round in 0..rounds {
-            machine.wait_for_writes(10);
+            machine.wait_for_writes(writes, || guest.is_finished());
             machine.process.kill();
             machine = Machine::start(&container, &socket, &[]);
             println!("{} of {rounds} kills", round + 1);
-            assert!(!done.exists(), "the guest has ended");
+            assert!(!guest.is_finished(), "the guest has ended");
         }
-        machine.wait_for_writes(10);
+        machine.wait_for_writes(writes, || guest.is_finished());
         machine.stop();
         // Another client of the last one says that it is enough.
         let nbd = scratch.join("nbd.sock");
         let listen = format!("unix:{}", nbd.display());
         let last = Machine::start(&container, &socket, &["--nbd", &listen]);
-        let write = format!("h.pwrite(b'enough'.ljust(4096, b'.'), {})", SIZE - 4096);
+        let write = format!("h.pwrite(b'enough'.ljust(4096, b'.'), {})", size - 4096);
         nbdsh(&format!("nbd+unix:///?socket={}", nbd.display()), &write);
         let outcome = guest.join().unwrap();
         last.stop();
         outcome
-    });
+    })
+}
+
+/// The guest writes and reads past its cache all the time, several at once.
+#[test]
+#[ignore = "long: make soak"]
+fn soak_kills_under_a_virtual_machine() {
+    let guest = under_kills(
+        "work() {
+             n=0
+             while [ ! -e /tmp/stop ]; do
+                 n=$((n + 1))
+                 # 64 KiB that say which turn and whose they are.
+                 yes \"$1 $n\" | head -c 65536 >/tmp/wrote$1
+                 dd if=/tmp/wrote$1 of=/d/disk bs=64k seek=$(($1 * 8 + n % 8)) oflag=direct conv=fsync,notrunc 2>/dev/null
+                 dd if=/d/disk of=/tmp/read$1 bs=64k skip=$(($1 * 8 + n % 8)) count=1 iflag=direct 2>/dev/null
+                 cmp /tmp/wrote$1 /tmp/read$1 || { touch /tmp/wrong; echo wrong $1 $n; }
+             done
+             echo $n >/out/turns$1
+         }
+         for i in 0 1 2 3; do work $i & done
+         until enough; do usleep 100000; done
+         touch /tmp/stop
+         wait
+         [ ! -e /tmp/wrong ]",
+        (SIZE, xtent_tests::soak_rounds(), 10),
+        |job| job,
+    );
     for who in 0..4 {
         let turns = String::from_utf8(guest.file(&format!("turns{who}"))).unwrap();
         println!("writer {who}: {} turns", turns.trim());
     }
+}
+
+/// fio has dozens of requests of odd sizes and places under way, and looks at each block that it
+/// has written.
+#[test]
+#[ignore = "long: make soak"]
+fn soak_fio_under_kills_in_a_virtual_machine() {
+    let guest = under_kills(
+        "n=0
+         until enough; do
+             n=$((n + 1))
+             fio --name=verify --filename=/d/disk --numjobs=4 --thread --size=2m --offset_increment=4m \
+                 --rw=randwrite --bssplit=512/20:3584/20:4k/30:20k/20:128k/10 --direct=1 --fsync=16 \
+                 --ioengine=libaio --iodepth=16 --randseed=$n \
+                 --verify=crc32c --verify_backlog=64 --verify_fatal=1 >/tmp/fio 2>&1 || {
+                 cat /tmp/fio
+                 exit 1
+             }
+         done
+         grep -o 'err= *[0-9]*' /tmp/fio | sort | uniq -c >errors
+         echo $n >passes",
+        (SIZE, xtent_tests::soak_rounds(), 100),
+        Job::with_fio,
+    );
+    let text = |name: &str| String::from_utf8(guest.file(name)).unwrap();
+    assert_eq!(text("errors").trim(), "4 err= 0", "{}", guest.console);
+    println!("fio: {} passes", text("passes").trim());
 }
