@@ -375,3 +375,46 @@ fn soak_fio_under_kills_in_a_virtual_machine() {
     assert_eq!(text("errors").trim(), "4 err= 0", "{}", guest.console);
     println!("fio: {} passes", text("passes").trim());
 }
+
+/// Written while its server is killed, and filled to the last block then, the file system is as it
+/// should be.
+#[test]
+#[ignore = "QEMU, half a minute: make kernel-test"]
+fn xfs_is_clean_after_kills() {
+    // The least that mkfs.xfs makes, and a place for what says that it is enough.
+    const SIZE: usize = 301 << 20;
+    let data = pattern(3 << 20, 9);
+    let outcome = under_kills(
+        "modprobe xfs
+         mkfs.xfs -q -K -d size=300m /d/disk
+         mount -t xfs /d/disk /mnt
+         n=0
+         until enough; do
+             n=$((n + 1))
+             rm -rf /mnt/$((n % 8))
+             mkdir /mnt/$((n % 8))
+             cp /in/data /mnt/$((n % 8))/data
+             for i in $(seq 20); do echo $n $i >/mnt/$((n % 8))/$i; done
+             sync
+         done
+         never dd if=/dev/zero of=/mnt/full bs=1M 2>full
+         sync
+         umount /mnt
+         xfs_repair -n /d/disk >repair 2>&1 || {
+             cat repair
+             exit 1
+         }
+         mount -t xfs /d/disk /mnt
+         for folder in /mnt/[0-7]; do
+             cmp /in/data $folder/data
+             [ $(ls $folder | wc -l) = 21 ]
+         done
+         umount /mnt
+         echo $n >turns",
+        (SIZE, 3, 40),
+        |job| job.file("data", &data),
+    );
+    let text = |name: &str| String::from_utf8(outcome.file(name)).unwrap();
+    assert!(text("full").contains("No space left"), "{}", text("full"));
+    println!("{} turns", text("turns").trim());
+}
