@@ -2,12 +2,15 @@
 //! protocol and the volume's byte ranges, never ciphers or LUKS.
 
 mod executor;
-pub mod fuse;
+mod fuse;
 pub mod metrics;
+mod mountinfo;
+pub mod mounts;
 pub mod nbd;
 mod request;
 mod shutdown;
 pub mod ublk;
+mod users;
 pub mod vhost_user;
 mod zeroes;
 
@@ -21,7 +24,7 @@ pub enum ErrorKind {
     Busy,
     /// No privilege for it; the message says which and what works without.
     Permission,
-    /// The kernel lacks FUSE or loop devices.
+    /// The kernel lacks FUSE, loop devices or ublk.
     Unsupported,
     /// Nothing is mounted there.
     NotMounted,

@@ -18,7 +18,7 @@ use fuse_common::{Fixture, SIZE, file_only, is_unprivileged, volume, volume_over
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use xtent_export::ErrorKind;
-use xtent_export::fuse::{self, FILE_NAME, Mount, Served, UmountOptions};
+use xtent_export::mounts::{self, FILE_NAME, Mount, Served, UmountOptions};
 use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_store::{Limits, Store, chain};
 use xtent_volume::{DiscardPolicy, Volume};
@@ -253,7 +253,7 @@ fn a_failed_request_fails_alone() {
 
         // The daemon's last flush fails as well: both sides hear of it.
         drop(file);
-        let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+        let error = mounts::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
         assert!(
             chain(&error).to_string().contains("last flush"),
             "{}",
@@ -286,7 +286,7 @@ fn a_write_that_failed_is_told_at_the_end() {
         store.heal();
         file.write_all_at(&[5; 4096], 4096).unwrap();
         drop(file);
-        let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+        let error = mounts::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
         assert!(
             chain(&error).to_string().contains("a write failed"),
             "{}",
@@ -432,22 +432,22 @@ fn mount_points_that_cannot_be() {
     let kind = |dir: &Path| {
         let mut options = file_only(&fixture);
         options.dir = dir.to_owned();
-        fuse::check(&options).unwrap_err()
+        mounts::check(&options).unwrap_err()
     };
     assert_eq!(kind(Path::new("/proc/no/such")).kind, ErrorKind::Argument);
     assert_eq!(kind(Path::new("/etc/passwd")).kind, ErrorKind::Argument);
     let error = kind(Path::new("/proc"));
     assert_eq!(error.kind, ErrorKind::Busy);
     assert!(error.message.contains("mount point already"), "{error}");
-    let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+    let error = mounts::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotMounted);
     let mut options = file_only(&fixture);
     options.device = Path::new("/no/such/device").into();
-    assert_eq!(fuse::check(&options).unwrap_err().kind, ErrorKind::Io);
+    assert_eq!(mounts::check(&options).unwrap_err().kind, ErrorKind::Io);
     // What would be hidden.
     let file = fixture.dir().join("file");
     File::create(&file).unwrap();
-    let warnings = fuse::check(&file_only(&fixture)).unwrap();
+    let warnings = mounts::check(&file_only(&fixture)).unwrap();
     assert!(warnings[0].contains("not empty"), "{warnings:?}");
     std::fs::remove_file(file).unwrap();
 
@@ -469,13 +469,13 @@ fn a_file_in_use_keeps_its_mount() {
     let served = fixture.serve(mount);
     let path = fixture.dir().join(FILE_NAME);
     let file = File::open(&path).unwrap();
-    let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+    let error = mounts::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy);
     let process = format!("process {}", std::process::id());
     assert!(error.message.contains(&process), "{error}");
 
     // A lazy unmount ends when the user is done.
-    let warnings = fuse::umount(fixture.dir(), UmountOptions { lazy: true })
+    let warnings = mounts::umount(fixture.dir(), UmountOptions { lazy: true })
         .unwrap()
         .warnings;
     assert!(warnings[0].contains(&process), "{warnings:?}");

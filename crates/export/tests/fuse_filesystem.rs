@@ -19,7 +19,7 @@ use std::sync::Arc;
 use fuse_common::{Fixture, SIZE, file_only, is_unprivileged, options, volume_over};
 use rustix::fs::FallocateFlags;
 use xtent_export::ErrorKind;
-use xtent_export::fuse::{self, FILE_NAME, Mount, Options, Served, UmountOptions};
+use xtent_export::mounts::{self, FILE_NAME, Mount, Options, Served, UmountOptions};
 use xtent_store::testing::MemStore;
 use xtent_store::{Access, FileStore};
 use xtent_volume::{DiscardPolicy, Volume};
@@ -260,7 +260,7 @@ fn a_busy_file_system_stays() {
     let stop = mount.stop();
     let served = fixture.serve(mount);
     let mut file = File::create(fixture.dir().join("open")).unwrap();
-    let error = fuse::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
+    let error = mounts::umount(fixture.dir(), UmountOptions::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy);
     let process = format!("process {}", std::process::id());
     assert!(error.message.contains(&process), "{error}");
@@ -331,7 +331,7 @@ fn daemon() {
 #[ignore = "not a test: what the tests run as another user"]
 fn umount_for_another_process() {
     let dir = std::env::var_os(DIR).expect("only tests start it");
-    fuse::umount(Path::new(&dir), UmountOptions::default()).unwrap();
+    mounts::umount(Path::new(&dir), UmountOptions::default()).unwrap();
 }
 
 impl Process {
@@ -431,14 +431,14 @@ fn the_next_mount_cleans_up_after_a_killed_daemon() {
     assert!(std::fs::read(&path).unwrap() == contents(50));
 
     // Alive, it is in the way; dead, on another directory, it is not.
-    let error = fuse::check(&options(&fixture)).unwrap_err();
+    let error = mounts::check(&options(&fixture)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy);
     daemon.0.kill().unwrap();
     daemon.0.wait().unwrap();
     let mut elsewhere = options(&fixture);
     elsewhere.dir = fixture.root().join("elsewhere");
     std::fs::create_dir(&elsewhere.dir).unwrap();
-    let warnings = fuse::check(&elsewhere).unwrap();
+    let warnings = mounts::check(&elsewhere).unwrap();
     assert!(warnings[0].contains("had died"), "{warnings:?}");
     fixture.assert_clean();
 }

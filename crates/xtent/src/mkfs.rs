@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use sector_cipher::SectorSize;
-use xtent_export::fuse::{self, FILE_NAME, Mount};
+use xtent_export::mounts::{self, FILE_NAME, Mount};
 use xtent_volume::Volume;
 
 use crate::disk::place;
@@ -97,7 +97,7 @@ pub(crate) fn make(
 ) -> Result<()> {
     let place = place(device)?;
     let device = place.name().to_owned();
-    let options = fuse::Options {
+    let options = mounts::Options {
         device: place,
         dir: dir.0.clone(),
         file_only: true,

@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
+use super::fail;
 use super::tool;
-use super::{fail, mountinfo, users};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, mountinfo, users};
 
 /// File system type in `/proc/mounts`.
-pub(super) const FSTYPE: &str = "fuse.xtent";
+pub(crate) const FSTYPE: &str = "fuse.xtent";
 
 /// Mounts FUSE on `dir`, for this user alone. `source` is what `/proc/mounts` shows.
 pub(super) fn mount(dir: &Path, source: &Path, read_only: bool) -> Result<OwnedFd, Error> {
@@ -153,13 +153,13 @@ fn receive_descriptor(
 }
 
 /// Whether what a lookup of `dir` ends in is a FUSE mount of `source`'s.
-pub(super) fn is_mounted(dir: &Path, source: &Path) -> io::Result<bool> {
+pub(crate) fn is_mounted(dir: &Path, source: &Path) -> io::Result<bool> {
     Ok(mountinfo::at(dir)?.is_some_and(|e| e.fstype == FSTYPE && e.source == source.as_os_str()))
 }
 
 /// Unmounts the FUSE mount on `dir`. [`io::ErrorKind::ResourceBusy`] if its
 /// file is in use, unless `lazy`.
-pub(super) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
+pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut patience = users::Patience::default();
     loop {
         match unmount_once(dir, lazy) {

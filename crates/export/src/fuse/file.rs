@@ -47,7 +47,7 @@ const FILE: INodeNo = INodeNo(2);
 
 /// What `FALLOC_FL_PUNCH_HOLE` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holes {
+pub(crate) enum Holes {
     /// Refused, unless discards are zeros in writing by the volume's policy:
     /// mkfs punches holes as large as the volume just to be nice.
     Refused,

@@ -14,10 +14,10 @@ use xtent_volume::Volume;
 
 use super::data::{Data, Shared, WORKERS};
 use super::file::{Holes, VolumeFile};
-use super::{FILE_NAME, connection, fail, mountinfo};
+use super::{FILE_NAME, connection, fail};
 use crate::executor::Executor;
 use crate::request::Failed;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, mountinfo};
 
 /// Requests served at a time. Each waits for the disk in a thread of its own,
 /// so this is the queue depth that the store sees, and with two requests' worth
@@ -28,7 +28,7 @@ const THREADS: usize = 16;
 
 /// What a mount's waiting thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// [`super::Stop::request`].
     Stop,
     /// The last opener closed the file.
@@ -38,7 +38,7 @@ pub(super) enum Event {
 }
 
 /// Serves a volume as `dir/volume`. Unmounted on drop.
-pub(super) struct FuseMount {
+pub(crate) struct FuseMount {
     dir: PathBuf,
     /// Tells our mount from one that took its place.
     mount_id: u64,
@@ -49,7 +49,7 @@ pub(super) struct FuseMount {
 
 impl FuseMount {
     /// Mounts on `dir` and starts to serve. `source` shows in `/proc/mounts`.
-    pub(super) fn new(
+    pub(crate) fn new(
         volume: Arc<Volume>,
         dir: &Path,
         source: &Path,
@@ -112,23 +112,23 @@ impl FuseMount {
     }
 
     /// The file.
-    pub(super) fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.dir.join(FILE_NAME)
     }
 
     /// What it serves.
-    pub(super) fn volume(&self) -> &Volume {
+    pub(crate) fn volume(&self) -> &Volume {
         &self.volume
     }
 
     /// How many have the file open.
-    pub(super) fn openers(&self) -> usize {
+    pub(crate) fn openers(&self) -> usize {
         self.shared.openers.load(Ordering::SeqCst)
     }
 
     /// Runs `attach`, which attaches a loop device to the file, such that the
     /// device offers neither discards nor "write zeroes".
-    pub(super) fn without_discards<T>(&self, attach: impl FnOnce() -> T) -> T {
+    pub(crate) fn without_discards<T>(&self, attach: impl FnOnce() -> T) -> T {
         self.shared.statfs_fails.store(true, Ordering::SeqCst);
         let attached = attach();
         self.shared.statfs_fails.store(false, Ordering::SeqCst);
@@ -138,7 +138,7 @@ impl FuseMount {
     /// Unmounts; the session ends when the last user is gone. Without `lazy`
     /// [`io::ErrorKind::ResourceBusy`] if the file is in use. Nothing to do
     /// if somebody else has unmounted it.
-    pub(super) fn unmount(&self, lazy: bool) -> io::Result<()> {
+    pub(crate) fn unmount(&self, lazy: bool) -> io::Result<()> {
         match self.is_mounted()? {
             true => connection::unmount(&self.dir, lazy),
             false => Ok(()),
@@ -151,7 +151,7 @@ impl FuseMount {
 
     /// As [`FuseMount::unmount`], patient with those that are just about to
     /// close the file (the kernel's own work after an unmount).
-    pub(super) fn unmount_soon(&self) -> io::Result<()> {
+    pub(crate) fn unmount_soon(&self) -> io::Result<()> {
         let deadline = Instant::now() + Duration::from_secs(2);
         while self.is_mounted()? {
             match connection::unmount_once(&self.dir, false) {
@@ -165,7 +165,7 @@ impl FuseMount {
     }
 
     /// Waits for the session's end, then flushes the volume.
-    pub(super) fn finish(mut self) -> Result<(), Error> {
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
         let result = self.thread.take().map(JoinHandle::join);
         self.flush()?;
         match result {
@@ -185,7 +185,7 @@ impl FuseMount {
 
     /// Flushes the volume and lets go of a session that does not end, because
     /// its file is still in use: it lives on until the process ends.
-    pub(super) fn abandon(mut self) -> Result<(), Error> {
+    pub(crate) fn abandon(mut self) -> Result<(), Error> {
         self.thread = None;
         self.flush()
     }

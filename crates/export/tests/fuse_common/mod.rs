@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use sector_cipher::{SectorCount, SectorSize};
 use xtent_export::Error;
-use xtent_export::fuse::{self, Mount, Options, Served, UmountOptions};
+use xtent_export::mounts::{self, Mount, Options, Served, UmountOptions};
 use xtent_secret::SecretBytes;
 use xtent_store::Store;
 use xtent_store::testing::MemStore;
@@ -72,7 +72,7 @@ impl Fixture {
     }
 
     pub fn umount(&self) -> Vec<String> {
-        fuse::umount(&self.dir, UmountOptions::default())
+        mounts::umount(&self.dir, UmountOptions::default())
             .unwrap()
             .warnings
     }
@@ -100,7 +100,7 @@ fn states() -> Vec<String> {
 impl Drop for Fixture {
     fn drop(&mut self) {
         for _ in 0..2 {
-            let _ = fuse::umount(&self.dir, UmountOptions { lazy: true });
+            let _ = mounts::umount(&self.dir, UmountOptions { lazy: true });
         }
     }
 }

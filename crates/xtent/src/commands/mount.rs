@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use xtent_control::FixedSize;
-use xtent_export::fuse::{self, FILE_NAME, Mount, Served};
+use xtent_export::mounts::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
 use xtent_volume::{Config, Volume};
 
@@ -103,7 +103,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // A script that wants a file system must not go on with a folder that has none.
-    if !args.file_only && !fuse::may_mount() {
+    if !args.file_only && !mounts::may_mount() {
         return Err(told::requires_root(args));
     }
     daemon::run(args.foreground, |ready| serve(args, global, ready))
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let output = global.output();
     args.unlock.key.source().check()?;
-    let options = fuse::Options {
+    let options = mounts::Options {
         // The daemon leaves its folder.
         device: place(&args.device.device)?,
         dir: absolute(&args.dir)?,
@@ -120,7 +120,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         fstype: args.fstype.clone(),
         mount_options: args.options.clone(),
     };
-    for warning in fuse::check(&options)? {
+    for warning in mounts::check(&options)? {
         output.warn(warning);
     }
     let access = if args.read_only {
@@ -188,7 +188,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
             *known = now;
         }
         // It may not have taken what it was told the last time.
-        if let Some(Err(error)) = kernel.as_ref().map(fuse::Growth::tell) {
+        if let Some(Err(error)) = kernel.as_ref().map(mounts::Growth::tell) {
             return Err(Failure::new(
                 Exit::Device,
                 format!("the kernel does not take the volume's new size: {error}"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use xtent_export::fuse::{self, UmountOptions};
+use xtent_export::mounts::{self, UmountOptions};
 use xtent_store::Place;
 
 use crate::cli::Global;
@@ -46,9 +46,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let options = UmountOptions { lazy: args.lazy };
     let name = place.name();
     let unmounted = match &place {
-        Place::Path(path) => fuse::umount(path, options),
+        Place::Path(path) => mounts::umount(path, options),
         // It may be mounted by another of its names.
-        _ => fuse::umount_device(name, |device| share_storage(device, name), options),
+        _ => mounts::umount_device(name, |device| share_storage(device, name), options),
     }?;
     for warning in &unmounted.warnings {
         output.warn(warning);

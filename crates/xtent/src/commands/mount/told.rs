@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use xtent_export::ErrorKind;
-use xtent_export::fuse::{FILE_NAME, refused_option};
+use xtent_export::mounts::{FILE_NAME, refused_option};
 use xtent_store::Store;
 use xtent_volume::Volume;
 

@@ -9,9 +9,9 @@ use xtent_store::Place;
 use xtent_store::loopdev::LoopDevice;
 use xtent_volume::DiscardPolicy;
 
-use super::session::FuseMount;
-use super::{fail, mountinfo, no_loop_device, refuse, tool, users};
-use crate::{Error, ErrorKind};
+use super::{no_loop_device, refuse};
+use crate::fuse::{FuseMount, fail, tool};
+use crate::{Error, ErrorKind, mountinfo, users};
 
 /// What to mount where.
 #[derive(Clone, Debug)]

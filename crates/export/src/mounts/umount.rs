@@ -12,8 +12,9 @@ use xtent_store::chain;
 use super::file_system::{FileSystem, busy, mountinfo_failed};
 use super::stale::{attached, clean};
 use super::state::{self, Claim, Found, State, StateDir};
-use super::{connection, fail, mountinfo, refuse, resolve, users};
-use crate::{Error, ErrorKind};
+use super::{refuse, resolve};
+use crate::fuse::{connection, fail};
+use crate::{Error, ErrorKind, mountinfo, users};
 
 /// How long the loop device may stay attached after the last visible unmount.
 const DETACH: Duration = Duration::from_secs(10);

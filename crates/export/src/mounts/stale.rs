@@ -7,8 +7,9 @@ use xtent_store::loopdev;
 
 use super::file_system::{FileSystem, busy, mountinfo_failed};
 use super::state::{Claim, State};
-use super::{FILE_NAME, connection, fail, mountinfo, refuse};
-use crate::{Error, ErrorKind};
+use super::{FILE_NAME, refuse};
+use crate::fuse::{connection, fail};
+use crate::{Error, ErrorKind, mountinfo};
 
 /// Numbers of the loop devices attached to the file in the FUSE directory `fuse`.
 pub(super) fn attached(fuse: &Path) -> Result<Vec<u32>, Error> {

@@ -24,7 +24,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::fail;
+use crate::fuse::fail;
 use crate::{Error, ErrorKind};
 
 /// `state.json`.

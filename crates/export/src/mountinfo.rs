@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Unique while it is mounted.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     /// The mount under it.
     parent: u64,
     /// `major:minor` of the file system's device.
-    pub(super) device: String,
+    pub(crate) device: String,
     /// The folder that it is mounted on.
-    pub(super) point: PathBuf,
+    pub(crate) point: PathBuf,
     /// File system type, `fuse.xtent`.
-    pub(super) fstype: String,
+    pub(crate) fstype: String,
     /// What `mount` was given as its source.
-    pub(super) source: OsString,
+    pub(crate) source: OsString,
 }
 
 /// Every mount in this process's namespace.
-pub(super) fn all() -> io::Result<Vec<Entry>> {
+pub(crate) fn all() -> io::Result<Vec<Entry>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
 /// The mount that a path lookup of `dir` ends in, if `dir` is a mount point.
-pub(super) fn at(dir: &Path) -> io::Result<Option<Entry>> {
+pub(crate) fn at(dir: &Path) -> io::Result<Option<Entry>> {
     Ok(topmost(all()?, dir))
 }
 
@@ -87,7 +87,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 impl Entry {
     /// Whether it is a file system on loop device `number`. File systems with
     /// anonymous devices (btrfs) show the loop device only as their source.
-    pub(super) fn is_on_loop(&self, number: u32) -> bool {
+    pub(crate) fn is_on_loop(&self, number: u32) -> bool {
         self.device == format!("7:{number}")
             || self.source.as_bytes() == format!("/dev/loop{number}").as_bytes()
     }

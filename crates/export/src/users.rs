@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::mountinfo;
+use crate::mountinfo;
 
 /// How many are named; the rest is counted.
 const NAMED: usize = 5;
@@ -11,7 +11,7 @@ const NAMED: usize = 5;
 /// Tries to unmount what is busy though nobody is seen who uses it: it was somebody who
 /// only looked in, as another `umount` does that asks who uses what, and is gone soon.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     tries: u32,
 }
 
@@ -20,7 +20,7 @@ impl Patience {
     const PAUSE: Duration = Duration::from_millis(50);
 
     /// Whether to try again to unmount `dir`; waits a little before.
-    pub(super) fn is_worth_it(&mut self, dir: &Path) -> bool {
+    pub(crate) fn is_worth_it(&mut self, dir: &Path) -> bool {
         self.tries += 1;
         if self.tries == Self::MOST || !of(dir).is_empty() {
             return false;
@@ -33,7 +33,7 @@ impl Patience {
 /// A text for people: the processes with files open, or working, under `dir`,
 /// and file systems mounted there. Goes by the names in `/proc` alone, never
 /// touches the file system itself, which may be dead. Empty if nobody is seen.
-pub(super) fn of(dir: &Path) -> String {
+pub(crate) fn of(dir: &Path) -> String {
     let mut users = Vec::new();
     for mount in mountinfo::all().unwrap_or_default() {
         if mount.point != dir && mount.point.starts_with(dir) {

@@ -13,12 +13,11 @@ use xtent_store::Place;
 use xtent_store::chain;
 use xtent_volume::{DiscardPolicy, Volume};
 
-use super::file::Holes;
 use super::file_system::{FileSystem, Options, busy, mountinfo_failed};
-use super::session::{Event, FuseMount};
 use super::state::{Claim, Found, State, StateDir, VERSION};
-use super::{FILE_NAME, fail, mountinfo, refuse, resolve, stale};
-use crate::{Error, ErrorKind};
+use super::{FILE_NAME, refuse, resolve, stale};
+use crate::fuse::{Event, FuseMount, Holes, fail};
+use crate::{Error, ErrorKind, mountinfo};
 
 /// How long a forced stop waits for the file's last user.
 const FORCED: Duration = Duration::from_secs(2);
