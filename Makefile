@@ -51,7 +51,7 @@ soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt; block devices and virtual machines' disks that a process serves
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh $(PART)
-	$(CARGO) test --workspace --test kernel_modules --test ublk --test vhost_user -- --ignored --skip soak --skip linux_612
+	$(CARGO) test --workspace --test kernel_modules --test ublk --test ublk_mount --test vhost_user -- --ignored --skip soak --skip linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.1
 
 # By the kernel's own test vectors, of its source.
@@ -87,7 +87,7 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time; 
 	@scripts/kernel.sh uml-6.12
 	@scripts/kernel.sh uml-6.12-fast
 	$(CARGO) test --workspace --test kernel612 -- --ignored
-	$(CARGO) test --workspace --test ublk -- --ignored linux_612
+	$(CARGO) test --workspace --test ublk --test ublk_mount -- --ignored linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.12
 
 check: ## format, lints, licences, locked dependencies, documentation

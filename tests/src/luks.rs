@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::scratch::assert_same;
 use crate::xtent::xtent;
 use crate::{Cmd, Scratch};
 
@@ -177,6 +178,19 @@ impl Container {
             .args([&self.image, &target])
             .ok();
         std::fs::read(target).unwrap()
+    }
+
+    /// Fails unless it holds an ext4 without a fault, with this file in it.
+    pub fn assert_has_file(&self, name: &str, data: &[u8]) {
+        let scratch = Scratch::new();
+        let plain = scratch.file("plain", &self.decrypt());
+        let found = scratch.join("found");
+        Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
+        Cmd::peer("debugfs")
+            .args(["-R", &format!("dump /{name} {}", found.display())])
+            .arg(&plain)
+            .ok();
+        assert_same(&std::fs::read(&found).unwrap(), data, name);
     }
 
     /// Fills it, through `xtent encrypt`.

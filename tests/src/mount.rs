@@ -11,10 +11,15 @@ use crate::luks::Container;
 use crate::xtent::xtent;
 use crate::{Cmd, Scratch};
 
-/// `xtent mount` of a container.
+/// `xtent mount` of a container, by FUSE whatever the machine has.
 pub fn mount(container: &Container, folder: &Path, options: &[&str]) -> Cmd {
+    let by: &[&str] = match options.contains(&"--file-only") {
+        true => &[],
+        false => &["--by", "fuse"],
+    };
     xtent()
         .arg("mount")
+        .args(by)
         .args(options)
         .arg("--key-file")
         .args([&container.key, &container.image])

@@ -85,7 +85,12 @@ served() {
     xtent --json open --ublk --key-file "${key:-/in/key}" "$@" >/tmp/served
     pid=$(sed 's/.*"pid": *\([0-9]*\).*/\1/' /tmp/served | grep -x '[0-9]*')
 }
-# ended: the process of the last one that was served is gone, with all its threads: the first may be
+# mounted OPTIONS... DEVICE DIR: xtent mount by the same key; its daemon is in $pid
+mounted() {
+    xtent --json mount --key-file "${key:-/in/key}" "$@" >/tmp/mounted
+    pid=$(sed 's/.*"pid": *\([0-9]*\).*/\1/' /tmp/mounted | grep -x '[0-9]*')
+}
+# ended: the process of the last one that was served or mounted is gone, with all its threads: the first may be
 # a zombie long before the last
 ended() {
     while grep -qs '^State:.[^Z]' /proc/$pid/task/*/status; do usleep 1000; done

@@ -3,31 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use xtent_tests::luks::{Container, KEY, Maker, Shape};
-use xtent_tests::scratch::assert_same;
 use xtent_tests::uml::{Job, kernel_612_fast};
-use xtent_tests::xtent::xtent;
-use xtent_tests::{Cmd, Scratch, pattern};
+use xtent_tests::{Scratch, pattern};
 
 const SIZE: usize = 24 << 20;
 
 fn container(shape: Shape, scratch: &Scratch) -> Container {
     shape.image(Maker::Cryptsetup, scratch, SIZE as u64)
-}
-
-/// Fails unless the volume holds an ext4 without a fault, with this file in it.
-fn assert_has_file(container: &Container, name: &str, data: &[u8]) {
-    let scratch = Scratch::new();
-    let (plain, found) = (scratch.join("plain"), scratch.join("found"));
-    xtent()
-        .args(["decrypt", "--key-file"])
-        .args([&container.key, &container.image, &plain])
-        .ok();
-    Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
-    Cmd::peer("debugfs")
-        .args(["-R", &format!("dump /{name} {}", found.display())])
-        .arg(&plain)
-        .ok();
-    assert_same(&std::fs::read(&found).unwrap(), data, name);
 }
 
 /// A file system is made, filled, read again and looked at outside; with the page cache and past it,
@@ -86,7 +68,7 @@ fn assert_a_file_system_lies_in_cryptsetup_s_volume(kernel: Option<&'static str>
         let status: serde_json::Value = serde_json::from_str(&text("status")).unwrap();
         assert_eq!(status["volumes"][0]["kind"], "ublk");
         assert_eq!(status["volumes"][0]["name"], name);
-        assert_has_file(container, "data", &data);
+        container.assert_has_file("data", &data);
     }
 }
 
@@ -205,7 +187,7 @@ fn assert_a_device_is_taken_over_and_closed(kernel: Option<&'static str>) {
     .file("data", &data)
     .file("key", KEY)
     .run();
-    assert_has_file(&volume, "data", &data);
+    volume.assert_has_file("data", &data);
 }
 
 #[test]
@@ -343,5 +325,5 @@ fn soak_kills_under_a_file_system() {
         let turns = String::from_utf8(outcome.file(&format!("turns{who}"))).unwrap();
         println!("writer {who}: {} turns", turns.trim());
     }
-    assert_has_file(&volume, "data", &data);
+    volume.assert_has_file("data", &data);
 }

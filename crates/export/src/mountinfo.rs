@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,25 @@ pub(crate) struct Entry {
     pub(crate) fstype: String,
     /// What `mount` was given as its source.
     pub(crate) source: OsString,
+}
+
+/// A block device, as mounts of it show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Device {
+    /// Its node in `/dev`.
+    pub(crate) path: PathBuf,
+    /// `major:minor`.
+    pub(crate) id: String,
+}
+
+impl Device {
+    /// `/dev/loopN`.
+    pub(crate) fn of_loop(number: u32) -> Self {
+        Self {
+            path: PathBuf::from(format!("/dev/loop{number}")),
+            id: format!("7:{number}"),
+        }
+    }
 }
 
 /// Every mount in this process's namespace.
@@ -85,11 +106,10 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 impl Entry {
-    /// Whether it is a file system on loop device `number`. File systems with
-    /// anonymous devices (btrfs) show the loop device only as their source.
-    pub(crate) fn is_on_loop(&self, number: u32) -> bool {
-        self.device == format!("7:{number}")
-            || self.source.as_bytes() == format!("/dev/loop{number}").as_bytes()
+    /// Whether it is a file system on the block device. File systems with
+    /// anonymous devices (btrfs) show it only as their source.
+    pub(crate) fn is_on(&self, device: &Device) -> bool {
+        self.device == device.id || self.source == device.path
     }
 }
 
@@ -108,8 +128,8 @@ mod tests {
         assert_eq!((entries[0].id, entries[0].fstype.as_str()), (36, "ext3"));
         assert_eq!(entries[1].point, Path::new("/mnt with\\odd\nname"));
         assert_eq!(entries[1].source, "/dev/sd b");
-        assert!(entries[2].is_on_loop(3));
-        assert!(!entries[2].is_on_loop(30));
+        assert!(entries[2].is_on(&Device::of_loop(3)));
+        assert!(!entries[2].is_on(&Device::of_loop(30)));
     }
 
     #[test]

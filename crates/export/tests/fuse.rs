@@ -475,9 +475,15 @@ fn a_file_in_use_keeps_its_mount() {
     assert!(error.message.contains(&process), "{error}");
 
     // A lazy unmount ends when the user is done.
-    let warnings = mounts::umount(fixture.dir(), UmountOptions { lazy: true })
-        .unwrap()
-        .warnings;
+    let warnings = mounts::umount(
+        fixture.dir(),
+        UmountOptions {
+            lazy: true,
+            ..UmountOptions::default()
+        },
+    )
+    .unwrap()
+    .warnings;
     assert!(warnings[0].contains(&process), "{warnings:?}");
     assert!(!path.exists());
     file.read_exact_at(&mut [0; 4096], 0).unwrap();

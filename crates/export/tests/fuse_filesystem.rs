@@ -58,7 +58,7 @@ fn memory_volume(discard: DiscardPolicy, sector_size: u32) -> Arc<Volume> {
 fn loop_device(what: &Served) -> PathBuf {
     match what {
         Served::FileSystem { loop_device, .. } => loop_device.clone(),
-        Served::File(path) => panic!("only a file: {}", path.display()),
+        other => panic!("no loop device: {other:?}"),
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) struct Entry {
     pub(crate) mount_point: Option<String>,
     /// Loop device of a mount, where there is one.
     pub(crate) loop_device: Option<String>,
+    /// Block device of a mount by ublk.
+    #[serde(default)]
+    pub(crate) ublk_device: Option<String>,
     /// Bytes of plaintext.
     pub(crate) size: u64,
     /// Bytes in a sector.
@@ -122,6 +125,7 @@ impl Entry {
             uris: Vec::new(),
             mount_point: None,
             loop_device: None,
+            ublk_device: None,
             size,
             sector_size,
             cipher,
@@ -312,7 +316,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<Entry>> {
             .chain(&entry.export)
             .chain(&entry.uris)
             .chain(&entry.mount_point)
-            .chain(&entry.loop_device);
+            .chain(&entry.loop_device)
+            .chain(&entry.ublk_device);
         !texts.any(|text| text.contains(char::is_control))
     };
     Some(entries.into_iter().filter(is_plain).collect())
@@ -359,6 +364,7 @@ mod tests {
             uris: vec!["nbd://localhost:1/".into()],
             mount_point: None,
             loop_device: None,
+            ublk_device: None,
             size,
             sector_size: 512,
             cipher: "aes-xts-plain64".into(),

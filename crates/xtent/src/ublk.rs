@@ -1,22 +1,26 @@
-//! Names of the kernel's ublk devices that `xtent open --ublk` makes: links in /dev/xtent.
+//! The kernel's ublk devices, and the names of those that `xtent open --ublk` makes: links in /dev/xtent.
 
 mod closing;
+mod serving;
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use xtent_export::ublk::{Control, Info, State};
 use xtent_mapping::Name;
+use xtent_upstream::Upstream;
 
 use crate::disk::number_of;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 
-pub(crate) use closing::close;
+pub(crate) use closing::{close, users};
+pub(crate) use serving::{hand_over, spawn_confined};
 
 /// Where the links are. It goes with the system, as the devices do.
 pub(crate) const FOLDER: &str = "/dev/xtent";
@@ -40,6 +44,14 @@ pub(crate) fn device(number: u32) -> PathBuf {
 /// data, since a copy, and whatever else is opened with the same detached header, have the UUID too.
 pub(crate) fn identity(uuid: &str, place: &str) -> u64 {
     OURS << 48 | number_of(&format!("{uuid} {place}")) & 0xffff_ffff_ffff
+}
+
+/// Whether a volume's device waits for its next server. Without a header nothing says that a passphrase is
+/// the right one, and what waits would be written with any. A server's export is not this process's
+/// alone, so that a killed one's last words may reach it after what the next one has written; and
+/// what it had not been told to flush was known to that process only.
+pub(crate) fn can_wait(uuid: &str, upstreams: &[Arc<Upstream>]) -> bool {
+    !uuid.is_empty() && upstreams.is_empty()
 }
 
 /// The number in a name's link, if it has one, of ours or not any more.

@@ -1,4 +1,4 @@
-//! The file system on the loop device on the FUSE file: mounted, found, unmounted.
+//! The file system on a block device: mounted, found, unmounted.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,6 +11,7 @@ use xtent_volume::DiscardPolicy;
 
 use super::{no_loop_device, refuse};
 use crate::fuse::{FuseMount, fail, tool};
+use crate::mountinfo::Device;
 use crate::{Error, ErrorKind, mountinfo, users};
 
 /// What to mount where.
@@ -30,39 +31,47 @@ pub struct Options {
     pub mount_options: Option<String>,
 }
 
-/// A file system mounted from the FUSE file.
+/// A file system mounted from the block device that a volume has become.
 pub(super) struct FileSystem {
     /// Where it is mounted.
     pub(super) dir: PathBuf,
-    /// Number of the loop device.
-    pub(super) number: u32,
+    /// What it is on.
+    pub(super) device: Device,
+}
+
+/// A loop device on the file of `fuse`.
+pub(super) fn attach(fuse: &FuseMount) -> Result<LoopDevice, Error> {
+    let volume = fuse.volume();
+    let read_only = volume.is_read_only();
+    let sector_size = u32::try_from(volume.sector_size().bytes()).unwrap_or(4096);
+    let path = fuse.file();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(!read_only)
+        .open(&path)
+        .map_err(|e| fail(ErrorKind::Io, format!("cannot open {}", path.display()), e))?;
+    let attach = || LoopDevice::attach(&file, sector_size, read_only).map_err(no_loop_device);
+    // A loop device turns discards and the block layer's "write zeroes"
+    // alike into holes of its file, which then cannot be told apart and
+    // must read as zeros. Where discards are not to be zeros in writing
+    // the device offers neither; the kernel then writes zeros itself.
+    match volume.discard_policy() == DiscardPolicy::Zero {
+        true => attach(),
+        false => fuse.without_discards(attach),
+    }
 }
 
 impl FileSystem {
-    /// Attaches the file of `fuse` to a loop device, and mounts what is on it on `dir`.
-    pub(super) fn mount(fuse: &FuseMount, dir: &Path, options: &Options) -> Result<Self, Error> {
-        let volume = fuse.volume();
-        let read_only = volume.is_read_only();
-        let sector_size = u32::try_from(volume.sector_size().bytes()).unwrap_or(4096);
-        let path = fuse.file();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(!read_only)
-            .open(&path)
-            .map_err(|e| fail(ErrorKind::Io, format!("cannot open {}", path.display()), e))?;
-        let attach = || LoopDevice::attach(&file, sector_size, read_only).map_err(no_loop_device);
-        // A loop device turns discards and the block layer's "write zeroes"
-        // alike into holes of its file, which then cannot be told apart and
-        // must read as zeros. Where discards are not to be zeros in writing
-        // the device offers neither; the kernel then writes zeros itself.
-        let device = if volume.discard_policy() == DiscardPolicy::Zero {
-            attach()
-        } else {
-            fuse.without_discards(attach)
-        }?;
+    /// Mounts what is on `device` on `dir`.
+    pub(super) fn mount(
+        device: Device,
+        read_only: bool,
+        dir: &Path,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let file_system = Self {
             dir: dir.to_owned(),
-            number: device.number(),
+            device,
         };
         // `mount` knows every file system, its helpers and its options.
         let mut command = tool("mount");
@@ -79,7 +88,7 @@ impl FileSystem {
         }
         let output = command
             .arg("--")
-            .arg(device.path())
+            .arg(&file_system.device.path)
             .arg(dir)
             .stdin(Stdio::null())
             .output()
@@ -98,7 +107,6 @@ impl FileSystem {
         if !stderr.trim().is_empty() {
             tracing::warn!("mount: {}", stderr.trim());
         }
-        // `device` is closed on return: the mounted file system alone holds it.
         if file_system.is_mounted().map_err(mountinfo_failed)? {
             Ok(file_system)
         } else {
@@ -106,7 +114,7 @@ impl FileSystem {
                 ErrorKind::Argument,
                 format!(
                     "mount reported success, but {} is not mounted on {}; check the mount options",
-                    device.path().display(),
+                    file_system.device.path.display(),
                     dir.display()
                 ),
             ))
@@ -115,7 +123,7 @@ impl FileSystem {
 
     /// Whether it is what a lookup of its directory ends in.
     pub(super) fn is_mounted(&self) -> io::Result<bool> {
-        Ok(mountinfo::at(&self.dir)?.is_some_and(|e| e.is_on_loop(self.number)))
+        Ok(mountinfo::at(&self.dir)?.is_some_and(|e| e.is_on(&self.device)))
     }
 
     /// Unmounts it if it is (still) mounted. [`ErrorKind::Busy`], with the
@@ -132,7 +140,7 @@ impl FileSystem {
             }
             let mut command = tool("umount");
             if lazy {
-                command.arg("--lazy");
+                command.arg("-l");
             }
             let output = command
                 .arg("--")

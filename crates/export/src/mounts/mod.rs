@@ -1,16 +1,24 @@
-//! Mounted volumes: the FUSE file, and from there a loop device and a mounted file system.
+//! Mounted volumes: the FUSE file, and a file system mounted from a loop device on it, or from a
+//! block device of the kernel's ublk.
 //!
 //! The daemon of `xtent mount` calls, in this order: [`check`] (before it asks
 //! for a passphrase), [`Mount::new`] with the open volume, then reports that
 //! it is ready, and stays in [`Mount::wait`]. A signal thread holds the
 //! [`Stop`]. `xtent umount` calls [`umount()`], in another process.
+//!
+//! By ublk it is [`Reserved::waiting`], which finds what a killed daemon's mount waits for, or [`check`];
+//! then [`Reserved::new`], the making of the device, and [`Reserved::mount`].
 
+mod check;
+mod device;
 mod file_system;
 mod mount;
 mod options;
+mod reserved;
 mod stale;
 mod state;
 mod umount;
+mod unused;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,9 +29,12 @@ use crate::fuse::fail;
 use crate::{Error, ErrorKind};
 
 pub use crate::fuse::FILE_NAME;
+pub use check::{check, may_mount};
+pub use device::Started;
 pub use file_system::Options;
-pub use mount::{Growth, Mount, Served, Stop, check, may_mount};
+pub use mount::{Growth, Mount, Served, Stop};
 pub use options::refused_option;
+pub use reserved::Reserved;
 pub use umount::{UmountOptions, Unmounted, umount, umount_device};
 
 /// A loop device that cannot be had, and what goes without.

@@ -1,5 +1,4 @@
-//! A served volume from its first check to its last flush: FUSE, loop device,
-//! file system.
+//! A served volume from its first check to its last flush.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,14 +7,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, StatxFlags};
-use rustix::thread::CapabilitySet;
-use xtent_store::Place;
 use xtent_store::chain;
 use xtent_volume::{DiscardPolicy, Volume};
 
-use super::file_system::{FileSystem, Options, busy, mountinfo_failed};
-use super::state::{Claim, Found, State, StateDir, VERSION};
-use super::{FILE_NAME, refuse, resolve, stale};
+use super::check::{absolute, check};
+use super::device::Device;
+use super::file_system::{self, FileSystem, Options, busy};
+use super::state::{Claim, State, StateDir};
+use super::{FILE_NAME, resolve};
 use crate::fuse::{Event, FuseMount, Holes, fail};
 use crate::{Error, ErrorKind, mountinfo};
 
@@ -34,21 +33,79 @@ pub enum Served {
         /// The loop device under it.
         loop_device: PathBuf,
     },
+    /// A mounted file system, by ublk.
+    ByUblk {
+        /// The folder it is mounted on.
+        dir: PathBuf,
+        /// The device under it.
+        device: PathBuf,
+    },
 }
 
-/// A served volume: FUSE file, and where asked for the loop device and the
-/// mounted file system on it. [`Mount::wait`] is the way to end; dropped
+/// A served volume, and the mounted file system on it where that was asked for.
+/// [`Mount::wait`] is the way to end; dropped
 /// instead, it is unmounted, lazily where it is busy.
 pub struct Mount {
     // Dropped in this order.
-    file_system: Option<FileSystem>,
-    fuse: Option<FuseMount>,
+    pub(super) file_system: Option<FileSystem>,
+    pub(super) under: Option<Under>,
     claim: Option<Claim>,
     state: State,
-    served: Served,
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     events: Receiver<Event>,
     sender: Sender<Event>,
+}
+
+/// What a file system is mounted from, or the file that is offered alone.
+pub(super) enum Under {
+    Fuse {
+        fuse: FuseMount,
+        /// Number of the loop device on its file.
+        loop_device: Option<u32>,
+    },
+    Ublk(Box<Device>),
+}
+
+impl Under {
+    /// Whether what let go of it was its last user.
+    fn is_unused(&self) -> bool {
+        match self {
+            Self::Fuse { fuse, .. } => fuse.openers() == 0,
+            Self::Ublk(_) => true,
+        }
+    }
+
+    /// Starts its end.
+    fn end(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Fuse { fuse, .. } => fuse
+                .unmount_soon()
+                .or_else(|_| fuse.unmount(true))
+                .map_err(|e| fail(ErrorKind::Io, "cannot unmount FUSE", e)),
+            Self::Ublk(device) => device.end(),
+        }
+    }
+
+    /// Waits for its end, with the last flush.
+    fn finish(self) -> Result<(), Error> {
+        match self {
+            Self::Fuse { fuse, .. } => fuse.finish(),
+            Self::Ublk(device) => device.finish(),
+        }
+    }
+
+    /// Takes it from its users.
+    fn abandon(self) -> Result<(), Error> {
+        match self {
+            Self::Fuse { fuse, loop_device } => {
+                if loop_device.is_some() {
+                    let _ = fuse.unmount(true);
+                }
+                fuse.abandon()
+            }
+            Self::Ublk(device) => device.abandon(),
+        }
+    }
 }
 
 /// Asks a [`Mount`] to end. The first request is refused, with a warning in
@@ -88,151 +145,89 @@ impl Growth {
     }
 }
 
-/// Everything that can be found out before the volume is open: `dir` is a
-/// directory and no mount point, and no other daemon serves it. Cleans up
-/// after a killed daemon on the same `dir` or device; what it did comes back
-/// as warnings for the user.
-///
-/// Errors: [`ErrorKind::Argument`], [`ErrorKind::Busy`],
-/// [`ErrorKind::Permission`] (also for a file system where [`may_mount`] says no),
-/// [`ErrorKind::Io`] (the device cannot be found).
-pub fn check(options: &Options) -> Result<Vec<String>, Error> {
-    if !options.file_only && !may_mount() {
-        return Err(refuse(
-            ErrorKind::Permission,
-            "mounting a file system requires root",
-        ));
-    }
-    let dir = resolve(&options.dir)?;
-    let device = absolute(&options.device)?;
-    for path in [&dir, &device] {
-        if path.to_str().is_none() {
-            return Err(refuse(
-                ErrorKind::Argument,
-                format!("{}: the name is not UTF-8", path.display()),
-            ));
-        }
-    }
-    let states = StateDir::open()?;
-    let mut warnings = Vec::new();
-    for (state, found) in states.find(|s| s.dir == dir || s.device == device)? {
-        match found {
-            Found::Dead(claim) => {
-                warnings.extend(stale::clean(&state, claim)?);
-                warnings.extend(state.failure);
-            }
-            Found::Alive(_) if state.dir == dir => {
-                return Err(refuse(
-                    ErrorKind::Busy,
-                    format!(
-                        "{} is on {} already; `xtent umount` it first",
-                        state.device.display(),
-                        dir.display()
-                    ),
-                ));
-            }
-            // Whether a device may be served twice is its lock's affair.
-            Found::Alive(_) => {}
-        }
-    }
-    states.remove_empty(&dir);
-
-    if let Some(entry) = mountinfo::at(&dir).map_err(mountinfo_failed)? {
-        return Err(refuse(
-            ErrorKind::Busy,
-            format!(
-                "{} is a mount point already, of {} ({})",
-                dir.display(),
-                entry.source.display(),
-                entry.fstype
-            ),
-        ));
-    }
-    let metadata = std::fs::metadata(&dir)
-        .map_err(|e| fail(ErrorKind::Argument, format!("{}", dir.display()), e))?;
-    if !metadata.is_dir() {
-        return Err(refuse(
-            ErrorKind::Argument,
-            format!("{} is not a directory", dir.display()),
-        ));
-    }
-    if std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
-        warnings.push(format!(
-            "{} is not empty: what it holds is hidden until the volume is unmounted",
-            dir.display()
-        ));
-    }
-    Ok(warnings)
-}
-
 impl Mount {
-    /// Serves `volume`, in threads of its own; on return it is usable. Calls
+    pub(super) fn of(
+        claim: Option<Claim>,
+        state: State,
+        (sender, events): (Sender<Event>, Receiver<Event>),
+    ) -> Self {
+        Self {
+            file_system: None,
+            under: None,
+            claim,
+            state,
+            warnings: Vec::new(),
+            events,
+            sender,
+        }
+    }
+
+    /// Serves `volume` by FUSE, in threads of its own; on return it is usable. Calls
     /// [`check`] first. Call it in the process that will serve (after any
     /// fork). [`ErrorKind::NotMountable`] if mount(8) refuses what is on the volume.
     pub fn new(volume: Arc<Volume>, options: &Options) -> Result<Self, Error> {
         let mut warnings = check(options)?;
         let file_only = options.file_only;
-        let state = State {
-            version: VERSION,
-            dir: resolve(&options.dir)?,
-            device: absolute(&options.device)?,
-            pid: std::process::id(),
-            file_only,
-            ready: false,
-            failure: None,
-        };
-        let (sender, events) = channel();
+        let dir = resolve(&options.dir)?;
+        let state = State::new(dir, absolute(&options.device)?, file_only);
         let claim = StateDir::open()?.claim(&state)?;
-        let fuse_dir = if file_only {
-            Ok(state.dir.clone())
-        } else {
-            claim.make_fuse_dir()
+        let fuse_dir = match file_only {
+            true => Ok(state.dir.clone()),
+            false => claim.make_fuse_dir(),
         };
-        let file = state.dir.join(FILE_NAME);
         if !file_only && volume.discard_policy() == DiscardPolicy::Allow {
             warnings.push(
-                "discards do not reach the disk through a mount: loop devices cannot tell them \
+                "discards do not reach the disk through FUSE: loop devices cannot tell them \
                  from writes of zeros"
                     .into(),
             );
         }
-        let mut mount = Self {
-            file_system: None,
-            fuse: None,
-            claim: Some(claim),
-            state,
-            served: Served::File(file),
-            warnings,
-            events,
-            sender,
-        };
-        // From here on, dropping `mount` undoes what was done.
-        let holes = if file_only {
-            Holes::Refused
-        } else {
-            Holes::Written
+        let mut mount = Self::of(Some(claim), state, channel());
+        mount.warnings = warnings;
+        // From here on, dropping `mount`, and `fuse` before it, undoes what was done.
+        let holes = match file_only {
+            true => Holes::Refused,
+            false => Holes::Written,
         };
         let device = &mount.state.device;
         let fuse = FuseMount::new(volume, &fuse_dir?, device, holes, &mount.sender)?;
-        let fuse = mount.fuse.insert(fuse);
+        let mut loop_device = None;
         if !file_only {
-            let file_system = FileSystem::mount(fuse, &mount.state.dir, options)?;
-            mount.served = Served::FileSystem {
-                dir: mount.state.dir.clone(),
-                loop_device: PathBuf::from(format!("/dev/loop{}", file_system.number)),
-            };
-            mount.file_system = Some(file_system);
+            let attached = file_system::attach(&fuse)?;
+            let read_only = fuse.volume().is_read_only();
+            let device = mountinfo::Device::of_loop(attached.number());
+            let dir = &mount.state.dir;
+            mount.file_system = Some(FileSystem::mount(device, read_only, dir, options)?);
+            loop_device = Some(attached.number());
+            // It is closed here: the mounted file system alone holds it.
         }
-        mount.state.ready = true;
-        if let Some(claim) = &mount.claim {
-            claim.save(&mount.state)?;
-        }
+        mount.under = Some(Under::Fuse { fuse, loop_device });
+        mount.is_ready()?;
         Ok(mount)
     }
 
+    /// From now on others may unmount it.
+    pub(super) fn is_ready(&mut self) -> Result<(), Error> {
+        self.state.ready = true;
+        match &self.claim {
+            Some(claim) => claim.save(&self.state),
+            None => Ok(()),
+        }
+    }
+
     /// What is offered, for the message to the user.
-    pub fn served(&self) -> &Served {
-        &self.served
+    pub fn served(&self) -> Served {
+        match (&self.file_system, &self.under) {
+            (Some(file_system), Some(Under::Ublk(_))) => Served::ByUblk {
+                dir: file_system.dir.clone(),
+                device: file_system.device.path.clone(),
+            },
+            (Some(file_system), _) => Served::FileSystem {
+                dir: file_system.dir.clone(),
+                loop_device: file_system.device.path.clone(),
+            },
+            (None, _) => Served::File(self.state.dir.join(FILE_NAME)),
+        }
     }
 
     /// What the user should know although it worked.
@@ -245,20 +240,23 @@ impl Mount {
         Stop(self.sender.clone())
     }
 
-    /// A handle for whoever lets the volume grow; none once it has ended.
+    /// A handle for whoever lets the volume grow; none for a device of ublk, which keeps its size.
     pub fn growth(&self) -> Option<Growth> {
-        Some(Growth {
-            file: self.fuse.as_ref()?.file(),
-            loop_device: self.file_system.as_ref().map(|it| it.number),
-        })
+        match &self.under {
+            Some(Under::Fuse { fuse, loop_device }) => Some(Growth {
+                file: fuse.file(),
+                loop_device: *loop_device,
+            }),
+            _ => None,
+        }
     }
 
     /// Serves until it is unmounted ([`umount`](fn@super::umount), umount(8),
     /// fusermount3(1)) or stopped, then undoes what is left and flushes the
     /// volume. An error means that data may not be durable.
     pub fn wait(mut self) -> Result<(), Error> {
-        let result = match self.fuse.take() {
-            Some(fuse) => self.serve(fuse),
+        let result = match self.under.take() {
+            Some(under) => self.serve(under),
             None => Ok(()),
         };
         // Nothing of it is mounted any more, except by force.
@@ -278,7 +276,7 @@ impl Mount {
         result
     }
 
-    fn serve(&self, fuse: FuseMount) -> Result<(), Error> {
+    fn serve(&self, mut under: Under) -> Result<(), Error> {
         let mut stops = 0;
         let mut give_up: Option<Instant> = None;
         loop {
@@ -290,19 +288,19 @@ impl Mount {
                     .ok(),
             };
             match event {
-                Some(Event::Ended) => return fuse.finish(),
-                // The loop device has let go of the file: the file system was
-                // unmounted, by whomever.
-                Some(Event::Closed) if self.file_system.is_some() && fuse.openers() == 0 => {
-                    if let Err(e) = fuse.unmount_soon().or_else(|_| fuse.unmount(true)) {
-                        tracing::error!(error = %e, "cannot unmount FUSE");
+                Some(Event::Ended) => return under.finish(),
+                // The loop device has let go of the file, or nobody has a claim on the kernel's
+                // device: the file system was unmounted, by whomever.
+                Some(Event::Closed) if self.file_system.is_some() && under.is_unused() => {
+                    if let Err(e) = under.end() {
+                        tracing::error!("{}", chain(&e));
                     }
                 }
                 Some(Event::Closed) => {}
                 Some(Event::Stop) => {
                     stops += 1;
                     let forced = stops > 1;
-                    match self.take_down(&fuse, forced) {
+                    match self.take_down(&under, forced) {
                         Ok(()) if forced => give_up = Some(Instant::now() + FORCED),
                         Ok(()) => {}
                         Err(e) => {
@@ -316,26 +314,32 @@ impl Mount {
                         "stopped while {} was in use: what its users had not synced is lost",
                         self.state.dir.display()
                     );
-                    if self.file_system.is_some() {
-                        let _ = fuse.unmount(true);
-                    }
-                    return fuse.abandon();
+                    return under.abandon();
                 }
             }
         }
     }
 
     /// Starts the end: what follows comes as events.
-    fn take_down(&self, fuse: &FuseMount, forced: bool) -> Result<(), Error> {
-        match &self.file_system {
-            Some(file_system) => file_system.unmount(forced),
-            None => fuse.unmount(forced).map_err(|e| busy(e, &self.state.dir)),
+    fn take_down(&self, under: &Under, forced: bool) -> Result<(), Error> {
+        match (&self.file_system, under) {
+            (Some(file_system), _) => file_system.unmount(forced),
+            (None, Under::Fuse { fuse, .. }) => {
+                fuse.unmount(forced).map_err(|e| busy(e, &self.state.dir))
+            }
+            (None, Under::Ublk(_)) => Ok(()),
         }
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        // What waited for this process waits for the next one.
+        if let Some(Under::Ublk(device)) = &self.under
+            && device.is_taken_over()
+        {
+            return;
+        }
         // After `wait` all three are gone.
         if let Some(file_system) = self.file_system.take()
             && let Err(e) = file_system
@@ -344,30 +348,9 @@ impl Drop for Mount {
         {
             tracing::error!("{}", chain(&e));
         }
-        drop(self.fuse.take());
+        drop(self.under.take());
         if let Some(claim) = self.claim.take() {
             claim.remove();
         }
     }
-}
-
-/// Whether this process may mount file systems (`CAP_SYS_ADMIN`). FUSE itself
-/// takes no more than `fusermount3`.
-pub fn may_mount() -> bool {
-    rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
-}
-
-fn absolute(device: &Place) -> Result<PathBuf, Error> {
-    let device = match device {
-        Place::Path(path) => path,
-        Place::Uri(_) | Place::Image(_) => return Ok(device.name().to_owned()),
-    };
-    device.canonicalize().map_err(|e| {
-        fail(
-            ErrorKind::Io,
-            format!("cannot find {}", device.display()),
-            e,
-        )
-    })
 }

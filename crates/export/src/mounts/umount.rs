@@ -14,6 +14,7 @@ use super::stale::{attached, clean};
 use super::state::{self, Claim, Found, State, StateDir};
 use super::{refuse, resolve};
 use crate::fuse::{connection, fail};
+use crate::mountinfo::Device;
 use crate::{Error, ErrorKind, mountinfo, users};
 
 /// How long the loop device may stay attached after the last visible unmount.
@@ -25,6 +26,8 @@ pub struct UmountOptions {
     /// Detach a busy file system now; the volume is closed when its last user
     /// is gone (`umount --lazy`).
     pub lazy: bool,
+    /// Give up a mount that waits for its next daemon (`umount --force`).
+    pub force: bool,
 }
 
 /// What [`umount`] has undone.
@@ -43,7 +46,7 @@ pub struct Unmounted {
 
 /// Undoes [`Mount::new`](super::Mount::new) from another process, from any
 /// state, and waits for the daemon's last flush. Cleans up after a killed
-/// daemon. `place` is the folder it is mounted on, or the device or image.
+/// daemon; of one whose file system waits for the next daemon with [`UmountOptions::force`] only. `place` is the folder it is mounted on, or the device or image.
 ///
 /// Errors: [`ErrorKind::NotMounted`]; [`ErrorKind::Busy`], with the names of
 /// those who use it; [`ErrorKind::Argument`] for a device that is mounted in several
@@ -97,7 +100,7 @@ fn undo((state, found): (State, Found), options: UmountOptions) -> Result<Unmoun
             let warnings = with_daemon(&state, &path, options)?;
             (warnings.is_empty(), warnings)
         }
-        Found::Dead(claim) => (true, end(&state, claim)?),
+        Found::Dead(claim) => (true, end(&state, claim, options.force)?),
     };
     Ok(Unmounted {
         dir: state.dir,
@@ -108,20 +111,31 @@ fn undo((state, found): (State, Found), options: UmountOptions) -> Result<Unmoun
 }
 
 /// Cleans up after a daemon that is gone, and reports its last words.
-fn end(state: &State, claim: Claim) -> Result<Vec<String>, Error> {
-    let warnings = clean(state, claim)?;
+fn end(state: &State, claim: Claim, force: bool) -> Result<Vec<String>, Error> {
+    let warnings = clean(state, claim, force)?;
     match &state.failure {
         Some(failure) => Err(refuse(ErrorKind::Io, failure.clone())),
         None => Ok(warnings),
     }
 }
 
-/// The file system mounted on `dir` from the private FUSE directory `fuse`.
-fn file_system(dir: &Path, fuse: &Path) -> Result<Option<FileSystem>, Error> {
-    for number in attached(fuse)? {
+/// What a file system of the mount with directory `path` may be on.
+fn devices(state: &State, path: &Path) -> Result<Vec<Device>, Error> {
+    match &state.ublk {
+        Some(ublk) => Ok(ublk.device.iter().cloned().collect()),
+        None => {
+            let loops = attached(&state::fuse_dir(path))?;
+            Ok(loops.into_iter().map(Device::of_loop).collect())
+        }
+    }
+}
+
+/// The file system that is mounted.
+fn file_system(state: &State, path: &Path) -> Result<Option<FileSystem>, Error> {
+    for device in devices(state, path)? {
         let file_system = FileSystem {
-            dir: dir.to_owned(),
-            number,
+            dir: state.dir.clone(),
+            device,
         };
         if file_system.is_mounted().map_err(mountinfo_failed)? {
             return Ok(Some(file_system));
@@ -140,7 +154,6 @@ fn with_daemon(state: &State, path: &Path, options: UmountOptions) -> Result<Vec
             ),
         ));
     }
-    let fuse = state::fuse_dir(path);
     let mut warnings = Vec::new();
     let lazily = |e: Error, warnings: &mut Vec<String>| {
         if e.kind != ErrorKind::Busy || !options.lazy {
@@ -159,7 +172,7 @@ fn with_daemon(state: &State, path: &Path, options: UmountOptions) -> Result<Vec
             lazily(busy(e, &state.dir), &mut warnings)?;
             connection::unmount(&state.dir, true).map_err(|e| busy(e, &state.dir))?;
         }
-    } else if let Some(file_system) = file_system(&state.dir, &fuse)?
+    } else if let Some(file_system) = file_system(state, path)?
         && let Err(e) = file_system.unmount(false)
     {
         lazily(e, &mut warnings)?;
@@ -194,7 +207,7 @@ fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
             Some(Found::Dead(claim)) => {
                 exited(state, process.as_ref());
                 return match state::read(path) {
-                    Some(state) => end(&state, claim).map(drop),
+                    Some(state) => end(&state, claim, false).map(drop),
                     None => {
                         claim.remove();
                         Ok(())
@@ -205,15 +218,16 @@ fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
         }
         if started.elapsed() > DETACH
             && !state.file_only
-            && let Some(number) = attached(&state::fuse_dir(path))?.first()
+            && let Some(device) = devices(state, path)?.first()
         {
-            let users = users::of(Path::new(&format!("/dev/loop{number}")));
+            let users = users::of(&device.path);
             return Err(refuse(
                 ErrorKind::Busy,
                 format!(
-                    "{} is unmounted here, but /dev/loop{number} under it is still in use{}{}; \
+                    "{} is unmounted here, but {} under it is still in use{}{}; \
                      the volume stays open until that ends",
                     state.dir.display(),
+                    device.path.display(),
                     if users.is_empty() {
                         ", perhaps mounted elsewhere"
                     } else {

@@ -66,7 +66,7 @@ impl Fixture {
 
     /// Waits for `mount` in a thread, as the daemon's main thread does.
     pub fn serve(&self, mount: Mount) -> Daemon {
-        let what = mount.served().clone();
+        let what = mount.served();
         let thread = std::thread::spawn(move || mount.wait());
         Daemon { what, thread }
     }
@@ -100,7 +100,13 @@ fn states() -> Vec<String> {
 impl Drop for Fixture {
     fn drop(&mut self) {
         for _ in 0..2 {
-            let _ = mounts::umount(&self.dir, UmountOptions { lazy: true });
+            let _ = mounts::umount(
+                &self.dir,
+                UmountOptions {
+                    lazy: true,
+                    ..UmountOptions::default()
+                },
+            );
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `xtent mount`: the volume as a mounted file system, or as one file.
 
+#[cfg(feature = "device-mapper")]
+mod by_ublk;
 mod told;
+mod way;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +25,8 @@ use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
 use crate::signals;
+
+use way::{By, Way};
 
 const MANUAL: &str = "\
 EXAMPLES:
@@ -45,23 +50,32 @@ NOTES:
   umount). While it is mounted nobody else can serve, mount or overwrite the
   volume; its keys can be changed.
 
-  A file system needs root, for the loop device between FUSE and the file
-  system; without root it is an error to leave out --file-only, and fusermount3
+  A file system is mounted from a block device of the kernel's that the daemon serves (ublk),
+  where the driver is there: Linux 6.1 or newer, `modprobe ublk_drv`. Elsewhere, and with --by
+  fuse, it is mounted from a loop device on a file by FUSE. -v says which it is, and why.
+
+  A file system needs root; without root it is an error to leave out --file-only, and fusermount3
   (Debian package fuse3) has to be there. The blocks of a file system must not
   be smaller than the volume's sectors, hence mkfs.ext4 -b 4096 above.
 
-  A file system is not offered discards (fstrim says so): none reach the disk.
+  By ublk, a daemon that was killed leaves the file system mounted, and its users wait: the
+  same command goes on with it, and nothing is lost (`xtent umount --force DIR` gives it up).
+  Without a header, and on an NBD server, they see errors, as they do by FUSE.
 
-  The volume grows while it is mounted: make the image larger, and then grow the file system,
-  for example by resize2fs /dev/loopN or, of XFS, xfs_growfs DIR. In between it takes up to 20
-  seconds until the larger image is noticed; `xtent resize DIR` (or SIGHUP to the daemon, which
-  `xtent status` names) has it noticed at once. It never becomes smaller.";
+  By ublk, discards (fstrim) reach the disk where the header allows them. By FUSE a file system
+  is not offered any.
+
+  By FUSE the volume grows while it is mounted: make the image larger, and then grow the file
+  system, for example by resize2fs /dev/loopN or, of XFS, xfs_growfs DIR. In between it takes up to
+  20 seconds until the larger image is noticed; `xtent resize DIR` (or SIGHUP to the daemon, which
+  `xtent status` names) has it noticed at once. It never becomes smaller. By ublk it keeps its size
+  until it is mounted again.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
-/// As root the file system on the volume is mounted on DIR, by way of FUSE and
-/// a loop device with direct I/O. With --file-only, which everybody may, DIR gets one
-/// file, `volume`, which is the plaintext.
+/// As root the file system on the volume is mounted on DIR, by way of a block device that
+/// the daemon serves (ublk), or of FUSE and a loop device with direct I/O. With --file-only,
+/// which everybody may, DIR gets one file, `volume`, which is the plaintext.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
@@ -72,6 +86,9 @@ pub(crate) struct Args {
     /// Only the file DIR/volume, no file system
     #[arg(long)]
     file_only: bool,
+    /// What the file system is mounted from [default: ublk where the kernel has it, else fuse]
+    #[arg(long, value_name = "WAY", conflicts_with = "file_only")]
+    by: Option<By>,
     /// Mount read-only, and open the device read-only
     #[arg(short = 'r', long)]
     read_only: bool,
@@ -120,8 +137,12 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         fstype: args.fstype.clone(),
         mount_options: args.options.clone(),
     };
-    for warning in mounts::check(&options)? {
-        output.warn(warning);
+    let mut way = Way::choose(args, &options)?;
+    let goes_on = way.goes_on();
+    if !goes_on {
+        for warning in mounts::check(&options)? {
+            output.warn(warning);
+        }
     }
     let access = if args.read_only {
         Access::ReadOnly
@@ -130,6 +151,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     };
     let device = args.direct.device(&args.device);
     let container = Closed::open(&device, &args.plain, &args.unlock, access, &output)?;
+    way.look_at(&container, &options)?;
     let uuid = container.uuid().to_owned();
     let discard = container.stored_discard_policy();
     let mut config = container.plan(args.read_only, discard, global.cpu)?;
@@ -140,7 +162,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let is_plain = header.is_none();
     let growth = Growth::new(&data, header.as_ref(), &volume);
     signals::hold()?;
-    let mount = Mount::new(volume.clone(), &options).map_err(|error| {
+    let mount = way.mount(&volume, &options, &output, |error| {
         let found = told::Found {
             volume: &volume,
             device: &*data,
@@ -149,6 +171,12 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         };
         told::not_mounted(error, args, &found)
     })?;
+    if goes_on {
+        output.note(format!(
+            "{} has a daemon again: what waited goes on.",
+            options.dir.display()
+        ));
+    }
     let start = data.window_start();
     let (changes, told) = Changes::new();
     changes.of(&data, ());
@@ -162,6 +190,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         keyslot,
         config: &config,
         volume: &volume,
+        goes_on,
     };
     announce(&mount, &opened, &output)?;
     let mut entry = entry(&mount, &opened);
@@ -180,6 +209,9 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let before = *known;
+        let Some(kernel) = &kernel else {
+            return Err(told::keeps_its_size());
+        };
         if let Some(Grown { now, .. }) = growth.look_or_grow(fixed)? {
             registered.update(&[Entry {
                 size: now,
@@ -188,7 +220,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
             *known = now;
         }
         // It may not have taken what it was told the last time.
-        if let Some(Err(error)) = kernel.as_ref().map(mounts::Growth::tell) {
+        if let Err(error) = kernel.tell() {
             return Err(Failure::new(
                 Exit::Device,
                 format!("the kernel does not take the volume's new size: {error}"),
@@ -232,6 +264,8 @@ struct Opened<'a> {
     keyslot: Option<u32>,
     config: &'a Config,
     volume: &'a Volume,
+    /// Whether a killed daemon's mount goes on.
+    goes_on: bool,
 }
 
 /// For `xtent status`.
@@ -242,51 +276,62 @@ fn entry(mount: &Mount, opened: &Opened<'_>) -> Entry {
     match mount.served() {
         Served::File(path) => entry.mount_point = path.parent().map(text_of),
         Served::FileSystem { dir, loop_device } => {
-            entry.mount_point = Some(text_of(dir));
-            entry.loop_device = Some(text_of(loop_device));
+            entry.mount_point = Some(text_of(&dir));
+            entry.loop_device = Some(text_of(&loop_device));
+        }
+        Served::ByUblk { dir, device } => {
+            entry.mount_point = Some(text_of(&dir));
+            entry.ublk_device = Some(text_of(&device));
         }
     }
     entry
 }
 
 fn announce(mount: &Mount, opened: &Opened<'_>, output: &Output) -> Result<()> {
-    let (dir, file, loop_device, text) = match mount.served() {
-        Served::File(path) => (
-            path.parent().unwrap_or(path),
-            Some(text_of(path)),
-            None,
-            format!("The plaintext is {}.", path.display()),
-        ),
-        Served::FileSystem { dir, loop_device } => (
-            dir.as_path(),
-            None,
-            Some(text_of(loop_device)),
+    let (dir, file, device) = match mount.served() {
+        Served::File(path) => {
+            let dir = path.parent().unwrap_or(&path).to_owned();
+            (dir, Some(path), None)
+        }
+        Served::FileSystem { dir, loop_device } => (dir, None, Some((By::Fuse, loop_device))),
+        Served::ByUblk { dir, device } => (dir, None, Some((By::Ublk, device))),
+    };
+    let by = |wanted: By| {
+        let device = device.as_ref().filter(|(by, _)| *by == wanted);
+        device.map(|(_, device)| text_of(device))
+    };
+    let text = match (&file, &device) {
+        (Some(file), _) => format!("The plaintext is {}.", file.display()),
+        (None, Some((_, device))) => {
             format!(
                 "Mounted on {} by way of {}.",
                 dir.display(),
-                loop_device.display()
-            ),
-        ),
+                device.display()
+            )
+        }
+        (None, None) => format!("Mounted on {}.", dir.display()),
     };
     output.done(
         &json!({
             "device": text_of(opened.device),
-            "dir": text_of(dir),
-            "file": file,
+            "dir": text_of(&dir),
+            "file": file.as_deref().map(text_of),
             "name": file.is_some().then_some(FILE_NAME),
-            "loop_device": loop_device,
+            "loop_device": by(By::Fuse),
+            "ublk_device": by(By::Ublk),
             "uuid": opened.uuid,
             "keyslot": opened.keyslot,
             "cipher": opened.config.cipher.to_string(),
             "sector_size": opened.volume.sector_size().bytes(),
             "size": opened.volume.size(),
             "read_only": opened.volume.is_read_only(),
+            "taken_over": opened.goes_on,
             "pid": std::process::id(),
         }),
         text,
     )?;
     if file.is_some()
-        && let Some(hint) = told::use_of_file(dir, opened.volume)
+        && let Some(hint) = told::use_of_file(&dir, opened.volume)
     {
         output.note(hint);
     }

@@ -30,7 +30,8 @@ NOTES:
 
   A process that was killed is shown as such until the next one of its user
   starts; `xtent umount` undoes what a killed mount left, and `xtent open --ublk`
-  takes over what a killed process has left of a block device.
+  takes over what a killed process has left of a block device, as `xtent mount` does
+  of a mount by ublk.
 
 EXIT STATUS:
   With an argument, otherwise 0:
@@ -89,12 +90,20 @@ fn killed(wanted: &Path, volumes: &[Volume]) -> Failure {
         "{} is in use no more: its process was killed",
         wanted.display()
     );
-    let mounts = volumes.iter().filter_map(|v| v.mount_point.as_deref());
     let devices = volumes.iter().filter_map(|v| v.name.as_deref());
+    let mounts = volumes
+        .iter()
+        .filter_map(|v| Some((v, v.mount_point.as_deref()?)));
     let advice: Vec<String> = mounts
-        .map(|dir| {
+        .map(|(volume, dir)| {
             let dir = shell_word(Path::new(dir));
-            format!("`xtent umount {dir}` undoes what it left.")
+            match volume.ublk_device {
+                None => format!("`xtent umount {dir}` undoes what it left."),
+                Some(_) => format!(
+                    "What is mounted there waits: `xtent mount` of the same device on {dir} goes on with it, \
+                     and `xtent umount --force {dir}` gives it up."
+                ),
+            }
         })
         .chain(devices.map(|name| {
             format!(

@@ -19,10 +19,14 @@ EXAMPLES:
     xtent umount rbd:pool/disk
   Get rid of a mount that programs still use:
     xtent umount --lazy /mnt
+  Give up a mount by ublk whose daemon was killed, with what was not yet written:
+    xtent umount --force /mnt
 
 NOTES:
   A daemon that was killed leaves parts behind (a loop device, a dead mount);
-  this cleans them up too.";
+  this cleans them up too. A mount by ublk waits for the next daemon instead (`xtent mount`
+  of the same device on the same folder), and is refused without --force. A plain umount
+  of it waits, too, until there is one.";
 
 /// Unmount what `xtent mount` has mounted, and close the volume
 ///
@@ -36,6 +40,12 @@ pub(crate) struct Args {
     /// Detach a file system in use now, and close the volume when its last user is gone
     #[arg(short = 'l', long)]
     lazy: bool,
+    /// Give up a mount that waits for its next daemon: its users see errors
+    ///
+    /// For a mount by ublk whose daemon was killed and is not to come again. What was written and not synced
+    /// is lost.
+    #[arg(short = 'f', long)]
+    force: bool,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -43,7 +53,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let place = disk::place(&args.place)?;
     // Else this process, started in a folder of the mount, would itself be in the way.
     rustix::process::chdir("/").map_err(|e| Failure::system("cannot leave this folder", e))?;
-    let options = UmountOptions { lazy: args.lazy };
+    let options = UmountOptions {
+        lazy: args.lazy,
+        force: args.force,
+    };
     let name = place.name();
     let unmounted = match &place {
         Place::Path(path) => mounts::umount(path, options),

@@ -202,7 +202,7 @@ fn in_use(name: &Name, number: u32, users: &[String]) -> Failure {
 }
 
 /// Who has a device open without a claim, which need not be respected: other processes, and loop devices.
-fn users(number: u32) -> Vec<String> {
+pub(crate) fn users(number: u32) -> Vec<String> {
     let device = device(number);
     let mut users = holder::named(&holder::processes_with(&device));
     let Ok(wanted) = device.metadata() else {

@@ -27,6 +27,57 @@ pub(super) fn requires_root(args: &Args) -> Failure {
     ))
 }
 
+/// Why it is not by ublk, for those who want to know.
+#[cfg(feature = "device-mapper")]
+pub(super) fn by_fuse(why: &Failure) {
+    let why = why.to_string().replace('\n', "; ");
+    tracing::info!(why, "mounting by FUSE, not by ublk");
+}
+
+/// The failure where a mount waits for a daemon with another volume.
+#[cfg(feature = "device-mapper")]
+pub(super) fn another_volume(dir: &Path) -> Failure {
+    Failure::new(
+        Exit::Busy,
+        format!(
+            "{} waits for the daemon of another volume, or of one in another place",
+            dir.display()
+        ),
+    )
+    .advise(format!(
+        "Mount that one there, from the device that it was mounted from; or, if it is not used any more, \
+         `xtent umount --force {}`.",
+        shell_word(dir)
+    ))
+}
+
+/// The failure where a daemon was lost while it took a mount over.
+#[cfg(feature = "device-mapper")]
+pub(super) fn lost(dir: &Path, error: xtent_export::Error) -> Failure {
+    Failure::new(
+        Exit::Device,
+        format!(
+            "{} cannot be taken over any more: a daemon was lost before the driver knew it",
+            dir.display()
+        ),
+    )
+    .because(error)
+    .advise(format!(
+        "`xtent umount --force {}` gives it up: its users see errors, and what they have written and not \
+         synced is lost. What they were told is synced is on the disk.",
+        shell_word(dir)
+    ))
+}
+
+/// The failure where a mount is to have another size, and cannot.
+pub(super) fn keeps_its_size() -> Failure {
+    Failure::new(
+        Exit::Device,
+        "a mount by ublk keeps its size until it is unmounted and mounted again; `xtent mount --by fuse` \
+         makes one that grows",
+    )
+}
+
 /// What to do with the file `volume` in `dir`, where that is known.
 pub(super) fn use_of_file(dir: &Path, volume: &Volume) -> Option<String> {
     ext_block_size(volume)?;

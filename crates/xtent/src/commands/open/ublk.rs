@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use xtent_export::ErrorKind;
 use xtent_export::nbd::Shutdown;
 use xtent_export::ublk::{Control, Info, Ready as ReadyServer, Server, Serving, State};
 use xtent_mapping::Name;
@@ -22,10 +20,6 @@ use crate::headerless::{Closed, VolumeKey};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
 use crate::{sandbox, signals, ublk};
-
-/// How long the last server's files may stay open, and how often that is looked at.
-const PATIENCE: Duration = Duration::from_secs(30);
-const AGAIN: Duration = Duration::from_millis(20);
 
 /// How the process serves the device.
 #[derive(clap::Args, Debug)]
@@ -81,7 +75,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         has_image: opened.has_image,
         ..sandbox::Needs::default()
     };
-    let server = spawn_confined(server, &needs)?;
+    let server = ublk::spawn_confined(server, &needs)?;
     let serving = made.serve(server, &output)?;
     announce(args, &opened, &made, &output)?;
     ready.ready()?;
@@ -118,12 +112,9 @@ struct Opened {
 }
 
 impl Opened {
-    /// Whether the device waits for its next server. Without a header nothing says that a passphrase is
-    /// the right one, and what waits would be written with any. A server's export is not this process's
-    /// alone, so that a killed one's last words may reach it after what the next one has written; and
-    /// what it had not been told to flush was known to that process only.
+    /// Whether the device waits for its next server.
     fn can_be_taken_over(&self) -> bool {
-        !self.uuid.is_empty() && self.upstreams.is_empty()
+        ublk::can_wait(&self.uuid, &self.upstreams)
     }
 
     /// For `xtent status`.
@@ -249,7 +240,7 @@ impl<'a> Made<'a> {
             return Ok(serving);
         }
         let (name, number) = (self.name, self.info.number);
-        hand_over(&mut self.control, number, output).map_err(|error| lost(name, error))?;
+        ublk::hand_over(&mut self.control, number, output).map_err(|error| lost(name, error))?;
         let served = server.serve(&self.info);
         let serving = served.map_err(|error| lost(name, error))?;
         let started = self.control.start(number, true);
@@ -315,40 +306,6 @@ fn lost(name: &Name, error: xtent_export::Error) -> Failure {
         "`xtent close --force {name}` gives it up: its users see errors, and what they have written and \
          not flushed is lost. What they were told is flushed is on the disk."
     ))
-}
-
-/// The driver may have files of the last server's still, which are closed a little after its end.
-fn hand_over(
-    control: &mut Control,
-    number: u32,
-    output: &Output,
-) -> std::result::Result<(), xtent_export::Error> {
-    let began = Instant::now();
-    let mut is_told = false;
-    loop {
-        match control.hand_over(number) {
-            Err(error) if error.kind == ErrorKind::Busy && began.elapsed() < PATIENCE => {
-                if began.elapsed() > ublk::SILENCE && !is_told {
-                    output.note("Waiting for the kernel to close the files of the last server.");
-                    is_told = true;
-                }
-                std::thread::sleep(AGAIN);
-            }
-            other => return other,
-        }
-    }
-}
-
-/// Starts the threads that requests are carried out on in the sandbox, as far as it is a thread's. This
-/// one has yet to start the device, which takes privileges.
-fn spawn_confined(server: Server, needs: &sandbox::Needs) -> Result<ReadyServer> {
-    let spawn = || {
-        sandbox::confine(needs)?;
-        Ok(server.spawn()?)
-    };
-    sandbox::before_threads();
-    let spawned = std::thread::scope(|scope| scope.spawn(spawn).join());
-    spawned.unwrap_or_else(|_| Err(Failure::parameters("starting to serve panicked")))
 }
 
 fn announce(args: &Args, opened: &Opened, made: &Made<'_>, output: &Output) -> Result<()> {

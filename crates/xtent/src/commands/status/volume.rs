@@ -32,6 +32,8 @@ pub(super) struct Volume {
     pub(super) uris: Vec<String>,
     pub(super) mount_point: Option<String>,
     pub(super) loop_device: Option<String>,
+    /// Of a mount by ublk.
+    pub(super) ublk_device: Option<String>,
     pub(super) cipher: Option<String>,
     pub(super) sector_size: Option<u64>,
     pub(super) size: u64,
@@ -64,6 +66,7 @@ impl Volume {
             uris: entry.uris,
             mount_point: entry.mount_point,
             loop_device: entry.loop_device,
+            ublk_device: entry.ublk_device,
             cipher: Some(entry.cipher),
             sector_size: Some(entry.sector_size),
             size: entry.size,
@@ -90,6 +93,7 @@ impl Volume {
             uris: Vec::new(),
             mount_point: None,
             loop_device: mapped.loop_device.as_deref().map(text_of),
+            ublk_device: None,
             cipher,
             sector_size,
             size: mapped.size,
@@ -109,6 +113,7 @@ impl Volume {
             &self.uuid,
             &self.mount_point,
             &self.loop_device,
+            &self.ublk_device,
             &self.export,
         ]
         .into_iter()
@@ -147,7 +152,7 @@ impl Volume {
             };
             line("as", format!("{folder}/{name}"));
         }
-        if let Some(device) = &self.loop_device {
+        for device in [&self.loop_device, &self.ublk_device].into_iter().flatten() {
             line("through", device.clone());
         }
         if let Some(clients) = self.clients {
@@ -247,6 +252,7 @@ mod tests {
                 "uris": [text(2)],
                 "mount_point": flags[2].then(|| text(3)),
                 "loop_device": text(4),
+                "ublk_device": text(4),
                 "size": size,
                 "sector_size": sector_size,
                 "cipher": text(5),
@@ -260,7 +266,7 @@ mod tests {
             if let Some(entry) = entry {
                 let volume = Volume::of(Listed { entry, is_alive: flags[3] });
                 let shown = volume.text();
-                proptest::prop_assert!(shown.lines().count() <= 12, "{shown}");
+                proptest::prop_assert!(shown.lines().count() <= 13, "{shown}");
                 proptest::prop_assert!(!shown.replace('\n', "").contains(char::is_control));
             } else {
                 proptest::prop_assert!(texts.iter().any(|text| text.contains(char::is_control)));
@@ -288,6 +294,7 @@ mod tests {
             uris: hostile().into_iter().collect(),
             mount_point: hostile(),
             loop_device: hostile(),
+            ublk_device: hostile(),
             cipher: hostile(),
             sector_size: None,
             size: 0,
