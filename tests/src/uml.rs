@@ -123,11 +123,17 @@ udevadm() {
 }
 "#;
 
-/// fio, with the libraries that it came with.
+/// fio, with the libraries that it came with. `of_fio`: the same requests for the same seed: four jobs, each several at a
+/// time, of random sizes in random order, past the cache, with flushes between; then all is read and compared.
 const FIO: &str = r#"
 chmod +x /in/ld-linux*.so*
 fio() {
     /in/ld-linux*.so* --library-path /in /in/fio "$@"
+}
+of_fio() {
+    fio --name=verify --numjobs=4 --thread --ioengine=libaio --iodepth=4 --direct=1 \
+        --rw=randwrite --bssplit=4k/30:12k/30:20k/20:128k/15:512k/5 --fsync=16 \
+        --verify=crc32c --verify_fatal=1 "$@" >/tmp/fio 2>&1 || { cat /tmp/fio; return 1; }
 }
 "#;
 
@@ -223,7 +229,7 @@ impl Job {
         self.with_program(&program)
     }
 
-    /// The script has the command `fio`.
+    /// The script has fio, which verifies what it writes: `fio OPTIONS...`, and `of_fio PLACE OPTIONS...`.
     pub fn with_fio(mut self) -> Self {
         self.script = format!("{FIO}{}", self.script);
         self.with_program(&peer("fio"))
