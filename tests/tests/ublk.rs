@@ -316,7 +316,7 @@ fn assert_kills_are_not_seen(script: &str) {
          wait $worker
          [ ! -e /tmp/wrong ]
          end
-         ! dmesg | grep -i 'i/o error\|error, dev\|warning'
+         never sh -c "dmesg | grep -i 'i/o error\|error, dev\|warning'"
          cryptsetup open --key-file /in/key /d/v theirs
          theirs
          of_fio $place --verify_only --randseed=$(cat /tmp/passes)

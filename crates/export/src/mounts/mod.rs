@@ -14,6 +14,7 @@ mod device;
 mod file_system;
 mod mount;
 mod options;
+mod record;
 mod reserved;
 mod stale;
 mod state;

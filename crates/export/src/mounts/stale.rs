@@ -8,7 +8,8 @@ use xtent_store::chain;
 use xtent_store::loopdev;
 
 use super::file_system::{FileSystem, busy, mountinfo_failed};
-use super::state::{Claim, State, Ublk};
+use super::record::{State, Ublk};
+use super::state::Claim;
 use super::{FILE_NAME, device, refuse, unused};
 use crate::fuse::{connection, fail};
 use crate::mountinfo::Device;
@@ -93,9 +94,10 @@ fn clean_ublk(state: &State, ublk: &Ublk, claim: Claim, force: bool) -> Result<V
         return Ok(warnings);
     };
     let claimed = claim_on(&info);
-    let mut had_died = claimed.is_none();
+    let mut had_died = false;
     if info.state == ublk::State::Waits {
-        if claimed.is_none() && !force {
+        had_died = claimed.is_none();
+        if had_died && !force {
             return Err(waits(state));
         }
         // Who waits sees errors from now on, as what unmounts it would.

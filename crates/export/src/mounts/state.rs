@@ -4,7 +4,7 @@
 //!
 //! * `lock`: locked (flock(2)) as long as the daemon lives. This, not a process
 //!   number, says whether it does;
-//! * `state.json`: [`State`];
+//! * `state.json`: the record, [`State`];
 //! * `fuse/`: the FUSE directory, where it is not the user's own.
 //!
 //! The record says only who serves what for whom. How far a mount got is not
@@ -22,49 +22,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
+use super::record::{State, read};
 use crate::fuse::fail;
-use crate::mountinfo::Device;
 use crate::{Error, ErrorKind};
-
-/// `state.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
-    /// Number of this format.
-    pub(super) version: u32,
-    /// The user's mount point, absolute.
-    pub(super) dir: PathBuf,
-    /// The encrypted device or image, absolute.
-    pub(super) device: PathBuf,
-    /// The daemon.
-    pub(super) pid: u32,
-    /// FUSE is on `dir` itself; no loop device, no file system.
-    pub(super) file_only: bool,
-    /// Everything is in place.
-    pub(super) ready: bool,
-    /// Why the daemon's last flush failed.
-    pub(super) failure: Option<String>,
-    /// The kernel's device under the file system, where that is not FUSE's file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ublk: Option<Ublk>,
-}
-
-/// A device of the kernel's ublk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ublk {
-    /// N of `/dev/ublkbN`.
-    pub(super) number: u32,
-    /// What it is known by again: numbers are given again.
-    pub(super) identity: u64,
-    /// As mounts of it show it, from its start on.
-    pub(super) device: Option<Device>,
-}
-
-/// Version of the format with FUSE alone, which programs without ublk know.
-const OF_FUSE: u32 = 1;
-/// The same with ublk.
-const OF_UBLK: u32 = 2;
 
 /// `mounts/`, checked.
 pub(super) struct StateDir(PathBuf);
@@ -81,28 +42,6 @@ pub(super) enum Found {
     Alive(PathBuf),
     /// Its daemon is gone; the lock is now held here.
     Dead(Claim),
-}
-
-impl State {
-    /// Of this process, before anything is done; the names are absolute.
-    pub(super) fn new(dir: PathBuf, device: PathBuf, file_only: bool) -> Self {
-        Self {
-            version: OF_FUSE,
-            dir,
-            device,
-            pid: std::process::id(),
-            file_only,
-            ready: false,
-            failure: None,
-            ublk: None,
-        }
-    }
-
-    /// From now on it is on this device.
-    pub(super) fn is_on(&mut self, ublk: Ublk) {
-        self.version = OF_UBLK;
-        self.ublk = Some(ublk);
-    }
 }
 
 impl StateDir {
@@ -282,17 +221,6 @@ pub(super) fn fuse_dir(path: &Path) -> PathBuf {
     path.join("fuse")
 }
 
-/// Reads the state in a mount's directory, if a whole one is there.
-pub(super) fn read(path: &Path) -> Option<State> {
-    let state: State =
-        serde_json::from_slice(&std::fs::read(path.join("state.json")).ok()?).ok()?;
-    let version = match state.ublk {
-        None => OF_FUSE,
-        Some(_) => OF_UBLK,
-    };
-    (state.version == version).then_some(state)
-}
-
 /// Whether the daemon of a mount's directory lives; `None` if there is no
 /// (longer a) lock.
 pub(super) fn status(path: PathBuf) -> io::Result<Option<Found>> {
@@ -448,42 +376,5 @@ mod tests {
             StateDir::at(&link).err().unwrap().kind,
             ErrorKind::Permission
         );
-    }
-
-    #[test]
-    fn programs_that_do_not_know_ublk_leave_its_states_alone() {
-        let base = tempfile::tempdir().unwrap();
-        let states = StateDir::at(&base.path().join("xtent")).unwrap();
-        let mut on_ublk = state("/mnt/a");
-        let claim = states.claim(&on_ublk).unwrap();
-        assert_eq!(read(&claim.path).unwrap().version, 1);
-        on_ublk.is_on(Ublk {
-            number: 3,
-            identity: u64::MAX,
-            device: None,
-        });
-        claim.save(&on_ublk).unwrap();
-        assert_eq!(read(&claim.path).unwrap(), on_ublk);
-        assert_eq!(on_ublk.version, 2);
-        // Nor is it one of FUSE's by mistake.
-        on_ublk.version = 1;
-        claim.save(&on_ublk).unwrap();
-        assert_eq!(read(&claim.path), None);
-        claim.remove();
-    }
-
-    #[test]
-    fn hostile_states_are_no_states() {
-        let base = tempfile::tempdir().unwrap();
-        for text in [
-            "",
-            "[]",
-            "{\"version\":2}",
-            "{\"version\":1,\"dir\":3}",
-            "\0",
-        ] {
-            std::fs::write(base.path().join("state.json"), text).unwrap();
-            assert_eq!(read(base.path()), None, "{text}");
-        }
     }
 }

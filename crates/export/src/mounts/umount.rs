@@ -10,8 +10,9 @@ use rustix::process::{Pid, PidfdFlags};
 use xtent_store::chain;
 
 use super::file_system::{FileSystem, busy, mountinfo_failed};
+use super::record::{self, State};
 use super::stale::{attached, clean};
-use super::state::{self, Claim, Found, State, StateDir};
+use super::state::{self, Claim, Found, StateDir};
 use super::{refuse, resolve};
 use crate::fuse::{connection, fail};
 use crate::mountinfo::Device;
@@ -206,7 +207,7 @@ fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
             }
             Some(Found::Dead(claim)) => {
                 exited(state, process.as_ref());
-                return match state::read(path) {
+                return match record::read(path) {
                     Some(state) => end(&state, claim, false).map(drop),
                     None => {
                         claim.remove();
