@@ -7,12 +7,12 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 
-use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 use xtent_volume::{DiscardPolicy, Volume};
 
 use super::abi::{self, Command, ControlCommand, DeviceInfo, Params, SECTOR};
+use super::ring::restrict;
 use super::{DEPTH, LARGEST, LARGEST_RANGE, QUEUES};
 use crate::{Error, ErrorKind};
 
@@ -20,10 +20,10 @@ const PATH: &str = "/dev/ublk-control";
 
 /// The driver, for one who may make devices: root.
 ///
-/// The ring beneath takes commands to drivers and nothing else, so it may be used in a sandbox.
+/// The ring beneath takes commands to this driver and nothing else, so it may be used in a sandbox.
 pub struct Control {
+    /// It has the driver's file.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    file: File,
     is_encoded: bool,
     told: Box<Told>,
 }
@@ -93,7 +93,7 @@ impl Control {
                 error,
             ),
         })?;
-        let ring = make_ring().map_err(|error| Error {
+        let ring = make_ring(&file).map_err(|error| Error {
             kind: ErrorKind::Unsupported,
             message: "the driver is spoken to by io_uring, which cannot be used: see \
                       /proc/sys/kernel/io_uring_disabled"
@@ -102,7 +102,6 @@ impl Control {
         })?;
         let mut control = Self {
             ring,
-            file,
             is_encoded: true,
             told: Box::default(),
         };
@@ -310,13 +309,12 @@ impl Control {
             data,
             ..ControlCommand::default()
         };
-        let file = types::Fd(self.file.as_raw_fd());
-        let entry = opcode::UringCmd80::new(file, command.code(self.is_encoded))
+        let entry = opcode::UringCmd80::new(types::Fixed(0), command.code(self.is_encoded))
             .cmd(words.bytes())
             .build();
         // SAFETY: what the command points to is in a box of `self`, which this borrows exclusively,
         // and is looked at only after the answer is there. It is plain data of that length, and any
-        // bytes are a value of it. The file is open as long as `self`.
+        // bytes are a value of it. The ring keeps the file.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(|_| Errno::BUSY)?;
         loop {
@@ -336,13 +334,12 @@ impl Control {
     }
 }
 
-/// A ring for commands with 80 bytes of their own, and nothing else.
-fn make_ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
-    let ring: IoUring<squeue::Entry128, cqueue::Entry> =
+/// A ring for commands with 80 bytes of their own to this file, and nothing else.
+fn make_ring(file: &File) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    let mut ring: IoUring<squeue::Entry128, cqueue::Entry> =
         IoUring::builder().dontfork().setup_r_disabled().build(4)?;
-    let mut allowed = [Restriction::sqe_op(opcode::UringCmd80::CODE)];
-    ring.submitter().register_restrictions(&mut allowed)?;
-    ring.submitter().register_enable_rings()?;
+    ring.submitter().register_files(&[file.as_raw_fd()])?;
+    restrict(&mut ring, &[opcode::UringCmd80::CODE], true)?;
     Ok(ring)
 }
 

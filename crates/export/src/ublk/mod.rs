@@ -22,6 +22,7 @@
 mod abi;
 mod control;
 mod queue;
+mod ring;
 mod work;
 
 use std::fs::File;

@@ -11,7 +11,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -19,6 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use xtent_store::AlignedBuffer;
 
 use super::abi::{self, Command, Descriptor, IoCommand};
+use super::ring::restrict;
 use super::work::{Answer, carry_out};
 use super::{DEPTH, LARGEST};
 use crate::request::Carrier;
@@ -347,21 +347,19 @@ impl Queue {
 /// `POLLIN`.
 const POLL_IN: u32 = 1;
 
-/// A ring that does what it is used for and nothing else: others of its operations would be system
-/// calls that a sandbox forbids.
+/// A ring for commands with 16 bytes of their own, and for the bells.
 fn make_ring() -> io::Result<IoUring> {
     let entries = u32::from(DEPTH) + 2;
-    let ring = IoUring::builder()
+    let mut ring = IoUring::builder()
         .dontfork()
         .setup_r_disabled()
         .build(entries.next_power_of_two())?;
-    let mut allowed = [
-        Restriction::sqe_op(opcode::UringCmd16::CODE),
-        Restriction::sqe_op(opcode::Read::CODE),
-        Restriction::sqe_op(opcode::PollAdd::CODE),
+    let allowed = [
+        opcode::UringCmd16::CODE,
+        opcode::Read::CODE,
+        opcode::PollAdd::CODE,
     ];
-    ring.submitter().register_restrictions(&mut allowed)?;
-    ring.submitter().register_enable_rings()?;
+    restrict(&mut ring, &allowed, false)?;
     Ok(ring)
 }
 
