@@ -202,6 +202,118 @@ fn linux_612_has_a_device_taken_over_and_closed() {
     assert_a_device_is_taken_over_and_closed(Some(kernel_612_fast()));
 }
 
+/// One command at a time has a name, and a link that was left leads to nobody else's device. What takes
+/// long says what it waits for.
+fn assert_commands_take_turns(kernel: Option<&'static str>) {
+    let (one, two) = (Scratch::new(), Scratch::new());
+    let volume = container(Shape::LUKS2, &one);
+    let other = container(Shape::LUKS2, &two);
+    Job::new(
+        "umask 077
+         served --direct-io v /d/v
+         umask 022
+         [ $(stat -c %a /dev/xtent) = 755 ]
+         # Nobody waits without a word: for the server, for whoever is first.
+         kill -STOP $pid
+         xtent close v 2>/tmp/first &
+         first=$!
+         until grep -q \"Waiting for process $pid\" /tmp/first; do usleep 10000; done
+         xtent close v 2>/tmp/second &
+         second=$!
+         until grep -q 'Waiting for another command' /tmp/second; do usleep 10000; done
+         kill -CONT $pid
+         wait $first
+         wait $second
+         never ls /dev/ublkc* /dev/xtent/v 2>/dev/null
+         for round in 1 2 3; do
+             (xtent open --ublk --key-file /in/key v /d/v || echo $? >/tmp/one) >/dev/null 2>&1 &
+             one=$!
+             (xtent open --ublk --key-file /in/key v /d/other || echo $? >/tmp/other) >/dev/null 2>&1 &
+             other=$!
+             wait $one
+             wait $other
+             [ $(cat /tmp/one /tmp/other 2>/dev/null) = 5 ]
+             rm -f /tmp/one /tmp/other
+             [ $(ls /dev/ublkc* | wc -l) = 1 ]
+             [ -b $(readlink -f /dev/xtent/v) ]
+             xtent close v &
+             closer=$!
+             (xtent open --ublk --key-file /in/key v /d/v || echo $? >/tmp/one) >/dev/null 2>&1 &
+             one=$!
+             wait $closer
+             wait $one
+             if [ -e /tmp/one ]; then
+                 [ $(cat /tmp/one) = 5 ]
+                 rm /tmp/one
+             else
+                 [ -b $(readlink -f /dev/xtent/v) ]
+                 xtent close v
+             fi
+             never ls /dev/ublkc* /dev/xtent/v 2>/dev/null
+         done
+         # Numbers are given again.
+         served v /d/v
+         ln -s ../ublkb0 /dev/xtent/left
+         xtent close left 2>/tmp/said
+         grep -q 'gone already' /tmp/said
+         never ls /dev/xtent/left 2>/dev/null
+         ln -s ../ublkb0 /dev/xtent/left
+         xtent close --force left
+         [ -b $(readlink -f /dev/xtent/v) ]
+         kill -0 $pid
+         ln -s ../ublkb0 /dev/xtent/left
+         xtent open --ublk --key-file /in/key left /d/other
+         [ $(readlink -f /dev/xtent/left) = /dev/ublkb1 ]
+         xtent close left
+         # Who takes it from everybody waits for nobody.
+         kill -STOP $pid
+         (fails 4 xtent close v; mv /tmp/said /tmp/ended) &
+         closer=$!
+         until grep -q \"Waiting for process $pid\" /tmp/said; do usleep 10000; done
+         xtent close --force v 2>/tmp/forced
+         cat /tmp/forced
+         grep -q 'not waited for' /tmp/forced
+         wait $closer
+         grep -q 'cannot be flushed' /tmp/ended
+         xtent close v
+         never ls /dev/ublkc* /dev/xtent/v 2>/dev/null
+         # A signal ends the wait for users where the kernel does not hold on to the process.
+         served v /d/v
+         mkfs.ext4 -q -b 4096 /dev/xtent/v
+         mount -t ext4 -o ro /dev/xtent/v /mnt
+         xtent close --force v
+         ended
+         xtent close v 2>/tmp/said &
+         closer=$!
+         until grep -q 'Waiting for those who have /dev/ublkb0 open' /tmp/said; do usleep 10000; done
+         kill $closer
+         case $(uname -r) in 6.1.*) umount /mnt ;; esac
+         status=0
+         wait $closer || status=$?
+         [ $status = 143 ]
+         umount /mnt 2>/dev/null || true
+         xtent close v
+         never ls /dev/ublkc* /dev/xtent/v 2>/dev/null",
+    )
+    .with_ublk(kernel)
+    .disk("v", &volume.image)
+    .disk("other", &other.image)
+    .file("key", KEY)
+    .run();
+}
+
+#[test]
+#[ignore = "builds a module, for which it fetches a kernel's source: make kernel-test"]
+fn commands_for_one_name_take_turns_and_say_what_they_wait_for() {
+    assert_commands_take_turns(None);
+}
+
+#[test]
+#[ignore = "builds a kernel for many minutes: make test-uml612"]
+fn linux_612_has_commands_take_turns() {
+    assert_commands_take_turns(Some(kernel_612_fast()));
+}
+
 /// A takeover that fails between the hand-over and the server's first word, as one would that is killed
 /// there: the driver's node is away. And a volume on an NBD server, which is not taken over.
 #[test]

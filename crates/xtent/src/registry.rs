@@ -21,6 +21,8 @@ use xtent_volume::Volume;
 use crate::output::text_of;
 use crate::runtime;
 
+/// Where block devices have their names that processes serve. It goes with the system, as the devices do.
+pub(crate) const BLOCK_DEVICES: &str = "/dev/xtent";
 /// Longest file that is read: nobody writes a longer one.
 const LONGEST: u64 = 4 << 20;
 /// How often a file is read that is being written meanwhile.

@@ -2,11 +2,14 @@
 
 mod closing;
 mod serving;
+mod turn;
 
+use std::fs::Permissions;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,15 +21,12 @@ use xtent_upstream::Upstream;
 use crate::disk::number_of;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::registry::BLOCK_DEVICES as FOLDER;
 
 pub(crate) use closing::{close, users};
 pub(crate) use serving::{hand_over, spawn_confined};
+pub(crate) use turn::Turn;
 
-/// Where the links are. It goes with the system, as the devices do.
-pub(crate) const FOLDER: &str = "/dev/xtent";
-/// What the devices of this program are known by: the upper 16 bits of what the driver keeps for
-/// whoever made a device.
-const OURS: u64 = 0x7874;
 /// How long it takes until a person is told what is waited for.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
@@ -40,10 +40,22 @@ pub(crate) fn device(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{number}"))
 }
 
-/// What a device is known by again: whose it is, and 48 bits for the header's UUID and the place of the
-/// data, since a copy, and whatever else is opened with the same detached header, have the UUID too.
-pub(crate) fn identity(uuid: &str, place: &str) -> u64 {
-    OURS << 48 | number_of(&format!("{uuid} {place}")) & 0xffff_ffff_ffff
+/// What a device is known by again, which the driver keeps for whoever made it. 32 bits are for whose it
+/// is, by its link or by the folder where it is mounted: numbers are given again, so a link that was left may lead to
+/// another's device. The others are for the volume, by the header's UUID and the place of the data, since a copy, and
+/// whatever else is opened with the same detached header, have the UUID too.
+pub(crate) fn identity(path: &Path, uuid: &str, place: &str) -> u64 {
+    u64::from(whose(path)) << 32 | u64::from(folded(&format!("{uuid} {place}")))
+}
+
+/// The upper half of a device's identity: this program's, with this link.
+fn whose(path: &Path) -> u32 {
+    folded(&path.display().to_string())
+}
+
+fn folded(text: &str) -> u32 {
+    let [a, b, c, d, e, f, g, h] = number_of(text).to_be_bytes();
+    u32::from_be_bytes([a ^ e, b ^ f, c ^ g, d ^ h])
 }
 
 /// Whether a volume's device waits for its next server. Without a header nothing says that a passphrase is
@@ -60,25 +72,20 @@ pub(crate) fn number(name: &Name) -> Option<u32> {
     target.to_str()?.strip_prefix("../ublkb")?.parse().ok()
 }
 
-/// The device of a name, as far as the driver has it and it is one of this program's: numbers are
-/// given again.
+/// The device of a name, as far as the driver has it and it was made by this program for this name.
 pub(crate) fn find(control: &mut Control, name: &Name) -> Result<Option<Info>> {
     let Some(number) = number(name) else {
         return Ok(None);
     };
     let info = control.info(number)?;
-    Ok(info.filter(|info| info.identity >> 48 == OURS))
+    Ok(info.filter(|info| info.identity >> 32 == u64::from(whose(&path(name)))))
 }
 
 /// Gives a device its name; somebody else's device keeps it.
 pub(crate) fn link(name: &Name, number: u32) -> Result<()> {
     let path = path(name);
     let failed = |error| Failure::system(format!("cannot make {}", path.display()), error);
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(FOLDER)
-        .map_err(failed)?;
+    make_folder(Path::new(FOLDER)).map_err(failed)?;
     let folder = Path::new(FOLDER).symlink_metadata().map_err(failed)?;
     if !folder.is_dir() || folder.uid() != 0 || folder.permissions().mode() & 0o022 != 0 {
         return Err(Failure::new(
@@ -89,10 +96,21 @@ pub(crate) fn link(name: &Name, number: u32) -> Result<()> {
     symlink(format!("../ublkb{number}"), &path).map_err(failed)
 }
 
-/// Takes a name away.
-pub(crate) fn unlink(name: &Name) {
-    // It may be gone, and names nothing.
-    let _ = std::fs::remove_file(path(name));
+/// Makes the folder, where it is not there, for all to look into, whatever the umask: who may use a device
+/// is the device's to say.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(0o755))),
+    }
+}
+
+/// Takes a name away from a device.
+pub(crate) fn unlink(name: &Name, number: u32) {
+    if self::number(name) == Some(number) {
+        // It may be gone, and names nothing.
+        let _ = std::fs::remove_file(path(name));
+    }
 }
 
 /// Whether the server of a device still runs.
@@ -160,24 +178,34 @@ pub(crate) fn wait_for_end(
     }
 }
 
-/// Takes a device away, and says what that waits for.
-fn delete(mut control: Control, number: u32, output: &Output) -> Result<Control> {
+/// Has the driver do something that may take as long as others like; says what is waited for when that
+/// takes long. A signal ends this process meanwhile, as far as the kernel lets it: what is done goes on.
+fn waited_for<T: Send + 'static>(
+    output: &Output,
+    what: impl std::fmt::Display,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // It is waited for below.
-        let _ = tell.send(control.delete(number).map(|()| control));
+        let _ = tell.send(work());
     });
-    let ended = told.recv_timeout(SILENCE).or_else(|_| {
-        output.note(format!(
-            "Waiting for those who have {} open.",
-            device(number).display()
-        ));
+    let ended = told.recv_timeout(SILENCE).or_else(|error| {
+        if error == RecvTimeoutError::Timeout {
+            output.note(format!("Waiting for {what}."));
+        }
         told.recv()
     });
-    match ended {
-        Ok(ended) => Ok(ended?),
-        Err(_) => Err(Failure::parameters("removing the device panicked")),
-    }
+    ended.map_err(|_| Failure::parameters(format!("waiting for {what} panicked")))
+}
+
+/// Takes a device away, and says what that waits for.
+fn delete(mut control: Control, number: u32, output: &Output) -> Result<Control> {
+    let who = format!("those who have {} open", device(number).display());
+    let deleted = waited_for(output, who, move || {
+        control.delete(number).map(|()| control)
+    })?;
+    Ok(deleted?)
 }
 
 /// Takes away what a name still has of a device that nobody serves, nor can, and waits for those who have it
@@ -206,16 +234,42 @@ pub(crate) fn clear(
 mod tests {
     use super::*;
 
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
     #[test]
-    fn a_device_is_known_by_its_volume() {
-        let a = identity("2c2e6a3c-6f1d", "device 2049 from 0");
+    fn a_device_is_known_by_its_volume_and_its_name() {
+        let a = identity(&path(&name("a")), "2c2e6a3c-6f1d", "device 2049 from 0");
         let others = [
-            identity("2c2e6a3c-6f1e", "device 2049 from 0"),
-            identity("2c2e6a3c-6f1d", "device 2050 from 0"),
-            identity("2c2e6a3c-6f1d", "device 2049 from 1048576"),
+            identity(&path(&name("a")), "2c2e6a3c-6f1e", "device 2049 from 0"),
+            identity(&path(&name("a")), "2c2e6a3c-6f1d", "device 2050 from 0"),
+            identity(
+                &path(&name("a")),
+                "2c2e6a3c-6f1d",
+                "device 2049 from 1048576",
+            ),
         ];
-        assert!(others.iter().all(|b| *b != a && b >> 48 == OURS));
+        let is_of = |identity: u64, name: &Name| identity >> 32 == u64::from(whose(&path(name)));
+        assert!(others.iter().all(|b| *b != a && is_of(*b, &name("a"))));
+        let of_another = identity(&path(&name("b")), "2c2e6a3c-6f1d", "device 2049 from 0");
+        assert!(!is_of(of_another, &name("a")) && is_of(of_another, &name("b")));
+        // Nor what other programs have there, which is nothing.
+        assert!(!is_of(0, &name("a")));
         // Of the next version of this program, too.
-        assert_eq!(identity("", ""), 0x7874_9d4c_8601_817f);
+        assert_eq!(identity(&path(&name("a")), "", ""), 0x2123_f9e4_2962_1c33);
+    }
+
+    #[test]
+    fn the_folder_is_for_all_to_look_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("xtent");
+        make_folder(&folder).unwrap();
+        let mode = || folder.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o755);
+        // One that is there keeps what its owner has given it.
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        make_folder(&folder).unwrap();
+        assert_eq!(mode(), 0o700);
     }
 }

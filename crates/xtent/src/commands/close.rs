@@ -25,6 +25,7 @@ NOTES:
   system, a mapping, a process or a loop device has is refused. With --force its process
   is killed, nothing is flushed, and who uses the device sees errors: what was written to it
   and not flushed is lost. --json says `\"closed\": false` if somebody has it still.
+  What it waits for longer than two seconds it names; --force does not wait for another close.
 
   Where udev runs, a mapping in use is tried again for five seconds: udev looks into
   a device that has been written to, and is in the way for that long.";

@@ -12,7 +12,10 @@ use rustix::process::{Signal, pidfd_send_signal};
 use xtent_export::ublk::{Control, Info, State};
 use xtent_mapping::Name;
 
-use super::{SILENCE, delete, device, find, has_ended, is_served, number, path, process, unlink};
+use super::{
+    SILENCE, Turn, delete, device, find, has_ended, is_served, number, path, process, unlink,
+    waited_for,
+};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::registry::{self, Kind};
@@ -28,13 +31,24 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Closes the device of a name. Refuses one that is in use; with `force` it is taken away from its users, and
 /// false if there are some still, or the server does not end: then its number stays taken.
 pub(crate) fn close(name: &Name, force: bool, output: &Output) -> Result<bool> {
+    let turn = match force {
+        false => Some(Turn::wait_for(name, output)?),
+        // One who waits for the server may have it, whom this is to let go.
+        true => Turn::at_once(name)?,
+    };
+    if turn.is_none() {
+        output.note(format!(
+            "Another command that opens or closes {name} is under way: it is not waited for."
+        ));
+    }
     let Some(number) = number(name) else {
+        // Somebody else has closed it meanwhile.
         return Ok(true);
     };
     let mut control = Control::open()?;
     let Some(info) = find(&mut control, name)? else {
         output.note(format!("{} was gone already.", device(number).display()));
-        unlink(name);
+        unlink(name, number);
         return Ok(true);
     };
     // The driver keeps the number of a server that is gone, which may be another process's by now.
@@ -54,7 +68,7 @@ pub(crate) fn close(name: &Name, force: bool, output: &Output) -> Result<bool> {
                 return Ok(false);
             }
         }
-        _ => stop_in_order(&mut control, name, &info)?,
+        _ => control = stop_in_order(control, name, &info, output)?,
     }
     if let Some(server) = &server
         && !has_ended(server, SILENCE)
@@ -66,12 +80,17 @@ pub(crate) fn close(name: &Name, force: bool, output: &Output) -> Result<bool> {
         while !has_ended(server, Duration::from_secs(3600)) {}
     }
     delete(control, info.number, output)?;
-    unlink(name);
+    unlink(name, number);
     Ok(true)
 }
 
 /// Stops a device that nobody uses. Who opens it between the look and the stop sees errors.
-fn stop_in_order(control: &mut Control, name: &Name, info: &Info) -> Result<()> {
+fn stop_in_order(
+    mut control: Control,
+    name: &Name,
+    info: &Info,
+    output: &Output,
+) -> Result<Control> {
     // Until it is stopped.
     let claim = claim(info, name)?;
     let began = Instant::now();
@@ -83,15 +102,27 @@ fn stop_in_order(control: &mut Control, name: &Name, info: &Info) -> Result<()> 
             false => return Err(in_use(name, info.number, &users)),
         }
     }
-    if is_served(info) {
-        // Whatever was written without a file system: the driver would let it go.
-        claim.sync_all().map_err(|error| {
-            Failure::system(format!("{} cannot be flushed", path(name).display()), error).advise(
-                "`xtent close --force` closes it all the same; what was not written is lost.",
-            )
-        })?;
-    }
-    Ok(control.stop(info.number)?)
+    let (number, is_served) = (info.number, is_served(info));
+    let what = match is_served {
+        true => format!(
+            "process {}, which writes everything to the disk; `xtent close --force {name}` does not",
+            info.pid.unwrap_or_default()
+        ),
+        false => format!("the kernel to stop {}", device(number).display()),
+    };
+    // The server may wait for its storage.
+    let stopped = waited_for(output, what, move || -> std::io::Result<_> {
+        if is_served {
+            // Whatever was written without a file system: the driver would let it go.
+            claim.sync_all()?;
+        }
+        Ok(control.stop(number).map(|()| control))
+    })?;
+    let stopped = stopped.map_err(|error| {
+        Failure::system(format!("{} cannot be flushed", path(name).display()), error)
+            .advise("`xtent close --force` closes it all the same; what was not written is lost.")
+    })?;
+    Ok(stopped?)
 }
 
 /// Stops a device whatever uses it, and its server first: the driver would wait for an answer to all that

@@ -56,10 +56,9 @@ impl Ublk {
         let place = container.data().told_apart()?;
         let dir = options.dir.canonicalize();
         let dir = dir.as_ref().unwrap_or(&options.dir);
-        let place = format!("{place} on {}", dir.display());
         let upstreams = container.upstreams();
         self.of = Of {
-            identity: ublk::identity(container.uuid(), &place),
+            identity: ublk::identity(dir, container.uuid(), &place),
             waits: ublk::can_wait(container.uuid(), &upstreams),
             upstreams,
             has_image: container.has_image(),

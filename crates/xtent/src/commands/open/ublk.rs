@@ -56,13 +56,22 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     ublk::refuse_taken(&mut control, &args.name)?;
     let opened = open(args, global, &output)?;
     let volume = &opened.volume;
+    let turn = ublk::Turn::wait_for(&args.name, &output)?;
+    // Somebody may have made it while the passphrase was asked for.
+    ublk::refuse_taken(&mut control, &args.name)?;
     let found = ublk::wait_for_end(&mut control, &args.name, &output)?;
     let waiting = waiting(&mut control, &args.name, &opened, found.as_ref())?;
+    if waiting.is_some() && turn.has_half_a_takeover() {
+        return Err(lost(&args.name));
+    }
     if waiting.is_none() {
         control = ublk::clear(control, &args.name, found.as_ref(), &output)?;
     }
     // From here on the device is made or taken over, or everything is as it was.
     signals::hold()?;
+    if waiting.is_none() {
+        turn.end_takeover()?;
+    }
     let mut made = Made::get(control, &args.name, &opened, waiting)?;
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
     let server = Server::new(&made.info, volume, &shutdown)?;
@@ -76,12 +85,13 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         ..sandbox::Needs::default()
     };
     let server = ublk::spawn_confined(server, &needs)?;
-    let serving = made.serve(server, &output)?;
+    let serving = made.serve(server, &turn, &output)?;
     announce(args, &opened, &made, &output)?;
     ready.ready()?;
 
     let (in_force, ()) = sandbox::enter(&needs, || Ok(()))?;
     made.keep();
+    drop(turn);
     tracing::info!(in_force = in_force.join(", "), "serving");
     signals::on_ending_of_server(
         move |signal| {
@@ -156,7 +166,7 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     let data = closed.data();
     let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
     let uuid = closed.uuid().to_owned();
-    let identity = ublk::identity(&uuid, &data.told_apart()?);
+    let identity = ublk::identity(&ublk::path(&args.name), &uuid, &data.told_apart()?);
     let volume = closed.volume_by_key(key, &config)?;
     let volume = Arc::new(volume.with_cipher_threads(args.served.threads.cipher_threads));
     Ok(Opened {
@@ -232,19 +242,31 @@ impl<'a> Made<'a> {
     }
 
     /// Has the threads serve it. From then on it is there for everybody.
-    fn serve(&mut self, server: ReadyServer, output: &Output) -> Result<Serving> {
+    fn serve(
+        &mut self,
+        server: ReadyServer,
+        turn: &ublk::Turn,
+        output: &Output,
+    ) -> Result<Serving> {
+        let (name, number) = (self.name, self.info.number);
         if !self.is_taken_over {
             let serving = server.serve(&self.info)?;
-            self.control.start(self.info.number, false)?;
+            self.control.start(number, false)?;
             self.is_started = true;
             return Ok(serving);
         }
-        let (name, number) = (self.name, self.info.number);
-        ublk::hand_over(&mut self.control, number, output).map_err(|error| lost(name, error))?;
+        turn.begin_takeover()?;
+        if let Err(error) = ublk::hand_over(&mut self.control, number, output) {
+            // The driver has all of the last server's still.
+            turn.end_takeover()?;
+            return Err(lost(name).because(error));
+        }
         let served = server.serve(&self.info);
-        let serving = served.map_err(|error| lost(name, error))?;
+        let serving = served.map_err(|error| lost(name).because(error))?;
+        // It has heard of all of this one's queues: the next one could have it again.
+        turn.end_takeover()?;
         let started = self.control.start(number, true);
-        started.map_err(|error| lost(name, error))?;
+        started.map_err(|error| lost(name).because(error))?;
         self.is_started = true;
         Ok(serving)
     }
@@ -266,7 +288,7 @@ impl Drop for Made<'_> {
             (false, true) => {}
             (false, false) => match self.control.delete(self.info.number) {
                 // Its threads end with it.
-                Ok(()) => ublk::unlink(self.name),
+                Ok(()) => ublk::unlink(self.name, self.info.number),
                 Err(error) => tracing::warn!(
                     error = %xtent_store::chain(&error),
                     "{} is left without a server: `xtent close {}` removes it",
@@ -293,7 +315,7 @@ fn another_volume(name: &Name) -> Failure {
 }
 
 /// A device whose last server, or this one, was lost while it took it over.
-fn lost(name: &Name, error: xtent_export::Error) -> Failure {
+fn lost(name: &Name) -> Failure {
     Failure::new(
         Exit::Device,
         format!(
@@ -301,7 +323,6 @@ fn lost(name: &Name, error: xtent_export::Error) -> Failure {
             ublk::path(name).display()
         ),
     )
-    .because(error)
     .advise(format!(
         "`xtent close --force {name}` gives it up: its users see errors, and what they have written and \
          not flushed is lost. What they were told is flushed is on the disk."
