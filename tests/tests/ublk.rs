@@ -213,6 +213,13 @@ fn assert_commands_take_turns(kernel: Option<&'static str>) {
          served --direct-io v /d/v
          umask 022
          [ $(stat -c %a /dev/xtent) = 755 ]
+         # PF_MEMALLOC_NOIO: those of the store, too.
+         dd if=/dev/xtent/v of=/dev/null bs=4096 count=1 iflag=direct 2>/dev/null
+         [ $(ls /proc/$pid/task | wc -l) -gt 3 ]
+         for task in /proc/$pid/task/*/stat; do
+             flags=$(sed 's/.*) //' $task | cut -d ' ' -f 7)
+             [ $((flags & 0x80000)) != 0 ] || { cat $task; false; }
+         done
          # Nobody waits without a word: for the server, for whoever is first.
          kill -STOP $pid
          xtent close v 2>/tmp/first &

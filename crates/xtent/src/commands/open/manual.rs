@@ -55,6 +55,7 @@ NOTES:
   requests fail. A takeover that is killed halfway leaves a device that cannot be taken over
   any more; the next one says so, and `xtent close --force` gives it up. The device keeps
   its size until it is closed and opened again. Partitions on it are looked for by partx(8) only.
+  It is not for swap space: the process may be what has to be swapped in.
 
 FILES:
   /dev/mapper/NAME

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use xtent_export::nbd::Shutdown;
-use xtent_export::ublk::{Control, Info, Ready as ReadyServer, Server, Serving, State};
+use xtent_export::ublk::{
+    Control, Info, Ready as ReadyServer, Server, Serving, State, expect_writeback,
+};
 use xtent_mapping::Name;
 use xtent_store::Access;
 use xtent_upstream::Upstream;
@@ -52,6 +54,8 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
 
 fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let output = global.output();
+    // Those of the store, too, which start when it is opened.
+    expect_writeback();
     let mut control = Control::open()?;
     ublk::refuse_taken(&mut control, &args.name)?;
     let opened = open(args, global, &output)?;
