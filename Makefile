@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of
 kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt; block devices and virtual machines' disks that a process serves
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh $(PART)
-	$(CARGO) test --workspace --test kernel_modules --test ublk --test ublk_mount --test vhost_user -- --ignored --skip soak --skip linux_612
+	$(CARGO) test --workspace --test kernel_modules --test ublk --test ublk_mount --test vhost_user -- --ignored --skip soak --skip linux_612 --skip qemu
 	@$(MAKE) kernel-vectors SOURCE=source-6.1
 
 # By the kernel's own test vectors, of its source.
@@ -89,6 +89,10 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time; 
 	$(CARGO) test --workspace --test kernel612 -- --ignored
 	$(CARGO) test --workspace --test ublk --test ublk_mount -- --ignored linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.12
+
+test-ublk: ## block devices that a process serves, in QEMU on x86-64 with Linux 6.12 and 7: several queues; needs root
+	@scripts/setup.sh kernel-all
+	$(CARGO) test --workspace --test ublk -- --ignored qemu
 
 check: ## format, lints, licences, locked dependencies, documentation
 	@scripts/setup.sh build

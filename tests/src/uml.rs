@@ -1,5 +1,5 @@
 //! The kernel's own dm-crypt: shell scripts as root inside User Mode Linux
-//! (`scripts/guest.sh`). No privileges on the host.
+//! (`scripts/guest.sh`), or QEMU. No privileges on the host.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,16 @@ pub fn kernel_612() -> &'static str {
 /// The same without checkers, but with ext4 and ublk devices.
 pub fn kernel_612_fast() -> &'static str {
     built("uml-6.12-fast")
+}
+
+/// Debian's kernel 6.12 for x86-64, in QEMU with two processors. It is downloaded if it has not yet been.
+pub fn kernel_x86_612() -> &'static str {
+    built("x86-6.12")
+}
+
+/// Debian's newest kernel for x86-64, of sid, in the same way; the first time that takes root.
+pub fn kernel_x86_7() -> &'static str {
+    built("x86-7")
 }
 
 fn built(bed: &'static str) -> &'static str {
@@ -79,7 +89,11 @@ no_key() {
 
 /// The driver of ublk devices, where the kernel has not got it.
 const UBLK: &str = r#"
-[ ! -e /in/ublk_drv.ko ] || insmod /in/ublk_drv.ko
+if [ -e /in/ublk_drv.ko ]; then
+    insmod /in/ublk_drv.ko
+elif [ ! -e /dev/ublk-control ]; then
+    modprobe ublk_drv
+fi
 # served OPTIONS...: xtent open --ublk by the key file, or by $key; its process is in $pid
 served() {
     xtent --json open --ublk --key-file "${key:-/in/key}" "$@" >/tmp/served
@@ -146,6 +160,7 @@ pub struct Job {
     files: Vec<(String, Vec<u8>)>,
     kernel: Option<&'static str>,
     migrates_at: Option<&'static str>,
+    memory: Option<u32>,
 }
 
 /// What came of it.
@@ -269,6 +284,12 @@ impl Job {
         self
     }
 
+    /// The guest has so many megabytes of memory.
+    pub fn memory(mut self, megabytes: u32) -> Self {
+        self.memory = Some(megabytes);
+        self
+    }
+
     /// Boots, runs, fails with the console log if the script fails.
     pub fn run(self) -> Outcome {
         let results = Scratch::new();
@@ -282,6 +303,9 @@ impl Job {
         }
         if let Some(word) = self.migrates_at {
             command = command.args(["--migrate", word]);
+        }
+        if let Some(memory) = self.memory {
+            command = command.args(["--memory", &memory.to_string()]);
         }
         for (name, image) in &self.disks {
             command = command.args(["--disk", &format!("{name}={}", image.display())]);

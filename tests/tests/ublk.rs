@@ -1,9 +1,9 @@
 //! A volume as a block device that a process serves: `xtent open --ublk`, in User Mode Linux, whose
-//! driver is the kernel's own.
+//! driver is the kernel's own, and in QEMU, where there are several processors and newer kernels.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use xtent_tests::luks::{Container, KEY, Maker, Shape};
-use xtent_tests::uml::{Job, kernel_612_fast};
+use xtent_tests::uml::{Job, kernel_612_fast, kernel_x86_7, kernel_x86_612};
 use xtent_tests::{Scratch, pattern};
 
 const SIZE: usize = 24 << 20;
@@ -381,6 +381,93 @@ fn a_device_that_cannot_be_taken_over_says_so_and_lets_its_users_go() {
     .disk("outer", &outer.image)
     .file("key", KEY)
     .run();
+}
+
+/// Each processor's requests have a queue and a thread of their own; all of them are taken over.
+fn assert_has_several_queues(kernel: &'static str) {
+    let scratch = Scratch::new();
+    let volume = container(Shape::LUKS2, &scratch);
+    let data = pattern(5 << 20, 4);
+    Job::new(
+        "# switches N: how often the thread of that queue has waited.
+         switches() {
+             for task in /proc/$pid/task/*; do
+                 if [ $(cat $task/comm) = ublk$1 ]; then sed -n 's/^voluntary.*:.//p' $task/status; fi
+             done
+         }
+         served --queues 1 v /d/v
+         grep -q '\"queues\": *1' /tmp/served
+         [ $(ls /sys/block/ublkb0/mq | wc -l) = 1 ]
+         xtent close v
+         # No more than processors.
+         xtent open --ublk --key-file /in/key --queues 3 v /d/v 2>/tmp/said
+         grep -q 'as many queues as there are CPUs: 2' /tmp/said
+         xtent close v
+         served v /d/v
+         grep -q '\"queues\": *2' /tmp/served
+         [ $(ls /sys/block/ublkb0/mq | wc -l) = 2 ]
+         for queue in 0 1; do
+             before=$(switches $queue)
+             for cpu in 0 1; do
+                 taskset -c $cpu dd if=/dev/xtent/v of=/dev/null bs=4096 count=50 iflag=direct 2>/dev/null
+             done
+             [ $(switches $queue) -ge $((before + 25)) ]
+         done
+         mkfs.ext4 -q -b 4096 /dev/xtent/v
+         mount -t ext4 /dev/xtent/v /mnt
+         for round in 1 2 3 4 5; do
+             for cpu in 0 1; do
+                 taskset -c $cpu dd if=/in/data of=/mnt/data$cpu bs=64k oflag=direct 2>/dev/null &
+                 writers=\"$writers $!\"
+             done
+             until [ -s /mnt/data0 ] && [ -s /mnt/data1 ]; do usleep 1000; done
+             killed
+             served --queues 1 v /d/v
+             grep -q '\"taken_over\": *true' /tmp/served
+             grep -q '\"queues\": *2' /tmp/served
+             wait $writers
+             writers=
+             cmp /in/data /mnt/data0
+             cmp /in/data /mnt/data1
+             rm /mnt/data1
+             sync
+         done
+         # A takeover that does not get far: nothing is tried with what the driver has of it.
+         killed
+         mv /dev/ublkc0 /dev/away
+         fails 4 xtent open --ublk --key-file /in/key v /d/v
+         mv /dev/away /dev/ublkc0
+         fails 4 xtent open --ublk --key-file /in/key v /d/v
+         grep -q 'taken over any more' /tmp/said
+         xtent close --force v
+         umount /mnt
+         xtent close v
+         never ls /dev/ublkc* 2>/dev/null
+         served v /d/v
+         mount -t ext4 /dev/xtent/v /mnt
+         cp /in/data /mnt/data
+         umount /mnt
+         xtent close v
+         ! dmesg | grep -i 'warning:\\|bug:\\|oops:'",
+    )
+    .with_ublk(Some(kernel))
+    .disk("v", &volume.image)
+    .file("data", &data)
+    .file("key", KEY)
+    .run();
+    volume.assert_has_file("data", &data);
+}
+
+#[test]
+#[ignore = "emulates a machine: make test-ublk"]
+fn qemu_has_several_queues_on_linux_612() {
+    assert_has_several_queues(kernel_x86_612());
+}
+
+#[test]
+#[ignore = "emulates a machine, and makes a Debian system in a folder: make test-ublk"]
+fn qemu_has_several_queues_on_linux_7() {
+    assert_has_several_queues(kernel_x86_7());
 }
 
 /// The kernel keeps what is under way: fio writes and reads in `$place` all the time, past its cache, while the

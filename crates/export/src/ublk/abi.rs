@@ -163,6 +163,15 @@ pub(super) struct Descriptor {
     pub(super) address: u64,
 }
 
+/// Most requests that a queue can have.
+const MOST_REQUESTS: usize = 4096;
+
+/// Where a queue's descriptors begin in the driver's memory.
+pub(super) fn start_of_descriptors(queue: u16, page_size: usize) -> u64 {
+    let bytes = (MOST_REQUESTS * size_of::<Descriptor>()).next_multiple_of(page_size);
+    u64::from(queue) * bytes as u64
+}
+
 pub(super) const OPERATION_READ: u8 = 0;
 pub(super) const OPERATION_WRITE: u8 = 1;
 pub(super) const OPERATION_FLUSH: u8 = 2;
@@ -206,6 +215,13 @@ mod tests {
         assert_eq!(size_of::<Params>(), 64);
         assert_eq!(size_of::<Descriptor>(), 24);
         assert_eq!(size_of::<IoCommand>(), 16);
+    }
+
+    #[test]
+    fn every_queue_has_room_for_the_most_requests() {
+        assert_eq!(start_of_descriptors(0, 4096), 0);
+        assert_eq!(start_of_descriptors(3, 4096), 3 * 98_304);
+        assert_eq!(start_of_descriptors(1, 65_536), 131_072);
     }
 
     #[test]

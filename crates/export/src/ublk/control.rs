@@ -5,6 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::size_of;
+use std::num::NonZero;
 use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -13,7 +14,7 @@ use xtent_volume::{DiscardPolicy, Volume};
 
 use super::abi::{self, Command, ControlCommand, DeviceInfo, Params, SECTOR};
 use super::ring::restrict;
-use super::{DEPTH, LARGEST, LARGEST_RANGE, QUEUES};
+use super::{DEPTH, LARGEST, LARGEST_RANGE, MOST_QUEUES, QUEUES};
 use crate::{Error, ErrorKind};
 
 const PATH: &str = "/dev/ublk-control";
@@ -25,6 +26,8 @@ pub struct Control {
     /// It has the driver's file.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     is_encoded: bool,
+    /// Of devices that are made.
+    queues: u16,
     told: Box<Told>,
 }
 
@@ -67,7 +70,8 @@ pub struct Info {
     pub pid: Option<u32>,
     /// What whoever made it has it known by.
     pub identity: u64,
-    queues: u16,
+    /// Its queues, of which each has a thread of the server's.
+    pub queues: u16,
     pub(super) depth: u16,
     max_io_bytes: u32,
     /// How commands are numbered.
@@ -103,6 +107,7 @@ impl Control {
         let mut control = Self {
             ring,
             is_encoded: true,
+            queues: default_queues(),
             told: Box::default(),
         };
         // Older drivers do not know the question, and may not know the form.
@@ -110,6 +115,12 @@ impl Control {
             .command(abi::GET_FEATURES, 0, 0, With::Features)
             .is_ok();
         Ok(control)
+    }
+
+    /// Gives the devices that are made from now on so many queues: [`MOST_QUEUES`] at most, and no more than
+    /// there are processors, which the driver sees to.
+    pub fn set_queues(&mut self, queues: u16) {
+        self.queues = queues.clamp(1, MOST_QUEUES);
     }
 
     /// The device of a number, if there is one.
@@ -125,7 +136,7 @@ impl Control {
     /// With `waits` its requests wait for the next server when one is gone; else they fail then.
     pub fn add(&mut self, volume: &Volume, identity: u64, waits: bool) -> Result<Info, Error> {
         self.told.info = DeviceInfo {
-            queues: QUEUES,
+            queues: self.queues,
             depth: DEPTH,
             max_io_bytes: LARGEST,
             number: u32::MAX,
@@ -176,7 +187,7 @@ impl Control {
             .map_err(|error| failed("look at", number, error))?;
         let found = self.told.params;
         let wanted = params(volume);
-        if info.queues != QUEUES
+        if info.queues > MOST_QUEUES
             || info.depth > DEPTH
             || info.max_io_bytes > LARGEST
             || found.max_sectors > wanted.max_sectors
@@ -341,6 +352,11 @@ fn make_ring(file: &File) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>
     ring.submitter().register_files(&[file.as_raw_fd()])?;
     restrict(&mut ring, &[opcode::UringCmd80::CODE], true)?;
     Ok(ring)
+}
+
+fn default_queues() -> u16 {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    u16::try_from(processors).unwrap_or(QUEUES).min(QUEUES)
 }
 
 fn length_of_params() -> u32 {

@@ -1,5 +1,5 @@
 //! A volume as a block device of the kernel, `/dev/ublkbN`, by the driver `ublk_drv`: requests of
-//! the kernel's come to a thread of this process, which has the device's one queue.
+//! the kernel's come to threads of this process, of which each has one of the device's queues.
 //!
 //! The data passes through memory of this process: the driver copies what is written there before
 //! it tells of the request, and what was read from there when it is told of the end. The kernel's
@@ -39,14 +39,15 @@ use queue::{Descriptors, Prepared};
 
 pub use control::{Control, Info, State};
 
-/// Queues of a device. With more, a server that is killed while it takes the device over leaves some that
-/// the driver has heard of and others that it has not, and the next one's attempt takes some kernels
-/// (Linux 6.12) down. Of one, all is ready or nothing.
-const QUEUES: u16 = 1;
+/// Queues of a device where it is not said, at most: one for each processor. What the cipher does at once it
+/// does on the queue's thread, so that is how many requests of a page cache are served at a time.
+const QUEUES: u16 = 4;
+/// Most queues that a device can be given: each takes memory for its requests.
+pub const MOST_QUEUES: u16 = 16;
 /// Requests that a queue has at a time.
 const DEPTH: u16 = 32;
 /// Most bytes of a request that reads or writes: as many as the block layer has in one of scattered
-/// pages. With all requests such, that is 16 MiB.
+/// pages. With all requests such, that is 16 MiB for each queue.
 const LARGEST: u32 = 512 << 10;
 /// Most bytes of a range that is discarded or zeroed: what is zeroed is written, and a server that
 /// ends waits for it.
@@ -65,9 +66,9 @@ pub fn expect_writeback() {
     }
 }
 
-/// All that serving a device takes but the device: memory, and a ring.
+/// All that serving a device takes but the device: memory, and rings.
 pub struct Server {
-    queue: Prepared,
+    queues: Vec<Prepared>,
     carrier: Arc<Carrier>,
 }
 
@@ -78,73 +79,110 @@ impl Server {
         expect_writeback();
         let own = Threads::Executors;
         let carrier = Carrier::new(volume, Executor::with_own_threads(), MEMORY, own);
-        let queue = Prepared::new(info.depth, info.is_encoded, &carrier, shutdown)
+        let queues = (0..info.queues)
+            .map(|number| Prepared::new(number, info.depth, info.is_encoded, &carrier, shutdown))
+            .collect::<std::io::Result<_>>()
             .map_err(|error| Error::io("cannot prepare to serve a device", error))?;
-        Ok(Self { queue, carrier })
+        Ok(Self { queues, carrier })
     }
 
     /// Starts the threads, which wait for the device.
     pub fn spawn(self) -> Result<Ready, Error> {
-        let Self { queue, carrier } = self;
+        let Self { queues, carrier } = self;
         let failed = |error| Error::io("cannot start a thread for the device", error);
         carrier.executor().open(WORKERS).map_err(failed)?;
-        let (give, given) = channel::<(File, Descriptors)>();
+        let threads = queues
+            .into_iter()
+            .enumerate()
+            .map(|(number, queue)| Waiting::spawn(number, queue))
+            .collect::<std::io::Result<_>>()
+            .map_err(failed)?;
+        Ok(Ready { threads, carrier })
+    }
+}
+
+/// The thread of a queue, which waits for the device.
+struct Waiting {
+    give: Sender<(Arc<File>, Descriptors)>,
+    told: Receiver<std::io::Result<()>>,
+    thread: Thread,
+}
+
+type Thread = std::thread::JoinHandle<std::io::Result<()>>;
+
+impl Waiting {
+    fn spawn(number: usize, queue: Prepared) -> std::io::Result<Self> {
+        let (give, given) = channel::<(Arc<File>, Descriptors)>();
         let (tell, told) = channel();
         let thread = std::thread::Builder::new()
-            .name("ublk".into())
+            .name(format!("ublk{number}"))
             .spawn(move || match given.recv() {
                 Ok((file, descriptors)) => queue.serve(file, descriptors, &tell),
                 // There is no device.
                 Err(_) => Ok(()),
-            })
-            .map_err(failed)?;
-        Ok(Ready {
-            give,
-            told,
-            serving: Serving { thread, carrier },
-        })
+            })?;
+        Ok(Self { give, told, thread })
     }
 }
 
 /// Threads that wait for the device that they are to serve.
 pub struct Ready {
-    give: Sender<(File, Descriptors)>,
-    told: Receiver<std::io::Result<()>>,
-    serving: Serving,
+    threads: Vec<Waiting>,
+    carrier: Arc<Carrier>,
 }
 
 impl Ready {
     /// Has the device served, which was made or [handed over](Control::hand_over); returns once the
-    /// driver can be told to [start](Control::start). Nothing here takes memory or threads.
+    /// driver can be told to [start](Control::start). Nothing here takes memory or threads, and the driver
+    /// hears nothing before all that can fail here has not.
+    ///
+    /// A process that is killed meanwhile may leave a device of which the driver has heard of some queues
+    /// and not of others. Some kernels (Linux 6.1, 6.12) do not survive that such a device is handed over
+    /// again: note that this has begun where the next one looks.
     pub fn serve(self, info: &Info) -> Result<Serving, Error> {
         let path = format!("/dev/ublkc{}", info.number);
         let file = File::options().read(true).write(true).open(&path);
         let file = file.map_err(|error| Error::io(format!("cannot open {path}"), error))?;
-        let descriptors = Descriptors::map(&file, info.depth)
+        let file = Arc::new(file);
+        let mapped: Vec<_> = (0..info.queues)
+            .map(|queue| Descriptors::map(&file, queue, info.depth))
+            .collect::<std::io::Result<_>>()
             .map_err(|error| Error::io(format!("cannot map {path}"), error))?;
-        // Where the thread has panicked, so does what it would say fail.
-        let _ = self.give.send((file, descriptors));
+        for (waiting, descriptors) in self.threads.iter().zip(mapped) {
+            // Where the thread has panicked, so does what it would say fail.
+            let _ = waiting.give.send((Arc::clone(&file), descriptors));
+        }
         let gone = |_| Err(std::io::ErrorKind::Other.into());
-        let told = self.told.recv().unwrap_or_else(gone);
-        told.map_err(|error| Error::io("the driver does not take a server's word", error))?;
-        Ok(self.serving)
+        for waiting in &self.threads {
+            let told = waiting.told.recv().unwrap_or_else(gone);
+            told.map_err(|error| Error::io("the driver does not take a server's word", error))?;
+        }
+        Ok(Serving {
+            threads: self.threads.into_iter().map(|it| it.thread).collect(),
+            carrier: self.carrier,
+        })
     }
 }
 
 /// A device that is served.
 pub struct Serving {
-    thread: std::thread::JoinHandle<std::io::Result<()>>,
+    threads: Vec<Thread>,
     carrier: Arc<Carrier>,
 }
 
 impl Serving {
     /// Waits until the device was stopped, or the server told to end; then flushes the volume. The
-    /// error is the first of the queue's and the flush's.
+    /// error is the first of the queues' and the flush's.
     ///
     /// A server that ends finishes the requests that are under way and begins no other.
     pub fn wait(self) -> Result<(), Error> {
         let panicked = |_| Err(std::io::Error::other("its thread panicked"));
-        let served = self.thread.join().unwrap_or_else(panicked);
+        let ended: Vec<_> = self
+            .threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(panicked))
+            .collect();
+        let served: std::io::Result<()> = ended.into_iter().collect();
         self.carrier.executor().close();
         let flushed = match self.carrier.volume().is_read_only() {
             true => Ok(()),

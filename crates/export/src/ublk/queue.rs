@@ -1,4 +1,4 @@
-//! The queue of the device, and the thread that has it: it takes requests from the driver and gives
+//! A queue of the device, and the thread that has it: it takes requests from the driver and gives
 //! them back, over a ring of io_uring. The driver takes a queue's commands from one thread only.
 #![allow(unsafe_code)]
 
@@ -41,7 +41,7 @@ pub(super) struct Descriptors {
 unsafe impl Send for Descriptors {}
 
 impl Descriptors {
-    pub(super) fn map(file: &File, depth: u16) -> io::Result<Self> {
+    pub(super) fn map(file: &File, queue: u16, depth: u16) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(page);
         // SAFETY: a new mapping, wherever the system puts it, is nobody else's memory.
@@ -52,7 +52,7 @@ impl Descriptors {
                 ProtFlags::READ,
                 MapFlags::SHARED | MapFlags::POPULATE,
                 file,
-                0,
+                abi::start_of_descriptors(queue, page),
             )
         }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -117,6 +117,7 @@ enum Slot {
 
 /// What a queue takes, before there is one.
 pub(super) struct Prepared {
+    number: u16,
     ring: IoUring,
     is_encoded: bool,
     carrier: Arc<Carrier>,
@@ -127,8 +128,9 @@ pub(super) struct Prepared {
 
 /// A queue that is served.
 struct Queue {
+    number: u16,
     ring: IoUring,
-    file: File,
+    file: Arc<File>,
     descriptors: Descriptors,
     is_encoded: bool,
     carrier: Arc<Carrier>,
@@ -143,6 +145,7 @@ struct Queue {
 
 impl Prepared {
     pub(super) fn new(
+        number: u16,
         depth: u16,
         is_encoded: bool,
         carrier: &Arc<Carrier>,
@@ -152,6 +155,7 @@ impl Prepared {
             .map(|_| AlignedBuffer::zeroed(LARGEST as usize).map(Slot::Asked))
             .collect::<io::Result<_>>()?;
         Ok(Self {
+            number,
             ring: make_ring()?,
             is_encoded,
             carrier: Arc::clone(carrier),
@@ -167,11 +171,14 @@ impl Prepared {
     /// The thread's life. Says once whether the driver has taken the queue.
     pub(super) fn serve(
         self,
-        file: File,
+        file: Arc<File>,
         descriptors: Descriptors,
         tell: &Sender<io::Result<()>>,
     ) -> io::Result<()> {
+        // One that ends, or panics, is not left alone: the others' requests would wait for its own.
+        let _end = End(self.shutdown.clone());
         let mut queue = Queue {
+            number: self.number,
             ring: self.ring,
             file,
             descriptors,
@@ -189,6 +196,15 @@ impl Prepared {
             true => queue.serve(),
             false => Ok(()),
         }
+    }
+}
+
+/// Has all queues end when it is dropped.
+struct End(Shutdown);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.trigger();
     }
 }
 
@@ -299,7 +315,7 @@ impl Queue {
             return Ok(());
         };
         let words = IoCommand {
-            queue: 0,
+            queue: self.number,
             tag,
             result,
             address: memory.as_ptr() as u64,

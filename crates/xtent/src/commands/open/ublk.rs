@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xtent_export::nbd::Shutdown;
 use xtent_export::ublk::{
-    Control, Info, Ready as ReadyServer, Server, Serving, State, expect_writeback,
+    Control, Info, MOST_QUEUES, Ready as ReadyServer, Server, Serving, State, expect_writeback,
 };
 use xtent_mapping::Name;
 use xtent_store::Access;
@@ -46,6 +46,12 @@ pub(super) struct ServedArgs {
     direct: DirectArgs,
     #[command(flatten, next_help_heading = "Served by a process")]
     threads: ThreadsArgs,
+    /// Queues of the device, each with a thread [default: one for each CPU, up to 4]
+    ///
+    /// There are no more of them than CPUs. A device that is taken over keeps those that it has.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_QUEUES)),
+          requires = "ublk", help_heading = "Served by a process")]
+    queues: Option<u16>,
 }
 
 pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -57,6 +63,9 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     // Those of the store, too, which start when it is opened.
     expect_writeback();
     let mut control = Control::open()?;
+    if let Some(queues) = args.served.queues {
+        control.set_queues(queues);
+    }
     ublk::refuse_taken(&mut control, &args.name)?;
     let opened = open(args, global, &output)?;
     let volume = &opened.volume;
@@ -341,6 +350,13 @@ fn announce(args: &Args, opened: &Opened, made: &Made<'_>, output: &Output) -> R
             path.display()
         ));
     }
+    let queues = made.info.queues;
+    if args.served.queues.is_some_and(|wanted| wanted != queues) {
+        output.note(match made.is_taken_over {
+            true => format!("It keeps its queues: {queues}."),
+            false => format!("It has as many queues as there are CPUs: {queues}."),
+        });
+    }
     let (keyslot, token) = opened.found;
     output.result(
         &serde_json::json!({
@@ -349,6 +365,7 @@ fn announce(args: &Args, opened: &Opened, made: &Made<'_>, output: &Output) -> R
             "device": text_of(&ublk::device(made.info.number)),
             "target": "ublk",
             "taken_over": made.is_taken_over,
+            "queues": queues,
             "keyslot": keyslot,
             "token": token,
             "cipher": opened.config.cipher.to_string(),
