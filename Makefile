@@ -90,7 +90,7 @@ test-uml612: ## HCTR2 and Adiantum against a kernel 6.12, built the first time; 
 	$(CARGO) test --workspace --test ublk --test ublk_mount -- --ignored linux_612
 	@$(MAKE) kernel-vectors SOURCE=source-6.12
 
-test-ublk: ## block devices that a process serves, in QEMU on x86-64 with Linux 6.12 and 7: several queues; needs root
+test-ublk: ## block devices that a process serves, in QEMU on x86-64 with Linux 6.12 and 7: several queues, growth; needs root
 	@scripts/setup.sh kernel-all
 	$(CARGO) test --workspace --test ublk -- --ignored qemu
 

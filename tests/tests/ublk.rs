@@ -272,6 +272,24 @@ fn assert_commands_take_turns(kernel: Option<&'static str>) {
          xtent open --ublk --key-file /in/key left /d/other
          [ $(readlink -f /dev/xtent/left) = /dev/ublkb1 ]
          xtent close left
+         # This kernel's devices do not grow.
+         fails 4 xtent resize v
+         grep -q 'Linux 6.16' /tmp/said && grep -q 'closed and opened' /tmp/said
+         # They are taken over all the same.
+         of_v=$pid
+         cp /d/other /tmp/grows
+         served g /tmp/grows
+         before=$(cat /sys/block/ublkb1/size)
+         killed
+         truncate -s $(($(stat -c %s /tmp/grows) + (4 << 20))) /tmp/grows
+         served g /tmp/grows
+         grep -q '\"taken_over\": *true' /tmp/served
+         [ $(cat /sys/block/ublkb1/size) = $before ]
+         xtent close g
+         served g /tmp/grows
+         [ $(cat /sys/block/ublkb1/size) = $((before + 8192)) ]
+         xtent close g
+         pid=$of_v
          # Who takes it from everybody waits for nobody.
          kill -STOP $pid
          (fails 4 xtent close v; mv /tmp/said /tmp/ended) &
@@ -468,6 +486,81 @@ fn qemu_has_several_queues_on_linux_612() {
 #[ignore = "emulates a machine, and makes a Debian system in a folder: make test-ublk"]
 fn qemu_has_several_queues_on_linux_7() {
     assert_has_several_queues(kernel_x86_7());
+}
+
+/// A device grows with its image while a file system on it is mounted: when told to, and when it is taken over.
+#[test]
+#[ignore = "emulates a machine, and makes a Debian system in a folder: make test-ublk"]
+fn qemu_has_a_device_grow_on_linux_7() {
+    let scratch = Scratch::new();
+    let volume = container(Shape::LUKS2, &scratch);
+    let image = std::fs::read(&volume.image).unwrap();
+    let data = pattern(40 << 20, 7);
+    let resize2fs = std::fs::read(xtent_tests::process::peer("resize2fs")).unwrap();
+    Job::new(
+        "chmod +x /in/resize2fs
+         size() { cat /sys/block/ublkb0/size; }
+         # enlarge MEBIBYTES: the image.
+         enlarge() { truncate -s $(($(stat -c %s /d/v) + ($1 << 20))) /d/v; }
+         mount -t tmpfs -o size=300m image /d
+         cp /in/image /d/v
+         served v /d/v
+         first=$(size)
+         # In the sandbox, without any privilege; but for the kernel's own threads.
+         until [ -z \"$(grep -L '^Seccomp:.2' /proc/$pid/task/*/status)\" ]; do usleep 1000; done
+         for task in /proc/$pid/task/*/status; do
+             grep -q '^Name:.iou-' $task || grep -q '^CapEff:.0*$' $task
+         done
+         mkfs.ext4 -q -b 4096 /dev/xtent/v
+         mount -t ext4 /dev/xtent/v /mnt
+         # Nothing has changed.
+         xtent --json resize v >resized
+         [ $(size) = $first ]
+         enlarge 16
+         [ $(size) = $first ]
+         xtent resize v 2>/tmp/said
+         grep -q 'resize2fs /dev/xtent/v' /tmp/said
+         [ $(size) = $((first + 32768)) ]
+         [ $(blockdev --getsz /dev/xtent/v) = $((first + 32768)) ]
+         xtent status --json v >status
+         enlarge 16
+         kill -HUP $pid
+         until [ $(size) = $((first + 65536)) ]; do kill -0 $pid; usleep 1000; done
+         # By its path, too, and not twice.
+         [ \"$(xtent resize /dev/xtent/v)\" = '56 MiB as before' ]
+         # It never becomes smaller.
+         enlarge -1
+         xtent resize v
+         [ $(size) = $((first + 65536)) ]
+         enlarge 1
+         # Without a server nobody can be told; the next one looks.
+         killed
+         enlarge 16
+         served v /d/v
+         until [ $(size) = $((first + 98304)) ]; do kill -0 $pid; usleep 1000; done
+         /in/resize2fs /dev/xtent/v
+         head -c 40m /in/data >/mnt/data
+         sync
+         echo 3 >/proc/sys/vm/drop_caches
+         cmp /in/data /mnt/data
+         umount /mnt
+         xtent close v
+         never ls /dev/ublkc* 2>/dev/null
+         cryptsetup open --key-file /in/key /d/v theirs
+         [ $(blockdev --getsz /dev/mapper/theirs) = $((first + 98304)) ]
+         mount -t ext4 -o ro /dev/mapper/theirs /mnt
+         cmp /in/data /mnt/data
+         umount /mnt
+         cryptsetup close theirs
+         ! dmesg | grep -i 'warning:\\|bug:\\|oops:\\|i/o error'",
+    )
+    .with_ublk(Some(kernel_x86_7()))
+    .memory(1536)
+    .file("image", &image)
+    .file("data", &data)
+    .file("resize2fs", &resize2fs)
+    .file("key", KEY)
+    .run();
 }
 
 /// The kernel keeps what is under way: fio writes and reads in `$place` all the time, past its cache, while the

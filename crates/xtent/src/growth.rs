@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use xtent_control::FixedSize;
@@ -13,6 +13,7 @@ use xtent_volume::Volume;
 
 use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
+use crate::registry::{Entry, Registration};
 use crate::signals;
 
 /// How often devices that do not tell are looked at. A change counts once it has been seen twice. The
@@ -184,6 +185,51 @@ impl Growth {
 fn room(size: u64, offset: u64, volume: &Volume) -> u64 {
     let rest = size.saturating_sub(offset);
     rest - rest % volume.sector_size().bytes() as u64
+}
+
+/// Has a volume become as large as it can be, and says so in the registry and to the kernel, which `tell` does:
+/// gives the size before and after. What it is to be called with is what [`Growth::look_or_grow`] takes.
+pub(crate) fn resizing(
+    growth: &Arc<Growth>,
+    registration: Arc<Registration>,
+    entry: Entry,
+    tell: impl Fn(u64) -> Result<()> + Send + Sync + 'static,
+) -> impl Fn(Option<&FixedSize>) -> Result<(u64, u64)> + Send + Sync + 'static {
+    let growth = Arc::clone(growth);
+    let registered_size = Mutex::new(entry.size);
+    move |fixed| {
+        // One at a time, so that the last to tell has the latest size.
+        let mut known = registered_size
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = *known;
+        if let Some(Grown { now, .. }) = growth.look_or_grow(fixed)? {
+            registration.update(&[Entry {
+                size: now,
+                ..entry.clone()
+            }]);
+            *known = now;
+        }
+        // It may not have taken what it was told the last time.
+        tell(*known)?;
+        Ok((before, *known))
+    }
+}
+
+/// Has `look` called when a volume's device has changed, which it tells or `has_changed` finds from time to time;
+/// what fails is for the log.
+pub(crate) fn follow_one(
+    told: Told<()>,
+    has_changed: impl Fn() -> bool + Send + 'static,
+    look: impl Fn() -> Result<(u64, u64)> + Send + 'static,
+) -> Result<()> {
+    let changed = move || has_changed().then_some(()).into_iter().collect();
+    told.follow(changed, move |_| {
+        if let Err(failure) = look() {
+            let error = failure.to_string().replace('\n', "; ");
+            tracing::warn!(error, "the volume keeps its size");
+        }
+    })
 }
 
 fn grow(volume: &Volume, now: u64) -> Result<Option<Grown>> {

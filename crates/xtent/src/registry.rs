@@ -105,6 +105,12 @@ impl Entry {
         }
     }
 
+    /// The block device that a process serves, by its name.
+    pub(crate) fn block_device(&self) -> Option<PathBuf> {
+        let name = self.name.as_ref().filter(|_| self.kind == Kind::Ublk)?;
+        Some(Path::new(BLOCK_DEVICES).join(name))
+    }
+
     /// As [`Entry::new`], of a volume that is not open.
     pub(crate) fn of(
         kind: Kind,

@@ -13,7 +13,7 @@ use xtent_store::chain;
 
 use super::{refuse, unused};
 use crate::fuse::{Event, fail};
-use crate::ublk::{Control, Info, Serving, State};
+use crate::ublk::{Control, Growth, Info, Serving, State};
 use crate::{Error, ErrorKind, mountinfo};
 
 /// How long those who have opened a stopped device are waited for. The driver goes on waiting without this process.
@@ -104,6 +104,17 @@ impl Device {
 
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// What has it grow, where the kernel lets it.
+    pub(super) fn growth(&self) -> Option<Growth> {
+        let growth = self.control.as_ref()?.growth(self.info.number);
+        growth
+            .inspect_err(
+                |error| tracing::warn!(error = %chain(error), "the device will keep its size"),
+            )
+            .ok()
+            .flatten()
     }
 
     pub(super) fn is_read_only(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A served volume from its first check to its last flush.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -124,25 +124,42 @@ impl Stop {
 }
 
 /// Tells the kernel that the volume of a [`Mount`] has grown.
-#[derive(Clone, Debug)]
-pub struct Growth {
-    /// The plaintext.
-    file: PathBuf,
-    /// Number of the loop device on it.
-    loop_device: Option<u32>,
+pub struct Growth(Told);
+
+enum Told {
+    File {
+        /// The plaintext.
+        file: PathBuf,
+        /// Number of the loop device on it.
+        loop_device: Option<u32>,
+    },
+    Device(Box<crate::ublk::Growth>),
 }
 
 impl Growth {
-    /// From now on the file has the volume's size, and so has the loop device on
-    /// it. A file system there grows by its own tool (resize2fs, xfs_growfs).
-    pub fn tell(&self) -> io::Result<()> {
-        // Sizes are kept for a day unless somebody insists.
-        let flags = AtFlags::STATX_FORCE_SYNC;
-        rustix::fs::statx(rustix::fs::CWD, &self.file, flags, StatxFlags::SIZE)?;
-        match self.loop_device {
-            Some(number) => xtent_store::loopdev::take_size(number, &self.file),
-            None => Ok(()),
+    /// From now on the file, and the loop device on it, have the volume's size, or the kernel's device has, which is so
+    /// many bytes. A file system there grows by its own tool (resize2fs, xfs_growfs).
+    pub fn tell(&self, bytes: u64) -> Result<(), Error> {
+        match &self.0 {
+            Told::File { file, loop_device } => tell_file(file, *loop_device).map_err(|e| {
+                fail(
+                    ErrorKind::Io,
+                    "the kernel does not take the volume's new size",
+                    e,
+                )
+            }),
+            Told::Device(growth) => growth.tell(bytes),
         }
+    }
+}
+
+fn tell_file(file: &Path, loop_device: Option<u32>) -> io::Result<()> {
+    // Sizes are kept for a day unless somebody insists.
+    let flags = AtFlags::STATX_FORCE_SYNC;
+    rustix::fs::statx(rustix::fs::CWD, file, flags, StatxFlags::SIZE)?;
+    match loop_device {
+        Some(number) => xtent_store::loopdev::take_size(number, file),
+        None => Ok(()),
     }
 }
 
@@ -241,14 +258,18 @@ impl Mount {
         Stop(self.sender.clone())
     }
 
-    /// A handle for whoever lets the volume grow; none for a device of ublk, which keeps its size.
+    /// A handle for whoever lets the volume grow; none for a device of ublk that keeps its size, as it does before
+    /// Linux 6.16.
     pub fn growth(&self) -> Option<Growth> {
         match &self.under {
-            Some(Under::Fuse { fuse, loop_device }) => Some(Growth {
+            Some(Under::Fuse { fuse, loop_device }) => Some(Growth(Told::File {
                 file: fuse.file(),
                 loop_device: *loop_device,
-            }),
-            _ => None,
+            })),
+            Some(Under::Ublk(device)) => device
+                .growth()
+                .map(|growth| Growth(Told::Device(Box::new(growth)))),
+            None => None,
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) const START_USER_RECOVERY: Command = control(0x10, READ_WRITE);
 pub(super) const END_USER_RECOVERY: Command = control(0x11, READ_WRITE);
 /// Linux 6.5 and newer.
 pub(super) const GET_FEATURES: Command = control(0x13, READ);
+/// Linux 6.16 and newer.
+pub(super) const UPDATE_SIZE: Command = control(0x15, READ_WRITE);
 pub(super) const FETCH: Command = io(0x20);
 pub(super) const COMMIT_AND_FETCH: Command = io(0x21);
 
@@ -59,6 +61,9 @@ impl Command {
 /// Requests wait for the next server when one is gone, and those under way are carried out again.
 pub(super) const F_USER_RECOVERY: u64 = 1 << 3;
 pub(super) const F_USER_RECOVERY_REISSUE: u64 = 1 << 4;
+
+/// The size of a device can be changed while it is there.
+pub(super) const F_UPDATE_SIZE: u64 = 1 << 10;
 
 /// `ublksrv_ctrl_cmd`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -226,10 +231,11 @@ mod tests {
 
     #[test]
     fn commands_have_the_headers_numbers() {
-        // By a C compiler, of the header of Linux 6.12.
+        // By a C compiler, of the header of Linux 7.2.
         assert_eq!(GET_DEV_INFO.code(true), 0x8020_7502);
         assert_eq!(ADD_DEV.code(true), 0xc020_7504);
         assert_eq!(GET_FEATURES.code(true), 0x8020_7513);
+        assert_eq!(UPDATE_SIZE.code(true), 0xc020_7515);
         assert_eq!(COMMIT_AND_FETCH.code(true), 0xc010_7521);
         assert_eq!(COMMIT_AND_FETCH.code(false), 0x21);
     }

@@ -10,11 +10,12 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
-use xtent_volume::{DiscardPolicy, Volume};
+use xtent_volume::Volume;
 
-use super::abi::{self, Command, ControlCommand, DeviceInfo, Params, SECTOR};
+use super::abi::{self, Command, ControlCommand, DeviceInfo, Params};
+use super::params::{length_of_params, params};
 use super::ring::restrict;
-use super::{DEPTH, LARGEST, LARGEST_RANGE, MOST_QUEUES, QUEUES};
+use super::{DEPTH, LARGEST, MOST_QUEUES, QUEUES};
 use crate::{Error, ErrorKind};
 
 const PATH: &str = "/dev/ublk-control";
@@ -26,8 +27,12 @@ pub struct Control {
     /// It has the driver's file.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     is_encoded: bool,
+    /// Of the driver; none of those before Linux 6.5.
+    features: u64,
     /// Of devices that are made.
     queues: u16,
+    /// Whose privileges commands have, where not those of who gives them.
+    personality: u16,
     told: Box<Told>,
 }
 
@@ -46,6 +51,14 @@ enum With {
     Info,
     Params,
     Features,
+}
+
+/// With whose privileges commands are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Privileges {
+    OfWhoAsks,
+    /// Of the thread that has made the ring.
+    Kept,
 }
 
 /// What becomes of a device's requests.
@@ -73,7 +86,7 @@ pub struct Info {
     /// Its queues, of which each has a thread of the server's.
     pub queues: u16,
     pub(super) depth: u16,
-    max_io_bytes: u32,
+    pub(super) max_io_bytes: u32,
     /// How commands are numbered.
     pub(super) is_encoded: bool,
 }
@@ -82,6 +95,15 @@ impl Control {
     /// Errors: [`ErrorKind::Unsupported`] where the kernel has no such driver, or no io_uring;
     /// [`ErrorKind::Permission`].
     pub fn open() -> Result<Self, Error> {
+        Self::make(Privileges::OfWhoAsks)
+    }
+
+    /// The same for whoever is to give commands when this thread has no privileges any more.
+    pub(super) fn with_kept_privileges() -> Result<Self, Error> {
+        Self::make(Privileges::Kept)
+    }
+
+    fn make(privileges: Privileges) -> Result<Self, Error> {
         let file = OpenOptions::new().read(true).write(true).open(PATH);
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error {
@@ -97,7 +119,7 @@ impl Control {
                 error,
             ),
         })?;
-        let ring = make_ring(&file).map_err(|error| Error {
+        let (ring, personality) = make_ring(&file, privileges).map_err(|error| Error {
             kind: ErrorKind::Unsupported,
             message: "the driver is spoken to by io_uring, which cannot be used: see \
                       /proc/sys/kernel/io_uring_disabled"
@@ -107,13 +129,18 @@ impl Control {
         let mut control = Self {
             ring,
             is_encoded: true,
+            features: 0,
             queues: default_queues(),
+            personality,
             told: Box::default(),
         };
         // Older drivers do not know the question, and may not know the form.
         control.is_encoded = control
             .command(abi::GET_FEATURES, 0, 0, With::Features)
             .is_ok();
+        if control.is_encoded {
+            control.features = control.told.features;
+        }
         Ok(control)
     }
 
@@ -143,7 +170,7 @@ impl Control {
             flags: match waits {
                 true => abi::F_USER_RECOVERY | abi::F_USER_RECOVERY_REISSUE,
                 false => 0,
-            },
+            } | self.features & abi::F_UPDATE_SIZE,
             own: identity,
             ..DeviceInfo::default()
         };
@@ -174,66 +201,25 @@ impl Control {
         Ok(made)
     }
 
-    /// Fails unless a device that [waits](State::Waits) could be served with the volume: where its size or
-    /// sectors are not the volume's, or it was made with larger requests, or more, than are served here.
-    /// Changes nothing.
-    pub fn check(&mut self, info: &Info, volume: &Volume) -> Result<(), Error> {
-        let number = info.number;
+    /// What the block layer was told of a device.
+    pub(super) fn params_of(&mut self, number: u32) -> Result<Params, Error> {
         self.told.params = Params {
             length: length_of_params(),
             ..Params::default()
         };
         self.command(abi::GET_PARAMS, number, 0, With::Params)
             .map_err(|error| failed("look at", number, error))?;
-        let found = self.told.params;
-        let wanted = params(volume);
-        if info.queues > MOST_QUEUES
-            || info.depth > DEPTH
-            || info.max_io_bytes > LARGEST
-            || found.max_sectors > wanted.max_sectors
-        {
-            return Err(Error {
-                kind: ErrorKind::Unsupported,
-                message: format!(
-                    "/dev/ublkb{number} was made by another version of this program, which alone can \
-                     take it over: {} queues of {} requests of up to {} bytes",
-                    info.queues, info.depth, info.max_io_bytes
-                ),
-                source: None,
-            });
-        }
-        let like = |it: &Params| {
-            let is_read_only = it.attributes & abi::READ_ONLY != 0;
-            (
-                it.logical_shift,
-                it.sectors.min(wanted.sectors),
-                is_read_only,
-            )
-        };
-        if like(&found) != like(&wanted) || found.sectors > wanted.sectors {
-            let shown = |it: &Params| {
-                let access = match it.attributes & abi::READ_ONLY {
-                    0 => "",
-                    _ => ", read-only",
-                };
-                format!(
-                    "{} bytes in sectors of {}{access}",
-                    it.sectors * SECTOR,
-                    1_u64 << it.logical_shift
-                )
-            };
-            return Err(Error {
-                kind: ErrorKind::Argument,
-                message: format!(
-                    "/dev/ublkb{number} was made for another volume, or opened otherwise: it has {}, \
-                     and this one has {}",
-                    shown(&found),
-                    shown(&wanted)
-                ),
-                source: None,
-            });
-        }
-        Ok(())
+        Ok(self.told.params)
+    }
+
+    /// Whether the driver has a feature.
+    pub(super) fn has(&self, feature: u64) -> bool {
+        self.features & feature != 0
+    }
+
+    /// Gives a device that was started another size.
+    pub(super) fn update_size(&mut self, number: u32, sectors: u64) -> Result<(), Errno> {
+        self.command(abi::UPDATE_SIZE, number, sectors, With::Nothing)
     }
 
     /// Has the driver hand a device that [waits](State::Waits) over to this process, which has to serve
@@ -322,7 +308,8 @@ impl Control {
         };
         let entry = opcode::UringCmd80::new(types::Fixed(0), command.code(self.is_encoded))
             .cmd(words.bytes())
-            .build();
+            .build()
+            .personality(self.personality);
         // SAFETY: what the command points to is in a box of `self`, which this borrows exclusively,
         // and is looked at only after the answer is there. It is plain data of that length, and any
         // bytes are a value of it. The ring keeps the file.
@@ -345,13 +332,20 @@ impl Control {
     }
 }
 
-/// A ring for commands with 80 bytes of their own to this file, and nothing else.
-fn make_ring(file: &File) -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+/// A ring for commands with 80 bytes of their own to this file, and nothing else; and whose privileges it keeps.
+fn make_ring(
+    file: &File,
+    privileges: Privileges,
+) -> io::Result<(IoUring<squeue::Entry128, cqueue::Entry>, u16)> {
     let mut ring: IoUring<squeue::Entry128, cqueue::Entry> =
         IoUring::builder().dontfork().setup_r_disabled().build(4)?;
     ring.submitter().register_files(&[file.as_raw_fd()])?;
+    let personality = match privileges {
+        Privileges::OfWhoAsks => 0,
+        Privileges::Kept => ring.submitter().register_personality()?,
+    };
     restrict(&mut ring, &[opcode::UringCmd80::CODE], true)?;
-    Ok(ring)
+    Ok((ring, personality))
 }
 
 fn default_queues() -> u16 {
@@ -359,53 +353,6 @@ fn default_queues() -> u16 {
     u16::try_from(processors).unwrap_or(QUEUES).min(QUEUES)
 }
 
-fn length_of_params() -> u32 {
-    u32::try_from(size_of::<Params>()).unwrap_or_default()
-}
-
-/// What the block layer is told of the volume.
-fn params(volume: &Volume) -> Params {
-    let shift = |bytes: u64| u8::try_from(bytes.max(SECTOR).ilog2()).unwrap_or(9);
-    let sector = volume.sector_size().bytes() as u64;
-    let sectors = |bytes: u64| u32::try_from(bytes / SECTOR).unwrap_or(u32::MAX);
-    // What is written in parts is read first.
-    let unit = volume.hull(
-        0,
-        usize::try_from(sector.min(volume.size())).unwrap_or_default(),
-    );
-    let unit = (unit.len as u64).max(sector);
-    let has_discards = !volume.is_read_only() && volume.discard_policy() != DiscardPolicy::Never;
-    let discard_unit = u32::try_from(volume.discard_unit()).unwrap_or(1 << 31);
-    Params {
-        length: length_of_params(),
-        types: abi::PARAMS_BASIC_AND_DISCARD,
-        attributes: match volume.is_read_only() {
-            true => abi::READ_ONLY,
-            // Flushes are what makes writes durable.
-            false => abi::VOLATILE_CACHE | abi::FUA,
-        },
-        logical_shift: shift(sector),
-        physical_shift: shift(unit),
-        minimal_shift: shift(unit),
-        optimal_shift: shift(volume.preferred_piece() as u64),
-        max_sectors: sectors(LARGEST.into()),
-        sectors: volume.size() / SECTOR,
-        discard_alignment: 0,
-        discard_granularity: discard_unit,
-        max_discard_sectors: if has_discards {
-            sectors(LARGEST_RANGE)
-        } else {
-            0
-        },
-        max_discard_segments: u16::from(has_discards),
-        max_zeroes_sectors: match volume.is_read_only() {
-            true => 0,
-            false => sectors(LARGEST_RANGE),
-        },
-        ..Params::default()
-    }
-}
-
-fn failed(what: &str, number: u32, error: Errno) -> Error {
+pub(super) fn failed(what: &str, number: u32, error: Errno) -> Error {
     Error::io(format!("cannot {what} the ublk device {number}"), error)
 }

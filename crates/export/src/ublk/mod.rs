@@ -21,6 +21,8 @@
 
 mod abi;
 mod control;
+mod growth;
+mod params;
 mod queue;
 mod ring;
 mod work;
@@ -38,6 +40,7 @@ use crate::shutdown::Shutdown;
 use queue::{Descriptors, Prepared};
 
 pub use control::{Control, Info, State};
+pub use growth::Growth;
 
 /// Queues of a device where it is not said, at most: one for each processor. What the cipher does at once it
 /// does on the queue's thread, so that is how many requests of a page cache are served at a time.

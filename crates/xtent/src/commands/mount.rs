@@ -6,7 +6,7 @@ mod told;
 mod way;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 use xtent_control::FixedSize;
@@ -19,8 +19,8 @@ use crate::cli::Global;
 use crate::control::Control;
 use crate::daemon::{self, Ready};
 use crate::disk::place;
-use crate::failure::{Exit, Failure, Result};
-use crate::growth::{Changes, Grown, Growth};
+use crate::failure::{Failure, Result};
+use crate::growth::{Changes, Growth, follow_one, resizing};
 use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind};
@@ -65,11 +65,11 @@ NOTES:
   By ublk, discards (fstrim) reach the disk where the header allows them. By FUSE a file system
   is not offered any.
 
-  By FUSE the volume grows while it is mounted: make the image larger, and then grow the file
-  system, for example by resize2fs /dev/loopN or, of XFS, xfs_growfs DIR. In between it takes up to
-  20 seconds until the larger image is noticed; `xtent resize DIR` (or SIGHUP to the daemon, which
-  `xtent status` names) has it noticed at once. It never becomes smaller. By ublk it keeps its size
-  until it is mounted again.";
+  The volume grows while it is mounted, by ublk on Linux 6.16 and newer: make the image larger,
+  and then grow the file system, for example by resize2fs /dev/loopN (/dev/ublkbN) or, of XFS,
+  xfs_growfs DIR. In between it takes up to 20 seconds until the larger image is noticed;
+  `xtent resize DIR` (or SIGHUP to the daemon, which `xtent status` names) has it noticed at once.
+  It never becomes smaller. By ublk on an older kernel it keeps its size until it is mounted again.";
 
 /// Mount a volume: its file system, or its plaintext as one file
 ///
@@ -198,46 +198,30 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let registration = Arc::new(registry::register(std::slice::from_ref(&entry)));
     drop(volume);
     let stop = mount.stop();
-    let (registered, kernel) = (Arc::clone(&registration), mount.growth());
-    let registered_size = Mutex::new(entry.size);
-    // Its size before and after.
+    let kernel = mount.growth();
+    if let Some(Err(error)) = kernel.as_ref().map(|kernel| kernel.tell(entry.size)) {
+        // What goes on may have been smaller when it was begun.
+        tracing::warn!(error = %xtent_store::chain(&error), "the file system's device keeps its size");
+    }
+    let can_grow = kernel.is_some();
+    let tell = move |size| match &kernel {
+        Some(kernel) => Ok(kernel.tell(size)?),
+        None => Ok(()),
+    };
     let growth = Arc::new(growth);
-    let device = Arc::clone(&growth);
-    let resize = Arc::new(move |fixed: Option<&FixedSize>| -> Result<(u64, u64)> {
-        // One at a time, so that the last to tell has the latest size.
-        let mut known = registered_size
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let before = *known;
-        let Some(kernel) = &kernel else {
-            return Err(told::keeps_its_size());
-        };
-        if let Some(Grown { now, .. }) = growth.look_or_grow(fixed)? {
-            registered.update(&[Entry {
-                size: now,
-                ..entry.clone()
-            }]);
-            *known = now;
-        }
-        // It may not have taken what it was told the last time.
-        if let Err(error) = kernel.tell() {
-            return Err(Failure::new(
-                Exit::Device,
-                format!("the kernel does not take the volume's new size: {error}"),
-            ));
-        }
-        Ok((before, *known))
+    let resize = resizing(&growth, Arc::clone(&registration), entry, tell);
+    let resize = Arc::new(move |fixed: Option<&FixedSize>| match can_grow {
+        true => resize(fixed),
+        false => Err(told::keeps_its_size()),
     });
     let look = Arc::clone(&resize);
     // The threads come after the fork, as every thread.
     signals::on_ending_repeated(move || stop.request(), move || changes.tell(()))?;
-    let changed = move || device.has_changed().then_some(()).into_iter().collect();
-    told.follow(changed, move |_| {
-        if let Err(failure) = look(None) {
-            let error = failure.to_string().replace('\n', "; ");
-            tracing::warn!(error, "the size of the volume's device is not known");
-        }
-    })?;
+    follow_one(
+        told,
+        move || can_grow && growth.has_changed(),
+        move || look(None),
+    )?;
     let control = Control::bind_mount()
         .inspect_err(|e| tracing::info!(error = %e, "nobody but SIGHUP can have this mount look at its size at once"))
         .ok();

@@ -3,7 +3,7 @@
 #[cfg(feature = "device-mapper")]
 mod mapping;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Arg;
 use serde_json::json;
@@ -36,6 +36,10 @@ EXAMPLES:
     truncate --size +10G disk.img
     xtent resize disk.img
     resize2fs /dev/loop0
+  The same of a device of `open --ublk`:
+    lvextend --size +10G vg/db
+    xtent resize secret
+    resize2fs /dev/xtent/secret
   A volume whose header fixes its size (of `header dump`, \"length: N [bytes]\"), in use or not:
     xtent resize --size 20G /dev/vg/db
   A mapping of `xtent open` or `cryptsetup open` whose device has grown (root):
@@ -48,8 +52,10 @@ NOTES:
   SIGHUP only: connections are made anew for that, which requests wait for, and a server that
   takes one client at a time cannot be asked.
   Clients that are connected see the old size until they connect again; NBD has no
-  way to tell them. The guest of `serve --vhost-user` is told, and so is the loop device of a
-  mount. The file system is grown after that by its own tool (resize2fs, xfs_growfs).
+  way to tell them. The guest of `serve --vhost-user` is told, and so are the loop device of a
+  mount and the block device of `open --ublk` (Linux 6.16 or newer; with older ones it keeps
+  its size until it is closed and opened again). The file system is grown after that by its own
+  tool (resize2fs, xfs_growfs).
 
   LUKS2 headers can fix a size; neither `xtent format` nor `cryptsetup luksFormat` does that.
   --size changes it in the header, for whoever opens the volume from now on, and tells the
@@ -62,8 +68,8 @@ NOTES:
   system smaller first (resize2fs SIZE; XFS cannot). What is behind the new end is not wiped,
   and out of reach for Xtent.
 
-  A mapping (`xtent open`) has the size with which it was opened until this command gives the
-  kernel its table with another length: all that is under way ends before, and what comes
+  A mapping (`xtent open` without --ublk) has the size with which it was opened until this
+  command gives the kernel its table with another length: all that is under way ends before, and what comes
   meanwhile waits. That takes the passphrase once more: the key is in no table, except of what
   cryptsetup has opened as LUKS1. A size that the header fixes is kept to, and a mapping never
   becomes smaller. `cryptsetup resize NAME` does the same, and more, for mappings of dm-crypt.
@@ -100,7 +106,7 @@ pub(crate) struct Args {
 fn name_or_device(device: Arg) -> Arg {
     device
         .value_name("NAME|DEVICE")
-        .help("The volume's device; without --size also the name of an export or mapping, the UUID, or the mount point")
+        .help("The volume's device; without --size also the name of an export, block device or mapping, the UUID, or the mount point")
 }
 
 /// What only counts where the header is written, and what where it is not.
@@ -147,8 +153,8 @@ fn look(args: &Args, global: &Global, output: &Output) -> Result<()> {
         }
         (Some(_), false) => {
             return Err(Failure::parameters(format!(
-                "{} is open more than once: give the name of the export with --server, or the \
-                 mount point",
+                "{} is open more than once: give the name of the export with --server, the \
+                 mount point, or the name of the block device",
                 text_of(wanted)
             )));
         }
@@ -180,10 +186,15 @@ fn resize_mapping(_: &Args, _: &Global, _: &Output) -> Result<bool> {
     Ok(false)
 }
 
-/// Says how the file system of a mount becomes larger too.
+/// Says how the file system on a device becomes larger too.
 fn hint(user: &Entry, (before, now): (u64, u64), output: &Output) {
-    if let (Some(device), Some(dir), true) = (&user.loop_device, &user.mount_point, now > before) {
-        let (device, dir) = (shell_word(Path::new(device)), shell_word(Path::new(dir)));
+    let device = user.loop_device.as_ref().map(PathBuf::from);
+    let Some(device) = device.or_else(|| user.block_device()) else {
+        return;
+    };
+    if now > before {
+        let dir = user.mount_point.as_deref().unwrap_or("FOLDER");
+        let (device, dir) = (shell_word(&device), shell_word(Path::new(dir)));
         output.note(format!(
             "The file system grows by its own tool: `resize2fs {device}`, or of XFS `xfs_growfs {dir}`."
         ));
@@ -211,6 +222,10 @@ fn users_of(wanted: &Path) -> Vec<Entry> {
     };
     let named = of(&|it| {
         it.export.as_ref().is_some_and(|name| *name == text)
+            || it.name.as_ref().is_some_and(|name| *name == text)
+            || it
+                .block_device()
+                .is_some_and(|path| path == Path::new(&place))
             || it.uuid.as_ref() == Some(&text)
             || it.mount_point.as_ref() == Some(&place)
     });

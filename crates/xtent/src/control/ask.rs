@@ -80,18 +80,8 @@ impl Server {
     /// The process of this user's that has said to have a volume.
     pub(crate) fn of(entry: &Entry) -> Result<Self> {
         let folder = match entry.kind {
-            Kind::Mount => folder_of_mounts,
+            Kind::Mount | Kind::Ublk => folder_of_mounts,
             Kind::Server | Kind::Standby => folder,
-            Kind::Ublk => {
-                return Err(Failure::new(
-                    Exit::Device,
-                    format!(
-                        "process {} serves a block device, which keeps its size until it is closed \
-                         and opened again",
-                        entry.pid
-                    ),
-                ));
-            }
         };
         let runtimes = runtime::folders();
         let mut sockets = runtimes

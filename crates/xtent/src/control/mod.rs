@@ -17,7 +17,8 @@ fn folder(runtime: &Path) -> PathBuf {
     runtime.join("control")
 }
 
-/// The folder of mounts' sockets, which take no volumes: nobody is to mistake one for a server.
+/// The folder of the sockets of mounts and block devices, which take no volumes: nobody is to mistake one for a
+/// server.
 fn folder_of_mounts(runtime: &Path) -> PathBuf {
     runtime.join("control-mounts")
 }

@@ -65,7 +65,7 @@ impl Control {
         Self::bind_in(&folder(&runtime::folder()?))
     }
 
-    /// The same of a mount.
+    /// The same of a mount, or of a block device that a process serves.
     pub(crate) fn bind_mount() -> Result<Self> {
         Self::bind_in(&folder_of_mounts(&runtime::folder()?))
     }
@@ -362,7 +362,7 @@ fn answer_of_mount(
         _ => {
             return Err(Failure::new(
                 Exit::Busy,
-                "this is a mount, and has the one volume that it was made with",
+                "this process has the one volume that it was started with",
             ));
         }
     };

@@ -73,8 +73,8 @@ pub(super) fn lost(dir: &Path, error: xtent_export::Error) -> Failure {
 pub(super) fn keeps_its_size() -> Failure {
     Failure::new(
         Exit::Device,
-        "a mount by ublk keeps its size until it is unmounted and mounted again; `xtent mount --by fuse` \
-         makes one that grows",
+        "before Linux 6.16 a mount by ublk keeps its size until it is unmounted and mounted again; \
+         `xtent mount --by fuse` makes one that grows",
     )
 }
 

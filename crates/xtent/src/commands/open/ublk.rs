@@ -1,12 +1,13 @@
 //! `xtent open --ublk`: the volume as a block device that a process of this program serves.
 
+mod made;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use xtent_control::FixedSize;
 use xtent_export::nbd::Shutdown;
-use xtent_export::ublk::{
-    Control, Info, MOST_QUEUES, Ready as ReadyServer, Server, Serving, State, expect_writeback,
-};
+use xtent_export::ublk::{Control, MOST_QUEUES, Server, expect_writeback};
 use xtent_mapping::Name;
 use xtent_store::Access;
 use xtent_upstream::Upstream;
@@ -15,13 +16,16 @@ use xtent_volume::{Config, DiscardPolicy, Volume};
 use super::{Args, unlock};
 use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs};
 use crate::cli::Global;
+use crate::control::Control as ResizeControl;
 use crate::daemon::{self, Ready};
-use crate::disk::place;
+use crate::disk::{Disk, place};
 use crate::failure::{Exit, Failure, Result};
+use crate::growth::{Changes, Growth, follow_one, resizing};
 use crate::headerless::{Closed, VolumeKey};
 use crate::output::{Output, text_of};
-use crate::registry::{self, Entry, Kind};
+use crate::registry::{self, Entry, Kind, Registration};
 use crate::{sandbox, signals, ublk};
+use made::{Made, lost, waiting};
 
 /// How the process serves the device.
 #[derive(clap::Args, Debug)]
@@ -91,39 +95,93 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let mut entry = opened.entry(&args.name);
     entry.partition = args.device.partition;
     let registration = Arc::new(registry::register(std::slice::from_ref(&entry)));
+    let resizer = ResizeControl::bind_mount()
+        .inspect_err(
+            |e| tracing::info!(error = %e, "only SIGHUP has this process look at its size"),
+        )
+        .ok();
+    let folder = resizer
+        .as_ref()
+        .and_then(|it| Some(it.folder()?.to_owned()));
     let needs = sandbox::Needs {
-        remove_in: registration.folder().into_iter().collect(),
+        remove_in: registration.folder().into_iter().chain(folder).collect(),
         upstreams: opened.upstreams.clone(),
         has_image: opened.has_image,
         ..sandbox::Needs::default()
     };
     let server = ublk::spawn_confined(server, &needs)?;
     let serving = made.serve(server, &turn, &output)?;
+    let device_growth = made.growth();
     announce(args, &opened, &made, &output)?;
     ready.ready()?;
 
     let (in_force, ()) = sandbox::enter(&needs, || Ok(()))?;
+    let is_taken_over = made.is_taken_over;
     made.keep();
     drop(turn);
     tracing::info!(in_force = in_force.join(", "), "serving");
+    let (changes, told) = Changes::new();
+    if device_growth.is_some() {
+        changes.of(&opened.data, ());
+    }
+    if device_growth.is_some() && is_taken_over {
+        // It may have the size of before.
+        changes.tell(());
+    }
+    let can_grow = device_growth.is_some();
+    let growth = Arc::new(opened.growth);
+    let resize = resize(&growth, device_growth, &registration, entry);
     signals::on_ending_of_server(
         move |signal| {
             tracing::info!(%signal, "ending: finishing requests and flushing");
             shutdown.trigger();
         },
-        || tracing::info!("the block device keeps its size until it is closed and opened again"),
+        move || changes.tell(()),
     )?;
+    let look = Arc::clone(&resize);
+    let has_changed = move || can_grow && growth.has_changed();
+    follow_one(told, has_changed, move || look(None))?;
+    if let Some(resizer) = &resizer {
+        resizer.start_mount(move |fixed| resize(fixed))?;
+    }
+    drop(opened.data);
     drop(opened.volume);
     let result = serving.wait();
     registration.end();
+    drop(resizer);
     result?;
     tracing::info!("everything is on the disk");
     Ok(())
 }
 
+/// Has the volume and the device grow, where the kernel lets it.
+fn resize(
+    growth: &Arc<Growth>,
+    of_device: Option<xtent_export::ublk::Growth>,
+    registration: &Arc<Registration>,
+    entry: Entry,
+) -> Arc<impl Fn(Option<&FixedSize>) -> Result<(u64, u64)> + Send + Sync + 'static> {
+    let can_grow = of_device.is_some();
+    let tell = move |size| match &of_device {
+        Some(device) => Ok(device.tell(size)?),
+        None => Ok(()),
+    };
+    let resize = resizing(growth, Arc::clone(registration), entry, tell);
+    Arc::new(move |fixed: Option<&FixedSize>| match can_grow {
+        true => resize(fixed),
+        false => Err(Failure::new(Exit::Device, KEEPS_ITS_SIZE).advise(WHEN_IT_IS_NEW)),
+    })
+}
+
+const KEEPS_ITS_SIZE: &str = "the size of the block device cannot be changed while it is served: \
+                              that takes Linux 6.16 or newer";
+const WHEN_IT_IS_NEW: &str = "The device has the new size once it is closed and opened again.";
+
 /// A volume that is open, and what is told of it.
 struct Opened {
     volume: Arc<Volume>,
+    data: Disk,
+    growth: Growth,
     config: Config,
     uuid: String,
     found: (Option<u32>, Option<u32>),
@@ -176,14 +234,16 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         keyslot,
         token,
     } = unlock(args, &closed, output)?;
-    let data = closed.data();
+    let (data, header) = (closed.data(), closed.header().cloned());
     let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
     let uuid = closed.uuid().to_owned();
     let identity = ublk::identity(&ublk::path(&args.name), &uuid, &data.told_apart()?);
     let volume = closed.volume_by_key(key, &config)?;
     let volume = Arc::new(volume.with_cipher_threads(args.served.threads.cipher_threads));
     Ok(Opened {
+        growth: Growth::new(&data, header.as_ref(), &volume),
         start: data.window_start(),
+        data,
         place: named.name().to_owned(),
         identity,
         found: (keyslot, token),
@@ -193,153 +253,6 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         upstreams,
         has_image,
     })
-}
-
-/// The device, if it waits for this volume's server.
-fn waiting(
-    control: &mut Control,
-    name: &Name,
-    opened: &Opened,
-    found: Option<&Info>,
-) -> Result<Option<Info>> {
-    let Some(info) = found.filter(|info| info.state == State::Waits) else {
-        return Ok(None);
-    };
-    if info.identity != opened.identity || !opened.can_be_taken_over() {
-        return Err(another_volume(name));
-    }
-    control.check(info, &opened.volume)?;
-    Ok(Some(*info))
-}
-
-/// A device that this process is to serve. Dropped before it is [kept](Made::keep), it is gone again if it
-/// is new, else it waits.
-struct Made<'a> {
-    control: Control,
-    info: Info,
-    is_taken_over: bool,
-    /// Whether it has a server.
-    is_started: bool,
-    is_kept: bool,
-    name: &'a Name,
-}
-
-impl<'a> Made<'a> {
-    /// The device that waits, untouched as yet, or a new one.
-    fn get(
-        mut control: Control,
-        name: &'a Name,
-        opened: &Opened,
-        waiting: Option<Info>,
-    ) -> Result<Self> {
-        let info = match waiting {
-            Some(info) => info,
-            None => {
-                let waits = opened.can_be_taken_over();
-                let info = control.add(&opened.volume, opened.identity, waits)?;
-                if let Err(failure) = ublk::link(name, info.number) {
-                    control.delete(info.number)?;
-                    return Err(failure);
-                }
-                info
-            }
-        };
-        Ok(Self {
-            control,
-            info,
-            is_taken_over: waiting.is_some(),
-            is_started: false,
-            is_kept: false,
-            name,
-        })
-    }
-
-    /// Has the threads serve it. From then on it is there for everybody.
-    fn serve(
-        &mut self,
-        server: ReadyServer,
-        turn: &ublk::Turn,
-        output: &Output,
-    ) -> Result<Serving> {
-        let (name, number) = (self.name, self.info.number);
-        if !self.is_taken_over {
-            let serving = server.serve(&self.info)?;
-            self.control.start(number, false)?;
-            self.is_started = true;
-            return Ok(serving);
-        }
-        turn.begin_takeover()?;
-        if let Err(error) = ublk::hand_over(&mut self.control, number, output) {
-            // The driver has all of the last server's still.
-            turn.end_takeover()?;
-            return Err(lost(name).because(error));
-        }
-        let served = server.serve(&self.info);
-        let serving = served.map_err(|error| lost(name).because(error))?;
-        // It has heard of all of this one's queues: the next one could have it again.
-        turn.end_takeover()?;
-        let started = self.control.start(number, true);
-        started.map_err(|error| lost(name).because(error))?;
-        self.is_started = true;
-        Ok(serving)
-    }
-
-    /// Leaves it to `xtent close`.
-    fn keep(&mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl Drop for Made<'_> {
-    fn drop(&mut self) {
-        let path = ublk::path(self.name);
-        match (self.is_kept, self.is_taken_over) {
-            (true, _) => {}
-            (false, true) if self.is_started => {
-                tracing::warn!("{} waits for a server again", path.display());
-            }
-            (false, true) => {}
-            (false, false) => match self.control.delete(self.info.number) {
-                // Its threads end with it.
-                Ok(()) => ublk::unlink(self.name, self.info.number),
-                Err(error) => tracing::warn!(
-                    error = %xtent_store::chain(&error),
-                    "{} is left without a server: `xtent close {}` removes it",
-                    path.display(),
-                    self.name
-                ),
-            },
-        }
-    }
-}
-
-fn another_volume(name: &Name) -> Failure {
-    Failure::new(
-        Exit::Busy,
-        format!(
-            "{} waits for the server of another volume, or of one in another place",
-            ublk::path(name).display()
-        ),
-    )
-    .advise(format!(
-        "Open that one by this name, from the device that it was opened from; or, if it is not used any \
-         more, `xtent close {name}`."
-    ))
-}
-
-/// A device whose last server, or this one, was lost while it took it over.
-fn lost(name: &Name) -> Failure {
-    Failure::new(
-        Exit::Device,
-        format!(
-            "{} cannot be taken over any more: a server was lost before the driver knew it",
-            ublk::path(name).display()
-        ),
-    )
-    .advise(format!(
-        "`xtent close --force {name}` gives it up: its users see errors, and what they have written and \
-         not flushed is lost. What they were told is flushed is on the disk."
-    ))
 }
 
 fn announce(args: &Args, opened: &Opened, made: &Made<'_>, output: &Output) -> Result<()> {
