@@ -404,6 +404,13 @@ fn a_device_that_cannot_be_taken_over_says_so_and_lets_its_users_go() {
 /// Each processor's requests have a queue and a thread of their own; all of them are taken over.
 fn assert_has_several_queues(kernel: &'static str) {
     let scratch = Scratch::new();
+    let hold = scratch.join("hold.so");
+    Cmd::peer("cc")
+        .args(["-shared", "-fPIC", "-Wall", "-Werror", "-O1", "-o"])
+        .arg(&hold)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/hold.c"))
+        .ok();
+    let hold = std::fs::read(hold).unwrap();
     let volume = container(Shape::LUKS2, &scratch);
     let data = pattern(5 << 20, 4);
     Job::new(
@@ -450,11 +457,25 @@ fn assert_has_several_queues(kernel: &'static str) {
              rm /mnt/data1
              sync
          done
-         # A takeover that does not get far: nothing is tried with what the driver has of it.
+         # A takeover that is killed when the driver has heard of one of its queues: nothing is tried with that.
          killed
-         mv /dev/ublkc0 /dev/away
-         fails 4 xtent open --ublk --key-file /in/key v /d/v
-         mv /dev/away /dev/ublkc0
+         LD_PRELOAD=/in/hold.so xtent open --ublk --key-file /in/key v /d/v 2>/dev/null &
+         opener=$!
+         # in_call QUEUE NUMBER: its thread is in that system call; its process is in $pid.
+         in_call() {
+             for task in /proc/[0-9]*/task/*; do
+                 if [ \"$(cat $task/comm)\" = ublk$1 ]; then
+                     pid=$(echo $task | cut -d / -f 3)
+                     grep -q \"^$2 \" $task/syscall
+                     return
+                 fi
+             done 2>/dev/null
+             false
+         }
+         # pause and io_uring_enter
+         until [ -s /run/xtent/ublk/v ] && in_call 1 34 && in_call 0 426; do usleep 10000; done
+         killed
+         never wait $opener
          fails 4 xtent open --ublk --key-file /in/key v /d/v
          grep -q 'taken over any more' /tmp/said
          xtent close --force v
@@ -472,6 +493,7 @@ fn assert_has_several_queues(kernel: &'static str) {
     .disk("v", &volume.image)
     .file("data", &data)
     .file("key", KEY)
+    .file("hold.so", &hold)
     .run();
     volume.assert_has_file("data", &data);
 }
