@@ -568,8 +568,20 @@ fn qemu_has_a_device_grow_on_linux_7() {
          umount /mnt
          xtent close v
          never ls /dev/ublkc* 2>/dev/null
+         # A mount by ublk grows in the same way.
+         mounted --by ublk /d/v /mnt
+         cmp /in/data /mnt/data
+         enlarge 16
+         xtent resize /mnt
+         [ $(size) = $((first + 131072)) ]
+         /in/resize2fs /dev/ublkb0
+         enlarge 16
+         kill -HUP $pid
+         until [ $(size) = $((first + 163840)) ]; do kill -0 $pid; usleep 1000; done
+         xtent umount /mnt
+         never ls /dev/ublkc* 2>/dev/null
          cryptsetup open --key-file /in/key /d/v theirs
-         [ $(blockdev --getsz /dev/mapper/theirs) = $((first + 98304)) ]
+         [ $(blockdev --getsz /dev/mapper/theirs) = $((first + 163840)) ]
          mount -t ext4 -o ro /dev/mapper/theirs /mnt
          cmp /in/data /mnt/data
          umount /mnt

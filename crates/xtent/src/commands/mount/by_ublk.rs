@@ -38,6 +38,8 @@ struct Of {
 
 impl Ublk {
     pub(super) fn new(mut control: Control, is_asked_for: bool, options: &Options) -> Result<Self> {
+        // Of several the driver may have heard by half when a daemon that takes them over is killed.
+        control.set_queues(1);
         let waiting = Reserved::waiting(options, &mut control)?;
         Ok(Self {
             control,
