@@ -4,7 +4,7 @@
 
 use xtent_tests::luks::{Container, KEY, Maker, Shape};
 use xtent_tests::uml::{Job, kernel_612_fast, kernel_x86_7, kernel_x86_612};
-use xtent_tests::{Scratch, pattern};
+use xtent_tests::{Cmd, Scratch, pattern};
 
 const SIZE: usize = 24 << 20;
 

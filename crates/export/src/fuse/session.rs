@@ -29,7 +29,7 @@ const THREADS: usize = 16;
 /// What a mount's waiting thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// [`super::Stop::request`].
+    /// [`crate::mounts::Stop::request`].
     Stop,
     /// The last opener closed the file.
     Closed,

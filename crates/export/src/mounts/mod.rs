@@ -1,12 +1,12 @@
 //! Mounted volumes: the FUSE file, and a file system mounted from a loop device on it, or from a
 //! block device of the kernel's ublk.
 //!
-//! The daemon of `xtent mount` calls, in this order: [`check`] (before it asks
+//! The daemon of `xtent mount` calls, in this order: [`check()`] (before it asks
 //! for a passphrase), [`Mount::new`] with the open volume, then reports that
 //! it is ready, and stays in [`Mount::wait`]. A signal thread holds the
 //! [`Stop`]. `xtent umount` calls [`umount()`], in another process.
 //!
-//! By ublk it is [`Reserved::waiting`], which finds what a killed daemon's mount waits for, or [`check`];
+//! By ublk it is [`Reserved::waiting`], which finds what a killed daemon's mount waits for, or [`check()`];
 //! then [`Reserved::new`], the making of the device, and [`Reserved::mount`].
 
 mod check;
