@@ -82,9 +82,9 @@ impl Dirty {
         fence(Ordering::SeqCst);
     }
 
-    /// All goes into this one from now on.
-    pub(super) fn set(&self, log: Log) {
-        *self.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
+    /// All goes into this one from now on; into none that can be seen if there is none.
+    pub(super) fn set(&self, log: Option<Log>) {
+        *self.log.write().unwrap_or_else(PoisonError::into_inner) = log;
     }
 
     pub(super) fn set_event(&self, event: Option<File>) {
@@ -240,14 +240,14 @@ mod tests {
         let dirty = Arc::new(Dirty::default());
         let pages = Pages::new(Arc::clone(&dirty), 4 * PAGE);
         dirty.mark(0, 1);
-        dirty.set(log(&first));
+        dirty.set(Some(log(&first)));
         dirty.mark(PAGE, 1);
         assert_eq!(bits(&first, 0, 1), [0], "it is not kept yet");
         dirty.keep(true);
         pages.slice_at(10).mark_dirty(0, 1);
         assert!(pages.dirty_at(0) && !pages.dirty_at(4096));
         assert_eq!(bits(&first, 0, 1), [0x10]);
-        dirty.set(log(&second));
+        dirty.set(Some(log(&second)));
         dirty.mark(2 * PAGE, 1);
         dirty.keep(false);
         dirty.mark(3 * PAGE, 1);

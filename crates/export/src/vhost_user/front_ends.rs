@@ -25,8 +25,9 @@ use crate::nbd::{Listener, Shutdown};
 
 /// Front-ends that can be connected: more wait to be accepted.
 const MOST: usize = 2;
-/// How long a front-end may take for the rest of a message.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a front-end may take for the rest of a message, which it sends at once, and for our answer. Others
+/// wait as long.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -134,9 +134,8 @@ impl Guest {
 
 /// Memory of the guest's, for the cipher.
 impl Guest {
-    /// The parts of the segments, to be written otherwise than by [`Guest::write`]: whoever does says
-    /// [so](Guest::has_written) afterwards. They hold `len` bytes of the run from its byte `from` on, where they are; none if
-    /// that is not all there.
+    /// The parts of the segments that hold `len` bytes of the run from its byte `from` on, where they are; none if
+    /// that is not all there. Whoever writes to them says [so](Guest::has_written) afterwards.
     pub(super) fn pieces(
         &self,
         segments: &[Segment],

@@ -358,6 +358,7 @@ impl Shared {
             }
         }
     }
+
     /// The end of a request of which `written` bytes were written for the guest, which is not
     /// told yet.
     pub(super) fn end(&self, chain: &Chain, status: Status, written: u64) {

@@ -127,10 +127,11 @@ impl Session {
         }
     }
 
-    /// Tells the front-end if the disk has grown.
+    /// Tells the front-end if the disk has grown; one whose rings are not served when they are, since QEMU
+    /// does not listen before.
     pub(super) fn look_at_size(&mut self) {
         let size = self.work.carrier.volume().size();
-        if self.size == Some(size) {
+        if self.size == Some(size) || !self.is_served() {
             return;
         }
         let Some(channel) = &self.channel else {
@@ -184,6 +185,9 @@ impl Session {
             GET_PROTOCOL_FEATURES => return long(PROTOCOL_FEATURES),
             SET_PROTOCOL_FEATURES => {
                 self.protocol_features = message.longs::<1>(0)?[0] & PROTOCOL_FEATURES;
+                // Whether a log is kept is said by both.
+                self.dirty.keep(self.keeps_log());
+                self.start_all();
             }
             GET_QUEUE_NUM => return long(self.queues.into()),
             SET_MEM_TABLE => self.set_memory(&mut message)?,

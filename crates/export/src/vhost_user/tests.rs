@@ -463,7 +463,7 @@ fn log_of(rig: &Rig) -> std::fs::File {
     let file = std::fs::File::from(memfd_create("log", flags).unwrap());
     file.set_len(4096).unwrap();
     let log = Log::new(file.try_clone().unwrap(), 0, 4096).unwrap();
-    rig.dirty().set(log);
+    rig.dirty().set(Some(log));
     rig.dirty().keep(true);
     file
 }

@@ -359,3 +359,49 @@ fn nothing_is_served_that_would_not_be_in_the_log() {
     end.submit();
     end.wait();
 }
+
+#[test]
+fn a_log_that_is_refused_takes_the_place_of_the_one_before() {
+    let mut bed = Bed::new(plain());
+    let end = bed.connect();
+    end.prepare(&mut bed, 0);
+    end.start(&mut bed);
+    assert_eq!(end.set_log(&mut bed, 4096).0, 0);
+    end.set_features(&mut bed, LOG_ALL);
+    assert!(bed.ends.connected[0].1.is_served());
+    // QEMU looks at this one alone from then on, whatever the answer says.
+    assert_eq!(end.set_log(&mut bed, 5000).0, 1);
+    assert!(!bed.ends.connected[0].1.is_served());
+    assert_eq!(end.set_log(&mut bed, 4096).0, 0);
+    assert!(bed.ends.connected[0].1.is_served());
+}
+
+#[test]
+fn a_log_is_kept_in_whatever_order_the_features_are_told() {
+    let mut bed = Bed::new(plain());
+    let mut end = bed.connect();
+    let features = 1_u64 << 32 | 1 << 29 | LOG_ALL;
+    let said = Reply {
+        body: features.to_le_bytes().to_vec(),
+        file: None,
+    };
+    // Before the protocol's features nothing is answered.
+    message::send(&end.stream, SET_FEATURES, VERSION, &said).unwrap();
+    bed.turn();
+    let protocol = 0b1010_u64.to_le_bytes();
+    end.tell(&mut bed, SET_PROTOCOL_FEATURES, &protocol, None);
+    let table = [1_u64, 0, MEMORY, USER, 0].map(u64::to_le_bytes).concat();
+    end.tell(&mut bed, SET_MEM_TABLE, &table, Some(&end.memory));
+    end.tell(&mut bed, SET_VRING_NUM, &words([0, ENTRIES.into()]), None);
+    end.tell(&mut bed, SET_VRING_BASE, &words([0, 0]), None);
+    end.set_places(&mut bed, None);
+    let (answer, log) = end.set_log(&mut bed, 4096);
+    assert_eq!(answer, 0);
+    end.start(&mut bed);
+    end.submit();
+    end.wait();
+    end.stop(&mut bed);
+    let mut pages = [0; 2];
+    log.read_exact_at(&mut pages, 0).unwrap();
+    assert_eq!(pages, [1 << 3, 1 << 1 | 1 << 2]);
+}

@@ -44,32 +44,52 @@ impl Session {
         self.features & VHOST_F_LOG_ALL != 0 && self.protocol_features & LOG_SHMFD != 0
     }
 
-    /// Whether all that the rings write would be in the log, if there is to be one.
-    pub(super) fn is_logged(&self) -> bool {
+    /// The end of all that the rings write, as the log has it.
+    fn end_in_log(&self) -> u64 {
         let memory = self.guest.as_ref().map_or(0, |guest| guest.end());
         let used = self.rings.iter().filter_map(|ring| {
             let length = Layout::used_length(ring.entries);
             Some(ring.used_in_log?.saturating_add(length))
         });
-        let end = used.fold(memory, u64::max);
+        used.fold(memory, u64::max)
+    }
+
+    /// Whether all that the rings write would be in the log, if there is to be one.
+    pub(super) fn is_logged(&self) -> bool {
+        let end = self.end_in_log();
         !self.keeps_log() || self.dirty.log_is(|log| log.reaches(end))
     }
 
-    /// The log, which takes the place of the one before.
+    /// The log, which takes the place of the one before, also if it cannot be had: QEMU reads no other
+    /// one from then on, whatever it is answered.
     pub(super) fn set_log(&mut self, message: &mut Message) -> Result<(), Broken> {
-        let [length, start] = message.longs(0)?;
-        let file = message.files.pop();
-        let file = file.ok_or("a log without a descriptor")?;
-        let log = Log::new(file, start, length).map_err(|error| {
-            tracing::warn!(%error, "log");
-            "the log cannot be had"
-        })?;
+        let log = Self::log_of(message);
+        let end = self.end_in_log();
+        // So that all that is written is in the one before or in this one.
+        if self.keeps_log() && !log.as_ref().is_ok_and(|log| log.reaches(end)) {
+            self.stop_all();
+        }
+        let (log, had) = match log {
+            Ok(log) => (Some(log), Ok(())),
+            Err(why) => (None, Err(why)),
+        };
         self.dirty.set(log);
         self.start_all();
+        had?;
         match self.is_logged() {
             true => Ok(()),
             false => Err("the log is too short for the guest's memory: nothing is served"),
         }
+    }
+
+    fn log_of(message: &mut Message) -> Result<Log, Broken> {
+        let [length, start] = message.longs(0)?;
+        let file = message.files.pop();
+        let file = file.ok_or("a log without a descriptor")?;
+        Log::new(file, start, length).map_err(|error| {
+            tracing::warn!(%error, "log");
+            "the log cannot be had"
+        })
     }
 
     pub(super) fn make_inflight(&self, message: &Message) -> Result<Reply, Broken> {

@@ -111,7 +111,6 @@ impl Session {
     }
 
     /// Whether any is served.
-    #[cfg(test)]
     pub(in crate::vhost_user) fn is_served(&self) -> bool {
         self.rings.iter().any(|ring| ring.served.is_some())
     }
@@ -165,10 +164,8 @@ impl Session {
         match Ring::start(name, &layout, guest, kick, call, kept, work) {
             Ok(served) => {
                 ring.served = Some(served);
-                if self.size.is_none() {
-                    // One that knows the disk from before does not ask again.
-                    self.look_at_size();
-                }
+                // One that knows the disk from before does not ask again.
+                self.look_at_size();
             }
             Err(error) => tracing::warn!(ring = index, error = %chain(&error), "not served"),
         }
