@@ -198,11 +198,17 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
             continue;
         }
         *last_try = Instant::now();
-        {
+        let successor = {
             let mut state = lock(&shared.state);
             (state.has_answered, state.demand) = (false, false);
-        }
-        let (wire, found) = match connect(&shared.addresses, &shared.export, wake, until) {
+            state.take_successor()
+        };
+        let connected = match successor {
+            Some(successor) => Ok(successor),
+            None => connect(&shared.addresses, &shared.export, wake, until)
+                .map(|(wire, found)| (Connection::new(next_id(), 0, found.form, wire), found)),
+        };
+        let (connection, found) = match connected {
             Ok(connected) => connected,
             Err(error) => {
                 let mut todo = Todo::default();
@@ -216,7 +222,6 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
                 continue;
             }
         };
-        let connection = Connection::new(next_id(), 0, found.form, wire);
         let mut todo = Todo::default();
         let renewed = {
             let mut state = lock(&shared.state);
@@ -247,23 +252,28 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
     let mut todo = Todo::default();
     let now = Instant::now();
     let mut state = lock(&shared.state);
+    let patience = shared.patience(&state);
     let from = match state.has_answered {
+        _ if state.has_successor() => now,
         true => last_try + SHORT_PAUSE,
         false => last_try + PAUSE,
     };
-    let until = now + longest_try(shared.reconnect);
+    let until = now + longest_try(patience);
     let planned = match state.phase {
         _ if shared.wakes[0].is_closed() => None,
         Phase::Closed(_) => None,
         Phase::Down(_) => Some(state.demand.then_some(Try { from, until })),
         Phase::Serving | Phase::Asking | Phase::Replaying(_) | Phase::Lost => {
             let lost = state.lost_since.unwrap_or(now);
-            let end = lost + shared.reconnect;
+            let end = lost + patience;
             if now < end {
                 let until = until.min(end);
                 Some(Some(Try { from, until }))
+            } else if state.is_between() && last_try < lost {
+                // This thread may have been late, and the server has refused nothing.
+                Some(Some(Try { from: now, until }))
             } else {
-                let seconds = shared.reconnect.as_secs_f64();
+                let seconds = patience.as_secs_f64();
                 let why = format!("no connection for {seconds} seconds: {}", state.why);
                 state.fail_all(Phase::Down(why.clone()), &why, &mut todo);
                 Some(None)

@@ -42,6 +42,10 @@
 //! could carry out late, and nothing unflushed that it could lose. A server that answers too late for that goes on
 //! with the connections that there are.
 //!
+//! The connection of the look takes the place of the first where the server says that connections see
+//! each other's writes. Elsewhere another one is made once the old ones are gone; requests wait for it no less than a look
+//! may take, however short [`Options::reconnect`] is.
+//!
 //! # A server that lies
 //!
 //! Every byte of a read has to come once, from inside what was asked, and every answer has to be to a
@@ -244,7 +248,8 @@ impl Upstream {
     /// What requests under way wait for, if it is more than the next answer: a server that is lost, or
     /// has said nothing for a second.
     pub fn waiting(&self) -> Option<Waiting> {
-        lock(&self.shared.state).waiting(self.shared.reconnect, self.shared.silence)
+        let state = lock(&self.shared.state);
+        state.waiting(self.shared.patience(&state), self.shared.silence)
     }
 
     /// From now on every new connection is held against this before it is used. Call it once, for a

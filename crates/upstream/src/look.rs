@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use xtent_nbd::client::{Answer, Fill, Form, parse_reply, request_head};
+use xtent_nbd::constants::FLAG_CAN_MULTI_CONN;
 use xtent_store::ErrorKind;
 
 use crate::connect::{ConnectError, connect, receive_some, send_all};
@@ -14,7 +15,7 @@ use crate::identity::Expected;
 use crate::lane::next_id;
 use crate::lock;
 use crate::shared::Shared;
-use crate::state::{Phase, Todo};
+use crate::state::{Phase, Successor, Todo};
 use crate::wake::Wake;
 use crate::wire::Wire;
 
@@ -22,7 +23,7 @@ use crate::wire::Wire;
 pub(crate) struct Looker {
     turn: Mutex<()>,
     /// How long it may take.
-    limit: Duration,
+    pub(crate) limit: Duration,
     pub(crate) wake: Wake,
 }
 
@@ -47,15 +48,23 @@ fn failed(why: impl Into<String>) -> Failed {
 pub(crate) fn look(shared: &Shared) -> Result<(), Failed> {
     let _turn = lock(&shared.looker.turn);
     let deadline = Instant::now() + shared.looker.limit;
-    if !has_grown(shared, deadline)? {
+    let Some(found) = find_larger(shared, deadline)? else {
         return Ok(());
-    }
+    };
+    // Elsewhere it may not see what is flushed on the others from here on.
+    let successor = match found.1.has(FLAG_CAN_MULTI_CONN) {
+        true => Some(found),
+        false => {
+            found.0.say_goodbye();
+            None
+        }
+    };
     let mut todo = Todo::default();
     let epoch = {
         let mut state = lock(&shared.state);
         tracing::info!(device = %shared.terms.place, "the export has grown: the connections are made anew");
         let epoch = state.epoch;
-        state.renew(&mut todo).map_err(failed)?;
+        state.renew(successor, &mut todo).map_err(failed)?;
         epoch
     };
     shared.carry_out(todo);
@@ -66,8 +75,8 @@ pub(crate) fn look(shared: &Shared) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether a new connection finds the same disk, and it has become larger.
-fn has_grown(shared: &Shared, deadline: Instant) -> Result<bool, Failed> {
+/// A new connection that finds the same disk, which has become larger.
+fn find_larger(shared: &Shared, deadline: Instant) -> Result<Option<Successor>, Failed> {
     let wake = &shared.looker.wake;
     let connected = connect(&shared.addresses, &shared.export, wake, deadline);
     let (wire, found) = connected.map_err(|error| {
@@ -98,8 +107,17 @@ fn has_grown(shared: &Shared, deadline: Instant) -> Result<bool, Failed> {
         }
         Ok(true)
     });
-    connection.say_goodbye();
-    has_grown
+    match has_grown {
+        Ok(true) => Ok(Some((connection, found))),
+        Ok(false) => {
+            connection.say_goodbye();
+            Ok(None)
+        }
+        Err(failed) => {
+            connection.say_goodbye();
+            Err(failed)
+        }
+    }
 }
 
 /// Whether the connections have been made anew since that epoch.
@@ -188,5 +206,9 @@ fn ask(
         }
         found.extend(bytes);
     }
-    Ok(found)
+    // Whoever goes on with the connection would not see it.
+    match input.is_empty() {
+        true => Ok(found),
+        false => Err(io::Error::other("the server answers what was not asked").into()),
+    }
 }

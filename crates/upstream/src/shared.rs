@@ -68,6 +68,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// How long requests wait for a connection. Where all was well before, that is no less than they may wait for the
+    /// rest of a look.
+    pub(crate) fn patience(&self, state: &State) -> Duration {
+        match state.is_between() {
+            true => self.reconnect.max(self.looker.limit),
+            false => self.reconnect,
+        }
+    }
+
     /// Begins an operation that has been checked; its end is told whatever happens.
     pub(crate) fn begin(&self, operation: Operation) {
         let mut todo = Todo::default();

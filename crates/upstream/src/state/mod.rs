@@ -4,6 +4,8 @@
 mod recovery;
 mod renewal;
 
+pub(crate) use renewal::Successor;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,6 +77,10 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     /// Everything under way is waited for, so that the connections can be made anew.
     is_renewing: bool,
+    /// The first of the connections that come then, if it is there already.
+    successor: Option<Successor>,
+    /// The connections were given up while all was well, and none has taken their place yet.
+    is_between: bool,
     /// Writes that wait for room in the journal, and what waits for the connections to be made anew.
     pub(crate) held: VecDeque<Arc<Operation>>,
     /// Bytes that writes under way will take of the journal.
@@ -103,6 +109,8 @@ impl State {
             next_cookie: 1,
             journal: Journal::default(),
             is_renewing: false,
+            successor: None,
+            is_between: false,
             held: VecDeque::new(),
             room: 0,
             own_flush: false,

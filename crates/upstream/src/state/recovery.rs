@@ -145,6 +145,7 @@ impl State {
     /// Sends what waits, in order, and lets new requests through.
     fn resume(&mut self, todo: &mut Todo) {
         self.phase = Phase::Serving;
+        self.is_between = false;
         let Some(connection) = self.connections.iter().flatten().next().cloned() else {
             return;
         };
@@ -176,6 +177,7 @@ impl State {
             !piece.dies_with_connection()
         });
         self.is_renewing = false;
+        self.successor = None;
         self.epoch += 1;
         self.why = why;
         self.lost_since.get_or_insert(now);
@@ -187,6 +189,7 @@ impl State {
     /// Everything that waits fails for this reason, and so does what comes.
     pub(crate) fn fail_all(&mut self, phase: Phase, why: &str, todo: &mut Todo) {
         self.phase = phase;
+        (self.successor, self.is_between) = (None, false);
         todo.wake = true;
         let mut operations: Vec<_> = std::mem::take(&mut self.pending)
             .into_values()

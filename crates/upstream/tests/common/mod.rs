@@ -125,6 +125,8 @@ pub(crate) struct Server {
     /// The sockets of all clients now.
     clients: Arc<Mutex<Vec<UnixStream>>>,
     gone: Arc<AtomicBool>,
+    /// Clients are told that they see each other's writes.
+    is_shared: Arc<AtomicBool>,
     /// After the next client this socket leads to the other one.
     swap: Arc<Mutex<Option<PathBuf>>>,
 }
@@ -144,6 +146,7 @@ impl Server {
             size_after_next: Arc::default(),
             clients: Arc::default(),
             gone: Arc::default(),
+            is_shared: Arc::new(AtomicBool::new(true)),
             swap: Arc::default(),
         };
         let worker = Worker {
@@ -153,6 +156,7 @@ impl Server {
             clients: Arc::clone(&server.clients),
             fault: Arc::new(fault),
             minimum_block,
+            is_shared: Arc::clone(&server.is_shared),
         };
         let (connections, gone) = (Arc::clone(&server.connections), Arc::clone(&server.gone));
         let (size, after) = (
@@ -210,6 +214,11 @@ impl Server {
     /// Clients from the next on find this size, whatever the disk has.
     pub(crate) fn say(&self, size: usize) {
         self.size.store(size as u64, Ordering::SeqCst);
+    }
+
+    /// Clients from the next on are not told that they see each other's writes.
+    pub(crate) fn shares_nothing(&self) {
+        self.is_shared.store(false, Ordering::SeqCst);
     }
 
     /// The disk grows, and clients after the next one find that.
@@ -275,12 +284,14 @@ struct Worker {
     clients: Arc<Mutex<Vec<UnixStream>>>,
     fault: Arc<Fault>,
     minimum_block: u32,
+    is_shared: Arc<AtomicBool>,
 }
 
 impl Worker {
     /// Serves one client to its end; [`None`] is that end.
     fn serve(&self, mut client: &UnixStream, size: u64) -> Option<()> {
-        handshake_of(client, self.minimum_block, size)?;
+        let is_shared = self.is_shared.load(Ordering::SeqCst);
+        handshake_of(client, self.minimum_block, size, is_shared)?;
         let mut late = Vec::new();
         loop {
             let mut header = [0; REQUEST_LEN];
@@ -367,11 +378,16 @@ fn same(one: &UnixStream, other: &UnixStream) -> bool {
 
 /// The server's side of a handshake.
 pub(crate) fn handshake(client: &UnixStream, minimum_block: u32) -> Option<()> {
-    handshake_of(client, minimum_block, SIZE as u64)
+    handshake_of(client, minimum_block, SIZE as u64, true)
 }
 
 /// The same for an export of that many bytes.
-fn handshake_of(mut client: &UnixStream, minimum_block: u32, size: u64) -> Option<()> {
+fn handshake_of(
+    mut client: &UnixStream,
+    minimum_block: u32,
+    size: u64,
+    is_shared: bool,
+) -> Option<()> {
     let exports = [ExportInfo {
         name: String::new(),
         description: String::new(),
@@ -384,7 +400,11 @@ fn handshake_of(mut client: &UnixStream, minimum_block: u32, size: u64) -> Optio
     let mut input = Vec::new();
     loop {
         let (used, progress) = handshake.step(&input);
-        client.write_all(&handshake.take_output()).ok()?;
+        let mut output = handshake.take_output();
+        if !is_shared {
+            not_shared(&mut output, size);
+        }
+        client.write_all(&output).ok()?;
         input.drain(..used);
         match progress {
             Progress::Transmission(_) => return Some(()),
@@ -396,6 +416,16 @@ fn handshake_of(mut client: &UnixStream, minimum_block: u32, size: u64) -> Optio
             }
             Progress::Continue => {}
         }
+    }
+}
+
+/// Takes `NBD_FLAG_CAN_MULTI_CONN` out of what is said of an export of that size.
+fn not_shared(output: &mut [u8], size: u64) {
+    let info = [&INFO_EXPORT.to_be_bytes()[..], &size.to_be_bytes()].concat();
+    let at = output.windows(info.len()).position(|it| it == info);
+    if let Some(at) = at.map(|at| at + info.len()) {
+        let flags = u16::from_be_bytes([output[at], output[at + 1]]) & !FLAG_CAN_MULTI_CONN;
+        output[at..at + 2].copy_from_slice(&flags.to_be_bytes());
     }
 }
 

@@ -23,6 +23,12 @@ use crate::wire::Wire;
 /// The journal has room for this many writes.
 const ROOM: usize = 3;
 const BLOCK: usize = 512;
+const FOUND: Negotiated = Negotiated {
+    size: 1 << 20,
+    flags: FLAG_SEND_FLUSH | FLAG_CAN_MULTI_CONN,
+    form: Form::Simple,
+    blocks: BlockSizes::DEFAULT,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -34,7 +40,9 @@ enum Event {
     /// Of what is under way, this one is answered.
     Answer(usize),
     AnswerFlushesWithAnError,
-    Renew,
+    Renew {
+        has_successor: bool,
+    },
     Stop,
     Lose,
     Connect,
@@ -47,7 +55,7 @@ fn event() -> impl Strategy<Value = Event> {
         5 => any::<bool>().prop_map(|durably| Event::Write { durably }),
         1 => Just(Event::Flush),
         9 => (0_usize..8).prop_map(Event::Answer),
-        2 => Just(Event::Renew),
+        2 => any::<bool>().prop_map(|has_successor| Event::Renew { has_successor }),
         1 => Just(Event::Stop),
         1 => Just(Event::Lose),
         3 => Just(Event::Connect),
@@ -68,14 +76,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let found = Negotiated {
-            size: 1 << 20,
-            flags: FLAG_SEND_FLUSH | FLAG_CAN_MULTI_CONN,
-            form: Form::Simple,
-            blocks: BlockSizes::DEFAULT,
-        };
         let place = Place::Uri("nbd://tested/".into());
-        let terms = Arc::new(Terms::new(place, &found, false, ROOM * BLOCK));
+        let terms = Arc::new(Terms::new(place, &FOUND, false, ROOM * BLOCK));
         let mut bench = Self {
             state: State::new(terms, 2),
             peers: Vec::new(),
@@ -101,7 +103,10 @@ impl Bench {
 
     fn connect(&mut self) {
         if matches!(self.state.phase, Phase::Lost) {
-            let connection = self.connection(0);
+            let connection = match self.state.take_successor() {
+                Some((connection, _)) => connection,
+                None => self.connection(0),
+            };
             let mut todo = Todo::default();
             self.state.connected(connection, &mut todo);
             self.carry_out(todo);
@@ -201,11 +206,12 @@ impl Bench {
             Event::Flush => self.begin(Work::Flush, 0, 0),
             Event::Answer(number) => drop(self.answer(number)),
             Event::AnswerFlushesWithAnError => self.is_failing = true,
-            Event::Renew => {
+            Event::Renew { has_successor } => {
+                let successor = has_successor.then(|| (self.connection(0), FOUND));
                 let mut todo = Todo::default();
                 let is_possible = matches!(self.state.phase, Phase::Serving)
                     && self.state.flush_failure.is_none();
-                assert_eq!(self.state.renew(&mut todo).is_ok(), is_possible);
+                assert_eq!(self.state.renew(successor, &mut todo).is_ok(), is_possible);
                 self.carry_out(todo);
             }
             Event::Stop => {
@@ -227,6 +233,13 @@ impl Bench {
             self.renewed += 1;
             assert_eq!(self.state.pending.len(), 0, "under way on what is given up");
             assert_eq!(self.state.journal.bytes(), 0, "not flushed before");
+        }
+        if let Some((connection, _)) = &self.state.successor {
+            assert!(
+                self.state.is_renewing || self.state.is_between,
+                "kept for nothing"
+            );
+            assert!(!connection.is_dead());
         }
         if was_renewing && self.state.is_renewing() && !matches!(event, Event::Answer(_)) {
             assert_eq!(self.state.pending.len(), before, "sent all the same");
@@ -275,7 +288,9 @@ fn what_was_acknowledged_is_flushed_before() {
     bench.happen(Event::Write { durably: false });
     bench.happen(Event::Answer(0));
     bench.happen(Event::Write { durably: false });
-    bench.happen(Event::Renew);
+    bench.happen(Event::Renew {
+        has_successor: true,
+    });
     bench.happen(Event::Read);
     // The write, and then the flush that it was waited for with.
     for renewed in [0, 1] {
@@ -290,10 +305,12 @@ fn what_was_acknowledged_is_flushed_before() {
 fn a_lost_connection_comes_first() {
     let mut bench = Bench::new();
     bench.happen(Event::Write { durably: false });
-    bench.happen(Event::Renew);
+    bench.happen(Event::Renew {
+        has_successor: true,
+    });
     bench.happen(Event::Write { durably: true });
     bench.happen(Event::Lose);
-    assert!(!bench.state.is_renewing());
+    assert!(!bench.state.is_renewing() && bench.state.successor.is_none());
     assert_eq!(bench.end(), 0);
 }
 
@@ -302,7 +319,9 @@ fn after_a_failed_flush_they_stay() {
     let mut bench = Bench::new();
     bench.happen(Event::AnswerFlushesWithAnError);
     bench.happen(Event::Write { durably: false });
-    bench.happen(Event::Renew);
+    bench.happen(Event::Renew {
+        has_successor: true,
+    });
     for _ in 0..2 {
         bench.happen(Event::Answer(0));
     }
