@@ -2,7 +2,7 @@
 //! made to see.
 
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use xtent_nbd::client::{Answer, Fill, Form, parse_reply, request_head};
@@ -21,8 +21,11 @@ use crate::wire::Wire;
 
 /// Whoever looks; one at a time.
 pub(crate) struct Looker {
-    turn: Mutex<()>,
-    /// How long it may take.
+    /// Whether somebody does.
+    is_busy: Mutex<bool>,
+    /// It is not so any more.
+    is_free: Condvar,
+    /// How long it may take, with the wait for others.
     pub(crate) limit: Duration,
     pub(crate) wake: Wake,
 }
@@ -30,10 +33,38 @@ pub(crate) struct Looker {
 impl Looker {
     pub(crate) fn new(limit: Duration) -> io::Result<Self> {
         Ok(Self {
-            turn: Mutex::new(()),
+            is_busy: Mutex::new(false),
+            is_free: Condvar::new(),
             limit,
             wake: Wake::new()?,
         })
+    }
+
+    /// Waits until nobody else looks.
+    fn turn(&self, deadline: Instant) -> Result<Turn<'_>, Failed> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self
+            .is_free
+            .wait_timeout_while(lock(&self.is_busy), left, |is_busy| *is_busy);
+        let (mut is_busy, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *is_busy {
+            return Err(failed(format!(
+                "somebody else has been asking for it for {} seconds, and the server has not answered that",
+                self.limit.as_secs_f64()
+            )));
+        }
+        *is_busy = true;
+        Ok(Turn(self))
+    }
+}
+
+/// As long as this is there, nobody else looks.
+struct Turn<'a>(&'a Looker);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.is_busy) = false;
+        self.0.is_free.notify_one();
     }
 }
 
@@ -46,8 +77,8 @@ fn failed(why: impl Into<String>) -> Failed {
 
 /// Asks the server for the size of the export, and takes it if it has grown.
 pub(crate) fn look(shared: &Shared) -> Result<(), Failed> {
-    let _turn = lock(&shared.looker.turn);
     let deadline = Instant::now() + shared.looker.limit;
+    let _turn = shared.looker.turn(deadline)?;
     let Some(found) = find_larger(shared, deadline)? else {
         return Ok(());
     };

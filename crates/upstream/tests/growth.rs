@@ -242,6 +242,30 @@ fn a_server_that_takes_the_look_and_no_other_loses_nothing() {
     assert_eq!(server.connections.load(Ordering::SeqCst), 2);
 }
 
+/// Whoever asks second is told as soon as whoever asks first.
+#[test]
+fn a_look_waits_for_another_no_longer_than_for_the_server() {
+    let server = Server::new(49, 512, Box::new(|_| Action::Serve));
+    let options = Options {
+        look: SHORT,
+        ..Options::default()
+    };
+    let upstream = Upstream::open(&server.uri(), Access::ReadWrite, options).unwrap();
+    server.hold_off();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                let begun = Instant::now();
+                look_fails(&upstream, &[]);
+                assert!(begun.elapsed() >= SHORT);
+            });
+        }
+    });
+    // One after the other they would take 100 times as long.
+    assert!(begun.elapsed() < 50 * SHORT);
+}
+
 /// Requests fail with the first connection that is lost.
 fn impatient(server: &Server) -> Upstream {
     let options = Options {

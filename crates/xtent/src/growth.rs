@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use xtent_control::FixedSize;
@@ -198,12 +198,12 @@ pub(crate) fn resizing(
     let growth = Arc::clone(growth);
     let registered_size = Mutex::new(entry.size);
     move |fixed| {
-        // One at a time, so that the last to tell has the latest size.
-        let mut known = registered_size
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let before = *known;
-        if let Some(Grown { now, .. }) = growth.look_or_grow(fixed)? {
+        let before = *held(&registered_size);
+        growth.look_or_grow(fixed)?;
+        // One at a time from here on, so that the last to tell has the latest size; somebody else may have found it.
+        let mut known = held(&registered_size);
+        let now = growth.volume.upgrade().map_or(*known, |it| it.size());
+        if now > *known {
             registration.update(&[Entry {
                 size: now,
                 ..entry.clone()
@@ -230,6 +230,10 @@ pub(crate) fn follow_one(
             tracing::warn!(error, "the volume keeps its size");
         }
     })
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn grow(volume: &Volume, now: u64) -> Result<Option<Grown>> {

@@ -127,6 +127,8 @@ pub(crate) struct Server {
     gone: Arc<AtomicBool>,
     /// Clients are told that they see each other's writes.
     is_shared: Arc<AtomicBool>,
+    /// Clients are not spoken to, until they have gone.
+    holds_off: Arc<AtomicBool>,
     /// After the next client this socket leads to the other one.
     swap: Arc<Mutex<Option<PathBuf>>>,
 }
@@ -147,6 +149,7 @@ impl Server {
             clients: Arc::default(),
             gone: Arc::default(),
             is_shared: Arc::new(AtomicBool::new(true)),
+            holds_off: Arc::default(),
             swap: Arc::default(),
         };
         let worker = Worker {
@@ -157,6 +160,7 @@ impl Server {
             fault: Arc::new(fault),
             minimum_block,
             is_shared: Arc::clone(&server.is_shared),
+            holds_off: Arc::clone(&server.holds_off),
         };
         let (connections, gone) = (Arc::clone(&server.connections), Arc::clone(&server.gone));
         let (size, after) = (
@@ -214,6 +218,11 @@ impl Server {
     /// Clients from the next on find this size, whatever the disk has.
     pub(crate) fn say(&self, size: usize) {
         self.size.store(size as u64, Ordering::SeqCst);
+    }
+
+    /// Clients from the next on wait for the beginning of their handshake.
+    pub(crate) fn hold_off(&self) {
+        self.holds_off.store(true, Ordering::SeqCst);
     }
 
     /// Clients from the next on are not told that they see each other's writes.
@@ -285,11 +294,15 @@ struct Worker {
     fault: Arc<Fault>,
     minimum_block: u32,
     is_shared: Arc<AtomicBool>,
+    holds_off: Arc<AtomicBool>,
 }
 
 impl Worker {
     /// Serves one client to its end; [`None`] is that end.
     fn serve(&self, mut client: &UnixStream, size: u64) -> Option<()> {
+        if self.holds_off.load(Ordering::SeqCst) {
+            client.read_exact(&mut [0]).ok()?;
+        }
         let is_shared = self.is_shared.load(Ordering::SeqCst);
         handshake_of(client, self.minimum_block, size, is_shared)?;
         let mut late = Vec::new();
