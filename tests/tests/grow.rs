@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -208,6 +210,72 @@ fn what_has_grown_is_noticed_without_a_word() {
         umount(&folder).ok();
         mount.finish();
     }
+}
+
+/// A server that is asked for the size keeps nothing of a volume that is detached, however long it takes to answer.
+#[test]
+fn a_volume_is_let_go_of_while_its_server_is_asked() {
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, MIB);
+    let image = container.image.to_string_lossy();
+    let alone = [
+        "--filter=multi-conn",
+        "file",
+        &image,
+        "multi-conn-mode=disable",
+    ];
+    let far = Far::nbdkit(&alone);
+    let socket = scratch.join("before");
+    let before = UnixListener::bind(&socket).unwrap();
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let front = Container {
+        image: uri.clone().into(),
+        key: container.key.clone(),
+    };
+    std::thread::scope(|scope| {
+        let passed_on = scope.spawn(|| pass_on(before.accept().unwrap().0, far.socket()));
+        let server = Server::start(&front);
+        let mut client = Raw::connect(&server.socket);
+        client.greet();
+        client.go();
+        client.send(&write(0, &piece(1)));
+        assert_eq!(client.reply(), 0);
+        set_len(&container.image, 2 * MIB);
+        let asking = resize(&uri).spawn();
+        // It is told nothing.
+        let (mut asked, _) = before.accept().unwrap();
+        let id = server.id().to_string();
+        xtent().args(["detach", "--server", &id, &uri]).ok();
+        asked.set_nonblocking(true).unwrap();
+        assert_eq!(asked.read(&mut [0]).unwrap(), 0, "asked no longer");
+        // The other connection has ended, too, and there is no other.
+        passed_on.join().unwrap();
+        let asking = asking.finish();
+        assert_eq!(asking.code(), Some(4), "{}", asking.text());
+        asking.says(&["it is being closed"]);
+        before.set_nonblocking(true).unwrap();
+        let other = before.accept().unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::WouldBlock);
+        server.stop();
+    });
+    far.stop();
+    let decrypted = container.decrypt();
+    assert_same(&decrypted[..1 << 20], &piece(1), "flushed");
+}
+
+/// Until both ends have closed it.
+fn pass_on(client: UnixStream, socket: &Path) {
+    let far = UnixStream::connect(socket).unwrap();
+    let ends = [(&client, &far), (&far, &client)];
+    std::thread::scope(|scope| {
+        for (mut from, mut to) in ends {
+            scope.spawn(move || {
+                // Whoever is cut off says so at the other end.
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
 }
 
 #[test]

@@ -94,7 +94,7 @@ use xtent_store::{Access, Act, Error, ErrorKind, Place};
 use connect::{Addresses, connect};
 use connection::Connection;
 use identity::Expected;
-use look::Looker;
+use look::{Looker, stop_looking};
 use shared::Shared;
 use state::{Phase, State, Todo};
 use terms::Terms;
@@ -243,6 +243,12 @@ impl Upstream {
         }
         drop(sender);
         results.iter().collect()
+    }
+
+    /// Has every [look at the size](xtent_store::Store::look_at_size) fail from now on, at once, those under way too: for whoever is
+    /// about to close the store while others may look. They may hold it for a moment yet.
+    pub fn stop_looking(&self) {
+        stop_looking(&self.shared);
     }
 
     /// What requests under way wait for, if it is more than the next answer: a server that is lost, or

@@ -43,10 +43,14 @@ impl Looker {
     /// Waits until nobody else looks.
     fn turn(&self, deadline: Instant) -> Result<Turn<'_>, Failed> {
         let left = deadline.saturating_duration_since(Instant::now());
+        let must_wait = |is_busy: &mut bool| *is_busy && !self.wake.is_closed();
         let waited = self
             .is_free
-            .wait_timeout_while(lock(&self.is_busy), left, |is_busy| *is_busy);
+            .wait_timeout_while(lock(&self.is_busy), left, must_wait);
         let (mut is_busy, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if self.wake.is_closed() {
+            return Err(failed(CLOSED));
+        }
         if *is_busy {
             return Err(failed(format!(
                 "somebody else has been asking for it for {} seconds, and the server has not answered that",
@@ -57,6 +61,8 @@ impl Looker {
         Ok(Turn(self))
     }
 }
+
+const CLOSED: &str = "it is being closed";
 
 /// As long as this is there, nobody else looks.
 struct Turn<'a>(&'a Looker);
@@ -79,6 +85,30 @@ fn failed(why: impl Into<String>) -> Failed {
 pub(crate) fn look(shared: &Shared) -> Result<(), Failed> {
     let deadline = Instant::now() + shared.looker.limit;
     let _turn = shared.looker.turn(deadline)?;
+    // Whatever has come of it then.
+    look_until(shared, deadline).map_err(|error| match shared.looker.wake.is_closed() {
+        true => failed(CLOSED),
+        false => error,
+    })
+}
+
+/// Has looks fail from now on, those under way too. The connections that there are stay.
+pub(crate) fn stop_looking(shared: &Shared) {
+    let mut todo = Todo::default();
+    {
+        let mut state = lock(&shared.state);
+        shared.looker.wake.close();
+        if state.is_renewing() {
+            state.stop_renewing(&mut todo);
+        }
+    }
+    shared.carry_out(todo);
+    // Whoever is about to wait waits, or has seen it.
+    drop(lock(&shared.looker.is_busy));
+    shared.looker.is_free.notify_all();
+}
+
+fn look_until(shared: &Shared, deadline: Instant) -> Result<(), Failed> {
     let Some(found) = find_larger(shared, deadline)? else {
         return Ok(());
     };
@@ -93,6 +123,9 @@ pub(crate) fn look(shared: &Shared) -> Result<(), Failed> {
     let mut todo = Todo::default();
     let epoch = {
         let mut state = lock(&shared.state);
+        if shared.looker.wake.is_closed() {
+            return Err(failed(CLOSED));
+        }
         tracing::info!(device = %shared.terms.place, "the export has grown: the connections are made anew");
         let epoch = state.epoch;
         state.renew(successor, &mut todo).map_err(failed)?;
@@ -160,6 +193,7 @@ fn is_renewed(shared: &Shared, epoch: u64, deadline: Instant) -> Result<bool, Fa
     let renewed = match &state.phase {
         Phase::Down(why) | Phase::Closed(why) => Err(failed(why.clone())),
         Phase::Serving if state.epoch != epoch => Ok(true),
+        _ if shared.looker.wake.is_closed() => Err(failed(CLOSED)),
         Phase::Serving if !state.is_renewing() => {
             let why = state.flush_failure.clone().unwrap_or_default();
             Err(failed(why))

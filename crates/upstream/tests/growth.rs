@@ -266,6 +266,63 @@ fn a_look_waits_for_another_no_longer_than_for_the_server() {
     assert!(begun.elapsed() < 50 * SHORT);
 }
 
+/// Whoever closes the store waits neither for the server nor for its answers.
+#[test]
+fn a_look_ends_with_the_store() {
+    let server = Server::new(50, 512, Box::new(|_| Action::Serve));
+    let upstream = open(&server, 1);
+    server.grow(2 * SIZE);
+    server.hold_off();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| look_fails(&upstream, &["it is being closed"]));
+        }
+        until("somebody asks", || {
+            server.connections.load(Ordering::SeqCst) == 2
+        });
+        upstream.stop_looking();
+    });
+    // What is there goes on to the end.
+    upstream.write_at(&[6; 512], 512).unwrap();
+    upstream.flush().unwrap();
+    look_fails(&upstream, &["it is being closed"]);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn connections_are_not_made_anew_for_a_store_that_is_closed() {
+    let server = Server::new(
+        51,
+        512,
+        Box::new(|request| match request.kind {
+            CMD_READ => Action::Silent,
+            _ => Action::Serve,
+        }),
+    );
+    let upstream = open(&server, 1);
+    let unanswered = upstream.submit(Operation::Read {
+        buffer: AlignedBuffer::zeroed(512).unwrap().into(),
+        offset: 0,
+    });
+    server.grow(2 * SIZE);
+    std::thread::scope(|scope| {
+        let look = scope.spawn(|| look_fails(&upstream, &["it is being closed"]));
+        until("it is asked for", || {
+            server.connections.load(Ordering::SeqCst) == 2
+        });
+        upstream.stop_looking();
+        look.join().unwrap();
+        upstream.write_at(&[6; 512], 512).unwrap();
+        upstream.flush().unwrap();
+    });
+    drop(upstream);
+    assert!(block_on(unanswered).result.is_err());
+    until("both have ended", || {
+        server.ended.load(Ordering::SeqCst) == 2
+    });
+    assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+}
+
 /// Requests fail with the first connection that is lost.
 fn impatient(server: &Server) -> Upstream {
     let options = Options {

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use xtent_control::FixedSize;
 use xtent_luks::Header;
 use xtent_store::Store;
+use xtent_upstream::Upstream;
 use xtent_volume::Volume;
 
 use crate::disk::Disk;
@@ -25,12 +26,23 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// the volume nor its device open.
 pub(crate) struct Growth {
     data: Weak<dyn Store>,
+    /// The same, if a server is asked for its size.
+    upstream: Weak<Upstream>,
+    /// Whether volume and device are being given up; locked for reading as long as they are held here.
+    has_ended: RwLock<bool>,
     uuid: Option<String>,
     /// The byte of the device where it begins, if it goes on to its end.
     offset: Option<u64>,
     volume: Weak<Volume>,
     /// Of a device that does not tell of its changes, if the volume goes on to its end.
     seen: Option<Seen>,
+}
+
+/// What is looked at. Whoever waits for its end may go on once all of it has been let go of, so the lock is the last.
+struct Held<'a> {
+    data: Arc<dyn Store>,
+    volume: Arc<Volume>,
+    _has_ended: RwLockReadGuard<'a, bool>,
 }
 
 /// Bytes that a device had.
@@ -88,6 +100,8 @@ impl Growth {
     ) -> Self {
         Self {
             data: Arc::downgrade(&data.store()),
+            upstream: data.upstream().map(Arc::downgrade).unwrap_or_default(),
+            has_ended: RwLock::new(false),
             uuid,
             offset,
             volume: Arc::downgrade(volume),
@@ -102,13 +116,45 @@ impl Growth {
         }
     }
 
+    /// Volume and device as long as they are open, to be held no longer than needed.
+    fn hold(&self) -> Option<Held<'_>> {
+        let has_ended = self.has_ended.read();
+        let has_ended = has_ended.unwrap_or_else(PoisonError::into_inner);
+        if *has_ended {
+            return None;
+        }
+        let (data, volume) = self.data.upgrade().zip(self.volume.upgrade())?;
+        Some(Held {
+            data,
+            volume,
+            _has_ended: has_ended,
+        })
+    }
+
+    /// Has looks at the server of the volume fail from now on, at once, those under way too: for whoever is about to
+    /// close the volume.
+    pub(crate) fn stop(&self) {
+        if let Some(upstream) = self.upstream.upgrade() {
+            upstream.stop_looking();
+        }
+    }
+
+    /// For whoever has let go of the volume: on return nobody holds it or its device here any more.
+    pub(crate) fn end(&self) {
+        self.stop();
+        *self
+            .has_ended
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
     /// Whether its device, if that does not tell of it, has got another size than when it was last looked
     /// at, and stays so. To be asked in regular intervals; it is cheap.
     pub(crate) fn has_changed(&self) -> bool {
-        let (Some(seen), Some(data)) = (&self.seen, self.data.upgrade()) else {
+        let (Some(seen), Some(held)) = (&self.seen, self.hold()) else {
             return false;
         };
-        seen.has_settled(data.size())
+        seen.has_settled(held.data.size())
     }
 
     /// Looks at the size of the device and lets the volume grow to it, where the
@@ -118,9 +164,10 @@ impl Growth {
     /// # Errors
     /// If the device's size cannot be asked for, or the device is smaller than it says.
     pub(crate) fn look(&self) -> Result<Option<Grown>> {
-        let Some((data, volume)) = self.data.upgrade().zip(self.volume.upgrade()) else {
+        let Some(held) = self.hold() else {
             return Ok(None);
         };
+        let (data, volume) = (&held.data, &held.volume);
         let before = volume.size();
         let Some(offset) = self.offset else {
             tracing::info!(size = before, "the volume keeps its size");
@@ -128,14 +175,14 @@ impl Growth {
         };
         let known = data.size();
         // A connection that was made anew may have found it already.
-        let size = match room(known, offset, &volume) > before {
+        let size = match room(known, offset, volume) > before {
             true => known,
             false => data.look_at_size()?,
         };
         if let Some(seen) = &self.seen {
             seen.take(size);
         }
-        let now = room(size, offset, &volume);
+        let now = room(size, offset, volume);
         if now < before {
             tracing::warn!(
                 size = before,
@@ -144,7 +191,7 @@ impl Growth {
             );
             return Ok(None);
         }
-        grow(&volume, now)
+        grow(volume, now)
     }
 
     /// Lets the volume become as large as its header says by now.
@@ -152,9 +199,10 @@ impl Growth {
     /// # Errors
     /// If that is smaller, if there is no room for it, or if it is another volume's header.
     fn grow_to(&self, FixedSize { uuid, size }: &FixedSize) -> Result<Option<Grown>> {
-        let Some(volume) = self.volume.upgrade() else {
+        let Some(held) = self.hold() else {
             return Ok(None);
         };
+        let volume = &held.volume;
         if self.uuid.as_ref() != Some(uuid) {
             return Err(Failure::new(
                 Exit::Device,
@@ -169,7 +217,7 @@ impl Growth {
                 format!("the volume has {before} bytes, and becomes no smaller while it is open"),
             ));
         }
-        grow(&volume, size)
+        grow(volume, size)
     }
 
     /// The one or the other.
@@ -202,7 +250,7 @@ pub(crate) fn resizing(
         growth.look_or_grow(fixed)?;
         // One at a time from here on, so that the last to tell has the latest size; somebody else may have found it.
         let mut known = held(&registered_size);
-        let now = growth.volume.upgrade().map_or(*known, |it| it.size());
+        let now = growth.hold().map_or(*known, |it| it.volume.size());
         if now > *known {
             registration.update(&[Entry {
                 size: now,

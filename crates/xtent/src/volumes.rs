@@ -161,7 +161,7 @@ impl Volumes {
     fn remove_where(&self, name: &str, which: impl Fn(&One) -> bool) -> Result<()> {
         // It is the caller's alone from here on: whoever is second would remove another that
         // has got the name meanwhile.
-        let number = match self.kept().all.iter_mut().find(|one| which(one)) {
+        let (number, growth) = match self.kept().all.iter_mut().find(|one| which(one)) {
             Some(one) if one.is_ending => {
                 return Err(Failure::new(
                     Exit::Busy,
@@ -170,7 +170,7 @@ impl Volumes {
             }
             Some(one) => {
                 one.is_ending = true;
-                one.number
+                (one.number, Arc::clone(&one.growth))
             }
             None => {
                 return Err(Failure::parameters(format!(
@@ -178,7 +178,9 @@ impl Volumes {
                 )));
             }
         };
+        growth.stop();
         let result = self.exports.remove(name);
+        growth.end();
         let mut kept = self.kept();
         kept.all.retain(|one| one.number != number);
         self.registration.update(&kept.entries());
@@ -210,6 +212,13 @@ impl Volumes {
     pub(crate) fn look_at(&self, which: impl Fn(&str) -> bool) -> Vec<(Entry, Grown)> {
         let is_meant = |one: &One| which(one.entry.export.as_deref().unwrap_or_default());
         self.look_at_growths(self.growths(is_meant))
+    }
+
+    /// For whoever has let go of them: on return nobody who looks holds one any more, and nobody will.
+    pub(crate) fn end_looking(&self) {
+        for (_, growth) in self.growths(|_| true) {
+            growth.end();
+        }
     }
 
     fn growths(&self, which: impl Fn(&One) -> bool) -> Vec<(u64, Arc<Growth>)> {

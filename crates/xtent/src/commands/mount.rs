@@ -216,12 +216,12 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         true => resize(fixed),
         false => Err(told::keeps_its_size()),
     });
-    let look = Arc::clone(&resize);
+    let (look, followed) = (Arc::clone(&resize), Arc::clone(&growth));
     // The threads come after the fork, as every thread.
     signals::on_ending_repeated(move || stop.request(), move || changes.tell(()))?;
     follow_one(
         told,
-        move || can_grow && growth.has_changed(),
+        move || can_grow && followed.has_changed(),
         move || look(None),
     )?;
     let control = Control::bind_mount()
@@ -232,6 +232,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     }
     ready.ready()?;
     let result = mount.wait();
+    growth.end();
     registration.end();
     drop(control);
     Ok(result?)

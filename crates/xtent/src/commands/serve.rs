@@ -260,6 +260,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let options = options(args, &plan, tls);
     let result = nbd::serve(listeners, volumes.exports(), options, &shutdown);
     let flushed = machine.map_or(Ok(()), Machine::end);
+    volumes.end_looking();
     volumes.registration().end();
     drop((made, pid_file, control));
     if let Some(device) = taken_over.get() {

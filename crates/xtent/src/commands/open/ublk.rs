@@ -139,7 +139,8 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         move || changes.tell(()),
     )?;
     let look = Arc::clone(&resize);
-    let has_changed = move || can_grow && growth.has_changed();
+    let followed = Arc::clone(&growth);
+    let has_changed = move || can_grow && followed.has_changed();
     follow_one(told, has_changed, move || look(None))?;
     if let Some(resizer) = &resizer {
         resizer.start_mount(move |fixed| resize(fixed))?;
@@ -147,6 +148,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     drop(opened.data);
     drop(opened.volume);
     let result = serving.wait();
+    growth.end();
     registration.end();
     drop(resizer);
     result?;
