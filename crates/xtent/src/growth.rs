@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xtent_control::FixedSize;
 use xtent_luks::Header;
@@ -345,13 +345,34 @@ impl<T: Ord + Send + 'static> Told<T> {
         changed: impl Fn() -> BTreeSet<T> + Send + 'static,
         look: impl Fn(BTreeSet<T>) + Send + 'static,
     ) -> Result<()> {
+        self.follow_with(PAUSE, changed, look)
+    }
+
+    fn follow_with(
+        self,
+        pause: Duration,
+        changed: impl Fn() -> BTreeSet<T> + Send + 'static,
+        look: impl Fn(BTreeSet<T>) + Send + 'static,
+    ) -> Result<()> {
         let Self(told) = self;
         let follow = move || {
+            // However often others tell.
+            let mut next = Instant::now() + pause;
             loop {
-                let names = match told.recv_timeout(PAUSE) {
+                let left = next.saturating_duration_since(Instant::now());
+                let told = match left.is_zero() {
+                    true => Err(RecvTimeoutError::Timeout),
+                    false => told
+                        .recv_timeout(left)
+                        .map(|first| (first, told.try_iter())),
+                };
+                let names = match told {
                     // Several notices of one change are one.
-                    Ok(first) => [first].into_iter().chain(told.try_iter()).collect(),
-                    Err(RecvTimeoutError::Timeout) => changed(),
+                    Ok((first, others)) => [first].into_iter().chain(others).collect(),
+                    Err(RecvTimeoutError::Timeout) => {
+                        next = Instant::now() + pause;
+                        changed()
+                    }
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 if !names.is_empty() {
@@ -372,6 +393,26 @@ impl<T: Ord + Send + 'static> Told<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_tells_often_keeps_nobody_else_from_being_looked_at() {
+        let (changes, told) = Changes::new();
+        let (found, is_found) = channel();
+        let changed = move || {
+            // The test may have ended.
+            let _ = found.send(());
+            BTreeSet::new()
+        };
+        told.follow_with(Duration::from_millis(50), changed, drop)
+            .unwrap();
+        let start = Instant::now();
+        // Each before the pause is over.
+        while is_found.try_recv().is_err() {
+            assert!(start.elapsed() < Duration::from_secs(60), "never looked at");
+            changes.tell(1);
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn a_size_counts_once_it_stays() {

@@ -67,7 +67,7 @@ NOTES:
 
   The volume grows while it is mounted, by ublk on Linux 6.16 and newer: make the image larger,
   and then grow the file system, for example by resize2fs /dev/loopN (/dev/ublkbN) or, of XFS,
-  xfs_growfs DIR. In between it takes up to 20 seconds until the larger image is noticed;
+  xfs_growfs DIR. In between it takes about 20 seconds until the larger image is noticed;
   `xtent resize DIR` (or SIGHUP to the daemon, which `xtent status` names) has it noticed at once.
   It never becomes smaller. By ublk on an older kernel it keeps its size until it is mounted again.";
 

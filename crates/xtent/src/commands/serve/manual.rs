@@ -65,7 +65,7 @@ NOTES:
 
   A volume whose size the header does not fix grows with its device, for clients that
   connect from then on. NBD has no way to tell the others: they see the old size until
-  they connect again. A device that has become larger is noticed within 20 seconds, and at
+  they connect again. A device that has become larger is noticed in about 20 seconds, and at
   once at SIGHUP and `xtent resize`, without which the server of another export is not
   asked. A device that became smaller is logged, and what is missing fails.
   SIGUSR1 and SIGUSR2 are ignored.
