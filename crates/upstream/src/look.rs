@@ -145,10 +145,17 @@ fn find_larger(shared: &Shared, deadline: Instant) -> Result<Option<Successor>, 
     let connected = connect(&shared.addresses, &shared.export, wake, deadline);
     let (wire, found) = connected.map_err(|error| {
         let (kind, error) = error.into_parts();
-        let what = format!(
-            "no further connection, on which to ask: {error} (a server that takes one client at a time is asked \
-             when the connection is made anew)"
-        );
+        let hint = match error.kind() {
+            // As servers do with a client too many.
+            io::ErrorKind::TimedOut
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => {
+                " (if it takes no more clients than it has, it is asked when the connection is made anew)"
+            }
+            _ => "",
+        };
+        let what = format!("no further connection, on which to ask: {error}{hint}");
         (kind, io::Error::new(error.kind(), what))
     })?;
     let connection = Connection::new(next_id(), 0, found.form, wire);
@@ -162,7 +169,11 @@ fn find_larger(shared: &Shared, deadline: Instant) -> Result<Option<Successor>, 
             let maximum = shared.terms.blocks.maximum;
             let wire = &connection.wire;
             let answer = ask(&expected, maximum, wire, found.form, wake, deadline);
-            let answer = answer.map_err(ConnectError::into_parts)?;
+            let answer = answer.map_err(|error| {
+                let (kind, error) = error.into_parts();
+                let what = format!("it has grown, but which disk it is was asked in vain: {error}");
+                (kind, io::Error::new(error.kind(), what))
+            })?;
             expected.check(&answer).map_err(|what| {
                 failed(format!(
                     "the server has another disk for new clients: {what}"
@@ -263,10 +274,7 @@ fn ask(
             }
         }
         if let Some(Err(failure)) = answer.result() {
-            let what = format!(
-                "which disk it has cannot be read: error {}: {}",
-                failure.error, failure.message
-            );
+            let what = format!("error {}: {}", failure.error, failure.message);
             return Err(io::Error::other(what).into());
         }
         found.extend(bytes);

@@ -264,6 +264,10 @@ fn a_look_waits_for_another_no_longer_than_for_the_server() {
     });
     // One after the other they would take 100 times as long.
     assert!(begun.elapsed() < 50 * SHORT);
+    look_fails(
+        &upstream,
+        &["no further connection", "no more clients than it has"],
+    );
 }
 
 /// Whoever closes the store waits neither for the server nor for its answers.

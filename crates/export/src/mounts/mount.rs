@@ -1,12 +1,12 @@
 //! A served volume from its first check to its last flush.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::Errno;
 use xtent_store::chain;
 use xtent_volume::{DiscardPolicy, Volume};
 
@@ -141,24 +141,36 @@ impl Growth {
     /// many bytes. A file system there grows by its own tool (resize2fs, xfs_growfs).
     pub fn tell(&self, bytes: u64) -> Result<(), Error> {
         match &self.0 {
-            Told::File { file, loop_device } => tell_file(file, *loop_device).map_err(|e| {
-                fail(
-                    ErrorKind::Io,
-                    "the kernel does not take the volume's new size",
-                    e,
-                )
-            }),
+            Told::File { file, loop_device } => tell_file(file, *loop_device),
             Told::Device(growth) => growth.tell(bytes),
         }
     }
 }
 
-fn tell_file(file: &Path, loop_device: Option<u32>) -> io::Result<()> {
+fn tell_file(file: &Path, loop_device: Option<u32>) -> Result<(), Error> {
+    let refused = |e| {
+        fail(
+            ErrorKind::Io,
+            "the kernel does not take the volume's new size",
+            e,
+        )
+    };
     // Sizes are kept for a day unless somebody insists.
     let flags = AtFlags::STATX_FORCE_SYNC;
-    rustix::fs::statx(rustix::fs::CWD, file, flags, StatxFlags::SIZE)?;
+    match rustix::fs::statx(rustix::fs::CWD, file, flags, StatxFlags::SIZE) {
+        Ok(_) => {}
+        // The file has no name any more, though somebody may have it open.
+        Err(Errno::NOENT | Errno::NOTCONN) => {
+            return Err(Error {
+                kind: ErrorKind::Busy,
+                message: "the mount is ending, and takes no new size any more".to_owned(),
+                source: None,
+            });
+        }
+        Err(error) => return Err(refused(error.into())),
+    }
     match loop_device {
-        Some(number) => xtent_store::loopdev::take_size(number, file),
+        Some(number) => xtent_store::loopdev::take_size(number, file).map_err(refused),
         None => Ok(()),
     }
 }

@@ -50,7 +50,7 @@ NOTES:
   mounts do that every 10 seconds, this command has one do it at once, and an image in a Ceph
   cluster tells of its growth. What is behind an NBD server is asked for by this command and
   SIGHUP only: connections are made anew for that, which requests wait for, and a server that
-  takes one client at a time cannot be asked.
+  takes no more clients than it has cannot be asked.
   Clients that are connected see the old size until they connect again; NBD has no
   way to tell them. The guest of `serve --vhost-user` is told, and so are the loop device of a
   mount and the block device of `open --ublk` (Linux 6.16 or newer; with older ones it keeps
