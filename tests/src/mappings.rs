@@ -19,7 +19,7 @@ pub fn assert_mappings_grow(modules: Option<&Path>) {
     let image = std::fs::read(&small).unwrap();
     let old = volume(Shape::LUKS1).image;
     let data = pattern(MIB, 81);
-    let mut job = Job::new(
+    let job = Job::new(
         "[ ! -e /in/dm-xtent.ko ] || insmod /in/dm-xtent.ko
          size() { blockdev --getsize64 /dev/mapper/$1; }
          key=\"--key-file /in/key\"
@@ -76,14 +76,7 @@ pub fn assert_mappings_grow(modules: Option<&Path>) {
          cat /dev/mapper/c >old
          cryptsetup close c",
     );
-    if let Some(modules) = modules {
-        job = job.file(
-            "dm-xtent.ko",
-            &std::fs::read(modules.join("dm-xtent.ko")).unwrap(),
-        );
-    }
-    let outcome = job
-        .with_xtent()
+    let outcome = with_modules(job, modules)
         .disk("old", &old)
         .file("image", &image)
         .file("header", &std::fs::read(&old).unwrap()[..2 * MIB])
@@ -105,4 +98,84 @@ pub fn assert_mappings_grow(modules: Option<&Path>) {
     assert_same(&grown[3 * MIB..], &data, "what was added");
     let old = outcome.file("old");
     assert_same(&old[..MIB / 2], &data[..MIB / 2], "of cryptsetup's");
+}
+
+/// Fails unless `xtent resize` leaves mappings alone that are suspended, or that have another key than the header.
+pub fn assert_growth_is_refused(modules: Option<&Path>) {
+    let scratch = Scratch::new();
+    let image = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB as u64);
+    let old = Shape::LUKS1.image(Maker::Cryptsetup, &scratch, MIB as u64);
+    let old = std::fs::read(old.image).unwrap();
+    // Another key under the same UUID, which LUKS1 has there.
+    let apart = Scratch::new();
+    let other = Shape::LUKS1.image(Maker::Cryptsetup, &apart, MIB as u64);
+    let mut other = std::fs::read(other.image).unwrap()[..2 * MIB].to_vec();
+    other[168..208].copy_from_slice(&old[168..208]);
+    let data = pattern(MIB / 2, 83);
+    let job = Job::new(REFUSED);
+    let outcome = with_modules(job, modules)
+        .file("image", &std::fs::read(image.image).unwrap())
+        .file("old", &old)
+        .file("otherkey", &other)
+        .file("data", &data)
+        .file("key", KEY)
+        .run();
+    assert_same(&outcome.file("locked"), &data, "what was there");
+}
+
+/// What [`assert_growth_is_refused`] has the guest do.
+const REFUSED: &str = r#"
+[ ! -e /in/dm-xtent.ko ] || insmod /in/dm-xtent.ko
+key="--key-file /in/key"
+size() { blockdev --getsize64 /dev/mapper/$1; }
+grow() { head -c 1048576 /dev/zero >>$1; }
+write() { dd if=/in/data of=/dev/mapper/$1 bs=64k conv=fsync 2>/dev/null; }
+read_back() {
+    echo 3 >/proc/sys/vm/drop_caches
+    head -c $(stat -c %s /in/data) /dev/mapper/$1
+}
+# is STATE NAME: it is ACTIVE or SUSPENDED, and no table waits to be resumed
+is() {
+    dmsetup info $2 | grep "^State: *$1"
+    [ -z "$(dmsetup table --inactive $2)" ]
+}
+# Suspended with its key taken away, which is in the table: the kernel shows zeros in its place.
+cryptsetup open $key /in/old locked
+write locked
+cryptsetup luksSuspend locked
+grow /in/old
+fails 5 xtent resize locked
+grep luksResume /tmp/said
+is SUSPENDED locked
+cryptsetup luksResume $key locked
+# Another volume's header with the same UUID.
+fails 4 xtent resize --header /in/otherkey locked
+[ $(size locked) = 1048576 ]
+xtent resize locked
+[ $(size locked) = 2097152 ]
+read_back locked >locked
+cryptsetup close locked
+
+# Suspended, for a copy perhaps.
+xtent open $key g /in/image
+grow /in/image
+dmsetup suspend g
+fails 5 xtent resize $key g
+is SUSPENDED g
+dmsetup resume g
+[ $(size g) = 1048576 ]
+xtent close g
+no_key
+"#;
+
+/// With our kernel modules, where there are any, and the command.
+fn with_modules(job: Job, modules: Option<&Path>) -> Job {
+    let job = job.with_xtent();
+    match modules {
+        Some(modules) => job.file(
+            "dm-xtent.ko",
+            &std::fs::read(modules.join("dm-xtent.ko")).unwrap(),
+        ),
+        None => job,
+    }
 }

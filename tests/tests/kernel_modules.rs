@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use xtent_tests::luks::Shape;
-use xtent_tests::mappings::assert_mappings_grow;
+use xtent_tests::mappings::{assert_growth_is_refused, assert_mappings_grow};
 use xtent_tests::uml::{Peer, assert_both_ways, assert_opens_like_cryptsetup, kernel_modules};
 
 const BRW: Shape = Shape::wide("capi:fast(aes)-plain64", 256);
@@ -59,4 +59,10 @@ fn xtent_open_takes_dm_xtent_where_it_is_loaded() {
 #[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
 fn mappings_of_dm_xtent_take_the_size_of_what_has_grown() {
     assert_mappings_grow(Some(&kernel_modules()));
+}
+
+#[test]
+#[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
+fn mappings_of_dm_xtent_that_are_suspended_keep_their_size() {
+    assert_growth_is_refused(Some(&kernel_modules()));
 }

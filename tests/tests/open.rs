@@ -4,7 +4,7 @@
 
 use xtent_tests::header::edit_json;
 use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape, detached_header};
-use xtent_tests::mappings::assert_mappings_grow;
+use xtent_tests::mappings::{assert_growth_is_refused, assert_mappings_grow};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::uml::{Job, assert_opens_like_cryptsetup};
 use xtent_tests::xtent::xtent;
@@ -179,6 +179,11 @@ fn sizes_of_headers_and_devices_are_those_of_mappings() {
 #[test]
 fn mappings_take_the_size_of_what_has_grown() {
     assert_mappings_grow(None);
+}
+
+#[test]
+fn mappings_that_are_suspended_keep_their_size() {
+    assert_growth_is_refused(None);
 }
 
 /// As systemd: who has a key file that does not do is asked.

@@ -1,12 +1,12 @@
 //! A mapping that becomes larger: the kernel gets the table that it has once more, with another length.
 //! Whatever else the table says, whoever has made it, stays as it is.
 
-use devicemapper::DmFlags;
+use devicemapper::{DeviceInfo, DmFlags};
 use xtent_secret::SecretBytes;
 
 use crate::error::io_error;
 use crate::keyring::LoadedKey;
-use crate::load::{Found, Loaded, active, load_line};
+use crate::load::{Found, Loaded, active, key_of, load_line};
 use crate::mapper::told_to_udev;
 use crate::{Error, ErrorKind, Mapper, Name, told};
 
@@ -42,9 +42,17 @@ impl Active {
         &self.uuid
     }
 
-    /// Whether the key is needed to load the table again: it is not in there.
-    pub fn wants_key(&self) -> bool {
-        matches!(self.key, KeyAt::Keyring { .. })
+    /// The key that is in the table; none if the table names one of a keyring, which nobody can read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Foreign`] if it cannot be a key; that there is no memory for it.
+    pub fn key(&self) -> Result<Option<SecretBytes>, Error> {
+        let KeyAt::Line = self.key else {
+            return Ok(None);
+        };
+        let word = self.found.line.split(|&byte| byte == b' ').nth(1);
+        let key = key_of(word.unwrap_or_default())?;
+        key.map(Some).ok_or_else(|| told::not_to_grow(&self.name))
     }
 }
 
@@ -52,13 +60,14 @@ impl Mapper {
     /// The table of the mapping `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], and [`ErrorKind::Foreign`] for mappings of something else, of several parts, or
-    /// with a key that is neither in the table nor of the type `logon`.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Foreign`] for mappings of something else, of several parts, or
+    /// with a key that is neither in the table nor of the type `logon`; [`ErrorKind::Busy`] if it is suspended.
     pub fn active(&self, name: &Name) -> Result<Active, Error> {
         let Some(info) = self.find(name)? else {
             return Err(told::no_such(name));
         };
         self.refuse_foreign(name, &info)?;
+        refuse_suspended(name, &info)?;
         let understood = active(self.control(), name)?.and_then(|found| {
             let (key, offset) = understood(&found.line)?;
             Some(Active {
@@ -70,36 +79,25 @@ impl Mapper {
                 read_only: info.flags().contains(DmFlags::DM_READONLY),
             })
         });
-        understood.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Foreign,
-                format!("{name} has a table that cannot be made larger here"),
-            )
-            .advise(format!("`cryptsetup resize {name}` may know it."))
-        })
+        understood.ok_or_else(|| told::not_to_grow(name))
     }
 
-    /// Has the mapping be `length` bytes long; `key` is the volume's, where the table [wants
-    /// it](Active::wants_key). What is under way ends before, and what comes meanwhile waits; a file system on
+    /// Has the mapping be `length` bytes long; `key` is the volume's, whether or
+    /// not the table [has it](Active::key). What is under way ends before, and what comes meanwhile waits; a file system on
     /// it is frozen for that moment. If it fails the mapping is what it was.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if the key is another one; the kernel's refusal.
-    pub fn grow(
-        &self,
-        active: &Active,
-        length: u64,
-        key: Option<&SecretBytes>,
-    ) -> Result<(), Error> {
+    pub fn grow(&self, active: &Active, length: u64, key: &SecretBytes) -> Result<(), Error> {
         let name = &active.name;
         let id = name.id()?;
         {
-            let _loaded = match (&active.key, key) {
-                (KeyAt::Line, _) => None,
-                (KeyAt::Keyring { name, bytes }, Some(key)) if key.len() == *bytes => {
+            let _loaded = match &active.key {
+                KeyAt::Line => None,
+                KeyAt::Keyring { name, bytes } if key.len() == *bytes => {
                     Some(LoadedKey::new(name, key)?)
                 }
-                (KeyAt::Keyring { .. }, _) => {
+                KeyAt::Keyring { .. } => {
                     return Err(Error::new(
                         ErrorKind::Argument,
                         format!("the mapping {name} has a key of another length"),
@@ -132,6 +130,15 @@ impl Mapper {
             ));
         }
         Ok(())
+    }
+}
+
+/// A suspended mapping may have lost its key, and would get another one with its table; or its storage is
+/// about to be copied.
+fn refuse_suspended(name: &Name, info: &DeviceInfo) -> Result<(), Error> {
+    match info.flags().contains(DmFlags::DM_SUSPEND) {
+        true => Err(told::suspended(name)),
+        false => Ok(()),
     }
 }
 

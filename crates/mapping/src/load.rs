@@ -217,6 +217,24 @@ fn digit(nibble: u8) -> u8 {
     nibble + b'0' + is_letter * (b'a' - b'0' - 10)
 }
 
+/// The bytes of a key in a line, in constant time; `None` if it is something else.
+pub(crate) fn key_of(word: &[u8]) -> Result<Option<SecretBytes>, Error> {
+    let mut key = secret(word.len() / 2)?;
+    let mut is_key = word.len().is_multiple_of(2) && !word.is_empty();
+    for (byte, digits) in key.iter_mut().zip(word.chunks_exact(2)) {
+        let (high, low) = (value(digits[0]), value(digits[1]));
+        *byte = (high << 4) | low;
+        is_key &= (digit(high) == digits[0]) & (digit(low) == digits[1]);
+    }
+    Ok(is_key.then_some(key))
+}
+
+/// What a digit stands for; the kernel writes small letters.
+fn value(digit: u8) -> u8 {
+    let is_letter = (digit >> 6) & 1;
+    ((digit & 15) + is_letter * 9) & 15
+}
+
 fn secret(length: usize) -> Result<SecretBytes, Error> {
     SecretBytes::zeroed(length).map_err(|e| {
         Error::new(ErrorKind::Io, "no memory for the mapping's table").because(e.source)
@@ -271,6 +289,27 @@ mod tests {
             }),
             format!("aes-xts-plain64 :3:logon:cryptsetup:{uuid}-d0 0 98:32 8")
         );
+    }
+
+    #[test]
+    fn a_key_is_had_back() {
+        let of = |word: &[u8]| key_of(word).unwrap().map(|key| key.to_vec());
+        let all: Vec<u8> = (0..=255).collect();
+        let digits: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(of(digits.as_bytes()), Some(all));
+        for word in [
+            &b""[..],
+            b"-",
+            b"0",
+            b"000",
+            b"0g",
+            b"0A",
+            b"`0",
+            b":0",
+            b"\xff0",
+        ] {
+            assert_eq!(of(word), None, "{word:?}");
+        }
     }
 
     #[test]

@@ -49,6 +49,21 @@ pub(crate) fn no_such(name: &Name) -> Error {
         .advise("`dmsetup ls` lists those that there are.")
 }
 
+pub(crate) fn not_to_grow(name: &Name) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!("{name} has a table that cannot be made larger here"),
+    )
+    .advise(format!("`cryptsetup resize {name}` may know it."))
+}
+
+/// What is resumed by whoever has suspended it, with the key that may have been taken away.
+pub(crate) fn suspended(name: &Name) -> Error {
+    Error::new(ErrorKind::Busy, format!("{name} is suspended")).advise(format!(
+        "`cryptsetup luksResume {name}` first, if it was `cryptsetup luksSuspend`; else `dmsetup resume {name}`."
+    ))
+}
+
 pub(crate) fn not_removed(name: &Name, users: i32, error: &DmError) -> Error {
     let source = io_error(error);
     if source.raw_os_error() != Some(EBUSY) {

@@ -5,7 +5,9 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use xtent_mapping::{Format, Mapped, Mapper, Name, listed, uuid};
+use xtent_luks::ErrorKind;
+use xtent_mapping::{Active, Format, Mapped, Mapper, Name, listed, uuid};
+use xtent_secret::SecretBytes;
 use xtent_store::{Access, loopdev};
 use xtent_volume::DiscardPolicy;
 
@@ -89,13 +91,7 @@ pub(super) fn resize(args: &Args, mapped: &Mapped, global: &Global, output: &Out
         ));
     }
     if now > before {
-        let key = match active.wants_key() {
-            true => {
-                let found = unlock_with_retries(&container.metadata, &below, &args.unlock, output)?;
-                Some(found.unlocked.key)
-            }
-            false => None,
-        };
+        let key = key(args, &active, &container, &below, output)?;
         // From here on a signal leaves the one size or the other.
         let held = Held::all()?;
         if held.ended() {
@@ -104,7 +100,7 @@ pub(super) fn resize(args: &Args, mapped: &Mapped, global: &Global, output: &Out
                 format!("interrupted; {name} has the size that it had"),
             ));
         }
-        mapper.grow(&active, now, key.as_ref())?;
+        mapper.grow(&active, now, &key)?;
         let path = shell_word(&name.path());
         output.note(format!(
             "The file system grows by its own tool: `resize2fs {path}`, or of XFS `xfs_growfs DIR`."
@@ -112,6 +108,32 @@ pub(super) fn resize(args: &Args, mapped: &Mapped, global: &Global, output: &Out
     }
     let result = json!({ "mapping": mapped.name, "before": before, "size": now });
     output.result(&result, change(before, now))
+}
+
+/// The volume key: the one in the table, if it is the header's, or by the passphrase.
+fn key(
+    args: &Args,
+    active: &Active,
+    container: &Container,
+    below: &Path,
+    output: &Output,
+) -> Result<SecretBytes> {
+    let metadata = &container.metadata;
+    let Some(key) = active.key()? else {
+        return Ok(unlock_with_retries(metadata, below, &args.unlock, output)?
+            .unlocked
+            .key);
+    };
+    let unlocked = metadata.unlock_with_volume_key(key, &args.unlock.limits());
+    let unlocked = unlocked.map_err(|error| match error.kind {
+        ErrorKind::WrongPassphrase => Failure::new(
+            Exit::Device,
+            "the key in the mapping's table is not the key of the header",
+        )
+        .advise("Where the header is elsewhere: --header FILE."),
+        _ => error.into(),
+    })?;
+    Ok(unlocked.key)
 }
 
 /// The block device below, which has the size that its image has by now.
