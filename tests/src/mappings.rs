@@ -100,7 +100,8 @@ pub fn assert_mappings_grow(modules: Option<&Path>) {
     assert_same(&old[..MIB / 2], &data[..MIB / 2], "of cryptsetup's");
 }
 
-/// Fails unless `xtent resize` leaves mappings alone that are suspended, or that have another key than the header.
+/// Fails unless `xtent resize` leaves mappings alone that are suspended, or that change while it waits for a
+/// passphrase.
 pub fn assert_growth_is_refused(modules: Option<&Path>) {
     let scratch = Scratch::new();
     let image = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB as u64);
@@ -120,7 +121,9 @@ pub fn assert_growth_is_refused(modules: Option<&Path>) {
         .file("data", &data)
         .file("key", KEY)
         .run();
-    assert_same(&outcome.file("locked"), &data, "what was there");
+    for name in ["locked", "moved"] {
+        assert_same(&outcome.file(name), &data, name);
+    }
 }
 
 /// What [`assert_growth_is_refused`] has the guest do.
@@ -139,6 +142,23 @@ is() {
     dmsetup info $2 | grep "^State: *$1"
     [ -z "$(dmsetup table --inactive $2)" ]
 }
+# begun NAME: it is being resized, by a command that has looked at all and waits for the passphrase
+mkfifo /tmp/passphrase
+begun() {
+    xtent resize --key-file /tmp/passphrase $1 2>/tmp/said &
+    exec 3>/tmp/passphrase
+}
+# ended STATUS WORDS: that command gets its passphrase, and ends with that
+ended() {
+    cat /in/key >&3
+    exec 3>&-
+    status=0
+    wait $! || status=$?
+    cat /tmp/said
+    [ $status = $1 ]
+    grep -q "$2" /tmp/said
+}
+
 # Suspended with its key taken away, which is in the table: the kernel shows zeros in its place.
 cryptsetup open $key /in/old locked
 write locked
@@ -156,16 +176,65 @@ xtent resize locked
 read_back locked >locked
 cryptsetup close locked
 
-# Suspended, for a copy perhaps.
+# Suspended, for a copy perhaps; before and while the passphrase is waited for.
+cp /in/image /in/copy
 xtent open $key g /in/image
 grow /in/image
 dmsetup suspend g
 fails 5 xtent resize $key g
 is SUSPENDED g
 dmsetup resume g
+begun g
+dmsetup suspend g
+ended 5 'is suspended'
+is SUSPENDED g
+dmsetup resume g
 [ $(size g) = 1048576 ]
+
+# The length is what it is when the passphrase is there.
+begun g
+grow /in/image
+ended 0 resize2fs
+[ $(size g) = 3145728 ]
+
+# Somebody else was faster.
+grow /in/image
+begun g
+grow /in/image
+xtent resize $key g
+ended 5 'changed meanwhile'
+is ACTIVE g
+[ $(size g) = 5242880 ]
+
+# What is below has become smaller.
+loop=/dev/loop$(dmsetup table g | cut -d' ' -f7 | cut -d: -f2)
+grow /in/image
+begun g
+truncate -s 17M /in/image
+losetup -c $loop
+ended 4 'no smaller'
+is ACTIVE g
+[ $(size g) = 5242880 ]
+truncate -s 22M /in/image
+losetup -c $loop
+
+# Another one has the name.
+begun g
 xtent close g
+xtent open $key g /in/copy
+write g
+dmsetup table g >before
+ended 5 'changed meanwhile'
+is ACTIVE g
+dmsetup table g | cmp before -
+read_back g >moved
+# None has it.
+grow /in/copy
+begun g
+xtent close g
+ended 4 'no mapping g'
 no_key
+
 "#;
 
 /// With our kernel modules, where there are any, and the command.

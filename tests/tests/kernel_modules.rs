@@ -63,6 +63,6 @@ fn mappings_of_dm_xtent_take_the_size_of_what_has_grown() {
 
 #[test]
 #[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
-fn mappings_of_dm_xtent_that_are_suspended_keep_their_size() {
+fn mappings_of_dm_xtent_that_change_or_are_suspended_keep_their_size() {
     assert_growth_is_refused(Some(&kernel_modules()));
 }

@@ -182,7 +182,7 @@ fn mappings_take_the_size_of_what_has_grown() {
 }
 
 #[test]
-fn mappings_that_are_suspended_keep_their_size() {
+fn mappings_that_change_or_are_suspended_keep_their_size() {
     assert_growth_is_refused(None);
 }
 

@@ -1,19 +1,20 @@
 //! A mapping that becomes larger: the kernel gets the table that it has once more, with another length.
 //! Whatever else the table says, whoever has made it, stays as it is.
 
-use devicemapper::{DeviceInfo, DmFlags};
+use devicemapper::{DevId, DeviceInfo, DmFlags};
 use xtent_secret::SecretBytes;
 
 use crate::error::io_error;
 use crate::keyring::LoadedKey;
 use crate::load::{Found, Loaded, active, key_of, load_line};
-use crate::mapper::told_to_udev;
+use crate::mapper::{number_of, told_to_udev};
 use crate::{Error, ErrorKind, Mapper, Name, told};
 
 /// The table of a mapping of an encrypted volume.
 pub struct Active {
     name: Name,
     uuid: String,
+    device: u64,
     found: Found,
     key: KeyAt,
     offset: u64,
@@ -27,6 +28,11 @@ enum KeyAt {
 }
 
 impl Active {
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
     /// Bytes of the mapping.
     pub fn length(&self) -> u64 {
         self.found.sectors * 512
@@ -72,6 +78,7 @@ impl Mapper {
             let (key, offset) = understood(&found.line)?;
             Some(Active {
                 name: name.clone(),
+                device: number_of(&info),
                 uuid: info.uuid().map(ToString::to_string).unwrap_or_default(),
                 found,
                 key,
@@ -82,15 +89,17 @@ impl Mapper {
         understood.ok_or_else(|| told::not_to_grow(name))
     }
 
-    /// Has the mapping be `length` bytes long; `key` is the volume's, whether or
-    /// not the table [has it](Active::key). What is under way ends before, and what comes meanwhile waits; a file system on
-    /// it is frozen for that moment. If it fails the mapping is what it was.
+    /// Has the mapping be `length` bytes long; `key` is the volume's, whether or not the table [has
+    /// it](Active::key). What is under way ends before, and what comes meanwhile waits; a file system on it is
+    /// frozen for that moment. If it fails the mapping is what it was.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if the key is another one; the kernel's refusal.
+    /// [`ErrorKind::Argument`] if the key is another one; [`ErrorKind::Busy`] if the mapping is not what it was
+    /// any more, or is suspended; the kernel's refusal.
     pub fn grow(&self, active: &Active, length: u64, key: &SecretBytes) -> Result<(), Error> {
         let name = &active.name;
         let id = name.id()?;
+        self.refuse_changed(active)?;
         {
             let _loaded = match &active.key {
                 KeyAt::Line => None,
@@ -114,22 +123,48 @@ impl Mapper {
                     .advise("The kernel's log (`dmesg`) says why.")
             })?;
         }
+        // Others than this program know of no turns.
+        if let Err(error) = self.refuse_changed(active) {
+            self.clear(name, &id);
+            return Err(error);
+        }
         // One that has another table suspends, takes it and resumes.
         let resumed = self
             .dm()
             .device_suspend(&id, told_to_udev(DmFlags::empty()));
         if let Err(error) = resumed {
-            // Or it would be taken when the mapping is next resumed.
-            if let Err(left) = self.dm().table_clear(&id) {
-                let error = io_error(&left);
-                tracing::warn!(%error, "`dmsetup clear {name}` has to be done by hand");
-            }
+            self.clear(name, &id);
             return Err(Error::refused(
                 format!("{name} cannot be resumed with its new size"),
                 &error,
             ));
         }
         Ok(())
+    }
+
+    /// Fails unless the mapping is the one that it was, with the same table.
+    fn refuse_changed(&self, seen: &Active) -> Result<(), Error> {
+        let now = self.active(&seen.name)?;
+        let is_the_same = now.device == seen.device
+            && now.uuid == seen.uuid
+            && now.read_only == seen.read_only
+            && now.found == seen.found;
+        match is_the_same {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Busy,
+                format!("{} has changed meanwhile", seen.name),
+            )
+            .advise("Give the command again.")),
+        }
+    }
+
+    /// Takes the table away that would be taken when the mapping is next resumed.
+    fn clear(&self, name: &Name, id: &DevId<'_>) {
+        if let Err(error) = self.dm().table_clear(id) {
+            let error = io_error(&error);
+            tracing::warn!(%error, "`dmsetup clear {name}` has to be done by hand");
+        }
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn load_line(
 }
 
 /// A table that is in use.
+#[derive(PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) target: Target,
     /// 512-byte units.

@@ -363,7 +363,7 @@ pub(crate) fn told_to_udev(flags: DmFlags) -> DmOptions {
         .set_udev_flags(DmUdevFlags::DM_UDEV_DISABLE_LIBRARY_FALLBACK)
 }
 
-fn number_of(info: &DeviceInfo) -> u64 {
+pub(crate) fn number_of(info: &DeviceInfo) -> u64 {
     let device = info.device();
     rustix::fs::makedev(device.major, device.minor)
 }

@@ -40,6 +40,8 @@ mod sparse;
 mod tokens;
 mod trust;
 #[cfg(feature = "device-mapper")]
+mod turn;
+#[cfg(feature = "device-mapper")]
 mod ublk;
 mod volumes;
 mod waiting;

@@ -2,7 +2,6 @@
 
 mod closing;
 mod serving;
-mod turn;
 
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -25,7 +24,6 @@ use crate::registry::BLOCK_DEVICES as FOLDER;
 
 pub(crate) use closing::{close, users};
 pub(crate) use serving::{hand_over, spawn_confined};
-pub(crate) use turn::Turn;
 
 /// How long it takes until a person is told what is waited for.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@ use crate::cli::Global;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::signals::Held;
+use crate::turn::{self, Turn};
 use crate::ublk;
 
 const MANUAL: &str = "\
@@ -19,7 +20,7 @@ EXAMPLES:
 
 NOTES:
   Only mappings of encrypted volumes are closed, by the UUID that xtent and
-  cryptsetup give to theirs. The kernel forgets the key with the mapping.
+  cryptsetup give to theirs. The kernel forgets the key with the mapping. `xtent resize` that is changing it is waited for.
 
   A device of `xtent open --ublk` is flushed, and its process waited for. One that a file
   system, a mapping, a process or a loop device has is refused. With --force its process
@@ -59,9 +60,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 .advise("A mapping in use: --deferred closes it when its last user is gone."),
         );
     }
+    let mapper = Mapper::connect()?;
+    let _turn = Turn::wait_for(&args.name, turn::Kind::Mapping, &output)?;
     // Not the mapping without its node, nor what udev is waited for with.
     let held = Held::all()?;
-    let closed = Mapper::connect()?.close(&args.name, args.deferred, || held.ended())?;
+    let closed = mapper.close(&args.name, args.deferred, || held.ended())?;
     if closed == Closed::Deferred {
         output.note(format!(
             "{} is in use; it will be closed when its last user is gone.",

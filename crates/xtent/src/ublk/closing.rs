@@ -13,12 +13,12 @@ use xtent_export::ublk::{Control, Info, State};
 use xtent_mapping::Name;
 
 use super::{
-    SILENCE, Turn, delete, device, find, has_ended, is_served, number, path, process, unlink,
-    waited_for,
+    SILENCE, delete, device, find, has_ended, is_served, number, path, process, unlink, waited_for,
 };
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::registry::{self, Kind};
+use crate::turn::{self, Turn};
 use crate::{holder, output};
 
 /// How long one who merely looks may have it open: udev does, after a device was written to.
@@ -32,9 +32,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// false if there are some still, or the server does not end: then its number stays taken.
 pub(crate) fn close(name: &Name, force: bool, output: &Output) -> Result<bool> {
     let turn = match force {
-        false => Some(Turn::wait_for(name, output)?),
+        false => Some(Turn::wait_for(name, turn::Kind::Served, output)?),
         // One who waits for the server may have it, whom this is to let go.
-        true => Turn::at_once(name)?,
+        true => Turn::at_once(name, turn::Kind::Served)?,
     };
     if turn.is_none() {
         output.note(format!(

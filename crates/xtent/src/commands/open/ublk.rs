@@ -24,6 +24,7 @@ use crate::growth::{Changes, Growth, follow_one, resizing};
 use crate::headerless::{Closed, VolumeKey};
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind, Registration};
+use crate::turn::{self, Turn};
 use crate::{sandbox, signals, ublk};
 use made::{Made, lost, waiting};
 
@@ -73,7 +74,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     ublk::refuse_taken(&mut control, &args.name)?;
     let opened = open(args, global, &output)?;
     let volume = &opened.volume;
-    let turn = ublk::Turn::wait_for(&args.name, &output)?;
+    let turn = Turn::wait_for(&args.name, turn::Kind::Served, &output)?;
     // Somebody may have made it while the passphrase was asked for.
     ublk::refuse_taken(&mut control, &args.name)?;
     let found = ublk::wait_for_end(&mut control, &args.name, &output)?;

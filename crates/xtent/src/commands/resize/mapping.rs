@@ -21,6 +21,7 @@ use crate::probe::shell_word;
 use crate::same::share_storage;
 use crate::signals::Held;
 use crate::size::show_size;
+use crate::turn::{self, Turn};
 
 /// The mapping that a person means by its name, its UUID or its device, if there is one.
 pub(super) fn find(wanted: &Path) -> Result<Option<Mapped>> {
@@ -49,6 +50,43 @@ pub(super) fn find(wanted: &Path) -> Result<Option<Mapped>> {
 pub(super) fn resize(args: &Args, mapped: &Mapped, global: &Global, output: &Output) -> Result<()> {
     args.unlock.key.source().check()?;
     let name: Name = mapped.name.parse().map_err(Failure::parameters)?;
+    let mapper = Mapper::connect()?;
+    let active = mapper.active(&name)?;
+    let (container, mut now) = look(args, mapped, &active, global, output)?;
+    let before = active.length();
+    if now > before {
+        let key = key(args, &active, &container, output)?;
+        let _turn = Turn::wait_for(&name, turn::Kind::Mapping, output)?;
+        // From here on a signal leaves the one size or the other.
+        let held = Held::all()?;
+        if held.ended() {
+            return Err(Failure::new(
+                Exit::Device,
+                format!("interrupted; {name} has the size that it had"),
+            ));
+        }
+        // A passphrase takes a person's time, in which all may have changed. What lies below is open since the
+        // first look: no other has its number.
+        (_, now) = look(args, mapped, &active, global, output)?;
+        mapper.grow(&active, now, &key)?;
+        let path = shell_word(&name.path());
+        output.note(format!(
+            "The file system grows by its own tool: `resize2fs {path}`, or of XFS `xfs_growfs DIR`."
+        ));
+    }
+    let result = json!({ "mapping": mapped.name, "before": before, "size": now });
+    output.result(&result, change(before, now))
+}
+
+/// The volume below the mapping, and the bytes that it has by its header and device, which are no fewer.
+fn look(
+    args: &Args,
+    mapped: &Mapped,
+    active: &Active,
+    global: &Global,
+    output: &Output,
+) -> Result<(Container, u64)> {
+    let name = active.name();
     let format = match mapped.format() {
         "LUKS1" => Format::Luks1,
         "LUKS2" => Format::Luks2,
@@ -62,17 +100,14 @@ pub(super) fn resize(args: &Args, mapped: &Mapped, global: &Global, output: &Out
             .advise(format!("`cryptsetup resize {name}` gives it one.")));
         }
     };
-    let mapper = Mapper::connect()?;
-    let active = mapper.active(&name)?;
-    let below = below(mapped)?;
     let device = DeviceArgs {
-        device: below.to_owned(),
+        device: below(mapped)?,
         ..args.device.clone()
     };
     let container = Container::open(&device, Access::ReadOnly, false, output)?;
     let config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
     let header = container.header.uuid();
-    if active.uuid() != uuid(format, header, &name) || active.offset() != config.offset {
+    if active.uuid() != uuid(format, header, name) || active.offset() != config.offset {
         return Err(Failure::new(
             Exit::Device,
             format!("the mapping {name} is of another volume than the header is"),
@@ -90,24 +125,7 @@ pub(super) fn resize(args: &Args, mapped: &Mapped, global: &Global, output: &Out
             ),
         ));
     }
-    if now > before {
-        let key = key(args, &active, &container, &below, output)?;
-        // From here on a signal leaves the one size or the other.
-        let held = Held::all()?;
-        if held.ended() {
-            return Err(Failure::new(
-                Exit::Device,
-                format!("interrupted; {name} has the size that it had"),
-            ));
-        }
-        mapper.grow(&active, now, &key)?;
-        let path = shell_word(&name.path());
-        output.note(format!(
-            "The file system grows by its own tool: `resize2fs {path}`, or of XFS `xfs_growfs DIR`."
-        ));
-    }
-    let result = json!({ "mapping": mapped.name, "before": before, "size": now });
-    output.result(&result, change(before, now))
+    Ok((container, now))
 }
 
 /// The volume key: the one in the table, if it is the header's, or by the passphrase.
@@ -115,14 +133,15 @@ fn key(
     args: &Args,
     active: &Active,
     container: &Container,
-    below: &Path,
     output: &Output,
 ) -> Result<SecretBytes> {
     let metadata = &container.metadata;
     let Some(key) = active.key()? else {
-        return Ok(unlock_with_retries(metadata, below, &args.unlock, output)?
-            .unlocked
-            .key);
+        return Ok(
+            unlock_with_retries(metadata, container.data.path(), &args.unlock, output)?
+                .unlocked
+                .key,
+        );
     };
     let unlocked = metadata.unlock_with_volume_key(key, &args.unlock.limits());
     let unlocked = unlocked.map_err(|error| match error.kind {

@@ -6,6 +6,7 @@ use xtent_mapping::Name;
 use super::Opened;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
+use crate::turn::Turn;
 use crate::ublk;
 
 /// The device, if it waits for this volume's server.
@@ -71,7 +72,7 @@ impl<'a> Made<'a> {
     pub(super) fn serve(
         &mut self,
         server: ReadyServer,
-        turn: &ublk::Turn,
+        turn: &Turn,
         output: &Output,
     ) -> Result<Serving> {
         let (name, number) = (self.name, self.info.number);

@@ -1,4 +1,4 @@
-//! One command at a time makes, takes over or removes the device of a name.
+//! One command at a time changes the block device of a name: makes, takes over, resizes or removes it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,14 +13,26 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::runtime;
 
+/// What a name is of: each kind has names of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A block device that a process serves.
+    Served,
+    /// A mapping of the device mapper.
+    Mapping,
+}
+
 /// The folder of the locks.
-fn folder() -> Result<PathBuf> {
-    let folder = runtime::folder()?.join("ublk");
+fn folder(kind: Kind) -> Result<PathBuf> {
+    let folder = runtime::folder()?.join(match kind {
+        Kind::Served => "ublk",
+        Kind::Mapping => "mappings",
+    });
     runtime::make_private(&folder)?;
     Ok(folder)
 }
 
-/// The right to make, take over or remove the device of a name and its link, until it is dropped.
+/// The right to change the device of a name, and its link, until it is dropped.
 ///
 /// It is a lock on a file in this user's runtime folder, which stays, and which notes a takeover that has
 /// begun: the driver does not know how far that came if its process is killed meanwhile.
@@ -32,18 +44,20 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// Waits until no other command has it, and says so.
-    pub(crate) fn wait_for(name: &Name, output: &Output) -> Result<Self> {
-        let tell = || {
-            output.note(format!(
-                "Waiting for another command that opens or closes {name}."
-            ));
+    pub(crate) fn wait_for(name: &Name, kind: Kind, output: &Output) -> Result<Self> {
+        let does = match kind {
+            Kind::Served => "opens or closes",
+            Kind::Mapping => "resizes or closes",
         };
-        Self::wait_in(&folder()?, &name.to_string(), tell)
+        let tell = || {
+            output.note(format!("Waiting for another command that {does} {name}."));
+        };
+        Self::wait_in(&folder(kind)?, &name.to_string(), tell)
     }
 
     /// Nothing if another command has it.
-    pub(crate) fn at_once(name: &Name) -> Result<Option<Self>> {
-        let turn = Self::open(&folder()?, &name.to_string())?;
+    pub(crate) fn at_once(name: &Name, kind: Kind) -> Result<Option<Self>> {
+        let turn = Self::open(&folder(kind)?, &name.to_string())?;
         Ok(turn
             .lock(FlockOperation::NonBlockingLockExclusive)?
             .then_some(turn))
