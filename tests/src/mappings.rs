@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::header::edit_json;
 use crate::luks::{KEY, Maker, OTHER_KEY, Shape};
 use crate::scratch::assert_same;
 use crate::uml::Job;
@@ -100,8 +101,8 @@ pub fn assert_mappings_grow(modules: Option<&Path>) {
     assert_same(&old[..MIB / 2], &data[..MIB / 2], "of cryptsetup's");
 }
 
-/// Fails unless `xtent resize` leaves mappings alone that are suspended, or that change while it waits for a
-/// passphrase.
+/// Fails unless `xtent resize` leaves mappings alone that are suspended, that change while it waits for a
+/// passphrase, or whose new table the kernel refuses, and leaves none suspended.
 pub fn assert_growth_is_refused(modules: Option<&Path>) {
     let scratch = Scratch::new();
     let image = Shape::LUKS2_4096.image(Maker::Cryptsetup, &scratch, MIB as u64);
@@ -112,16 +113,23 @@ pub fn assert_growth_is_refused(modules: Option<&Path>) {
     let other = Shape::LUKS1.image(Maker::Cryptsetup, &apart, MIB as u64);
     let mut other = std::fs::read(other.image).unwrap()[..2 * MIB].to_vec();
     other[168..208].copy_from_slice(&old[168..208]);
+    // Half a sector of 4 KiB at the end.
+    let fixed = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, MIB as u64);
+    edit_json(&fixed.image, |header| {
+        header["segments"]["0"]["size"] = serde_json::json!("524288");
+    });
     let data = pattern(MIB / 2, 83);
     let job = Job::new(REFUSED);
     let outcome = with_modules(job, modules)
+        .disk("wide", &scratch.image("wide", 17 * MIB as u64))
         .file("image", &std::fs::read(image.image).unwrap())
         .file("old", &old)
         .file("otherkey", &other)
+        .file("fixed", &std::fs::read(fixed.image).unwrap())
         .file("data", &data)
         .file("key", KEY)
         .run();
-    for name in ["locked", "moved"] {
+    for name in ["locked", "wide", "moved"] {
         assert_same(&outcome.file(name), &data, name);
     }
 }
@@ -235,6 +243,25 @@ xtent close g
 ended 4 'no mapping g'
 no_key
 
+# A device of sectors of 4 KiB, and a length of which the kernel sees only when the table is to be used that it is
+# no multiple.
+digits=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde0
+wide() {
+    echo "0 $(blockdev --getsz /d/wide) crypt aes-xts-plain64 $digits 0 $(readlink -f /d/wide) 0 1 sector_size:4096"
+}
+dmsetup create disk --noudevrules --noudevsync --table "$(wide)"
+dmsetup mknodes disk
+dd if=/in/fixed of=/dev/mapper/disk bs=1M conv=fsync 2>/dev/null
+xtent open $key w /dev/mapper/disk
+write w
+xtent resize --size 524800 /dev/mapper/disk
+fails 4 xtent resize $key w
+grep 'keeps its size' /tmp/said
+is ACTIVE w
+[ $(size w) = 524288 ]
+read_back w >wide
+xtent close w
+no_key
 "#;
 
 /// With our kernel modules, where there are any, and the command.

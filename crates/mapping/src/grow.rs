@@ -129,17 +129,27 @@ impl Mapper {
             return Err(error);
         }
         // One that has another table suspends, takes it and resumes.
-        let resumed = self
-            .dm()
-            .device_suspend(&id, told_to_udev(DmFlags::empty()));
-        if let Err(error) = resumed {
-            self.clear(name, &id);
-            return Err(Error::refused(
-                format!("{name} cannot be resumed with its new size"),
+        let resume = || {
+            let how = told_to_udev(DmFlags::empty());
+            self.dm().device_suspend(&id, how).map(|_| ())
+        };
+        let Err(error) = resume() else {
+            return Ok(());
+        };
+        self.clear(name, &id);
+        // The kernel leaves it suspended.
+        Err(match resume() {
+            Ok(()) => Error::refused(
+                format!("{name} keeps its size: the kernel refuses {length} bytes"),
                 &error,
-            ));
-        }
-        Ok(())
+            )
+            .advise("The kernel's log (`dmesg`) says why."),
+            Err(left) => Error::refused(
+                format!("{name} has its old size, and is suspended: all who use it wait"),
+                &left,
+            )
+            .advise(format!("`dmsetup resume {name}` lets them go on.")),
+        })
     }
 
     /// Fails unless the mapping is the one that it was, with the same table.
