@@ -94,6 +94,12 @@ fn a_fixed_size_is_changed_where_it_is_open_too() {
         .fails(5)
         .says(&["is in use by `xtent serve`"]);
     assert_eq!(fixed_size(&container), 4 * MIB);
+    // What would not be used.
+    resize(image)
+        .arg("--key-file")
+        .arg(&container.key)
+        .fails(1)
+        .says(&["no mapping is meant"]);
     server.stop();
     assert_same(
         &container.decrypt(),

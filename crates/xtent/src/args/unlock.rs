@@ -46,6 +46,20 @@ impl UnlockArgs {
         asking
     }
 
+    /// Whether an option says what unlocks the volume.
+    #[cfg(feature = "device-mapper")]
+    pub(crate) fn is_given(&self) -> bool {
+        let key = &self.passphrase.key;
+        self.volume_key_file.is_some()
+            || key.key_file.is_some()
+            || key.key_fd.is_some()
+            || key.credential.is_some()
+            || key.key_command.is_some()
+            || key.ask_with.is_some()
+            || self.passphrase.key_slot.is_some()
+            || self.tokens.is_asked_for()
+    }
+
     /// Leaves standard input to the data: what unlocks comes from elsewhere, a
     /// passphrase by default from the terminal all the same.
     pub(crate) fn leave_stdin(&mut self) -> Result<()> {

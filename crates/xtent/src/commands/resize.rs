@@ -145,6 +145,13 @@ fn look(args: &Args, global: &Global, output: &Output) -> Result<()> {
             "--header and --expect-header are for --size and for mappings: a server has its header",
         ));
     }
+    #[cfg(feature = "device-mapper")]
+    if args.unlock.is_given() {
+        return Err(Failure::parameters(format!(
+            "no mapping is meant by {}, and a passphrase, key or token is for mappings: a server has its key",
+            text_of(wanted)
+        )));
+    }
     let (name, (before, now)) = match (users.pop(), users.is_empty()) {
         (Some(user), true) => {
             let name = user.export.clone().unwrap_or_default();
