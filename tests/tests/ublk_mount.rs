@@ -173,6 +173,8 @@ fn assert_a_killed_daemon_has_a_successor(kernel: Option<&'static str>) {
         fails 5 xtent umount /mnt
         grep -q 'xtent mount' /tmp/said && grep -q 'umount --force /mnt' /tmp/said
         fails 5 xtent mount --key-file /in/key /d/v /other
+        fails 5 xtent open --ublk --key-file /in/key v /d/v
+        grep -q 'waits for its server' /tmp/said
         fails 5 xtent mount --key-file /in/key /d/other /mnt
         fails 5 xtent mount --by fuse --key-file /in/key /d/v /mnt
         fails 1 xtent mount --read-only --key-file /in/key /d/v /mnt
@@ -188,7 +190,9 @@ fn assert_a_killed_daemon_has_a_successor(kernel: Option<&'static str>) {
         killed
         umount /mnt &
         unmounting=$!
-        mounted /d/v /mnt
+        while grep -q ublk /proc/mounts; do usleep 1000; done
+        fails 5 xtent mount --key-file /in/key /d/v /mnt
+        grep -q 'nothing is mounted on /mnt' /tmp/said
         wait $unmounting
         closed
         mounted /d/v /mnt
@@ -201,7 +205,7 @@ fn assert_a_killed_daemon_has_a_successor(kernel: Option<&'static str>) {
         killed
         fails 5 xtent umount /mnt
         kill $running
-        mounted /d/v /mnt 2>/tmp/said
+        fails 5 xtent mount --key-file /in/key /d/v /mnt
         grep -q 'not mounted on /mnt any more' /tmp/said
         closed
         # Given up, while somebody waits.

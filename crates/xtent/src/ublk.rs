@@ -64,6 +64,44 @@ pub(crate) fn can_wait(uuid: &str, upstreams: &[Arc<Upstream>]) -> bool {
     !uuid.is_empty() && upstreams.is_empty()
 }
 
+/// Fails if a device of the same volume waits for its server, other than `own`: what waits there would be written
+/// over what is written meanwhile, by a file system that knows nothing of it. The volume's lock is free then.
+pub(crate) fn refuse_waited_for(
+    control: &mut Control,
+    identity: u64,
+    own: Option<u32>,
+) -> Result<()> {
+    let volume = |identity: u64| identity & u64::from(u32::MAX);
+    for found in std::fs::read_dir("/sys/class/ublk-char")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = found.file_name();
+        let number = name
+            .to_str()
+            .and_then(|it| it.strip_prefix("ublkc")?.parse().ok());
+        let Some(number) = number.filter(|number| Some(*number) != own) else {
+            continue;
+        };
+        let Some(info) = control.info(number)? else {
+            continue;
+        };
+        let waits = info.state == State::Waits || info.state == State::Live && !is_served(&info);
+        if waits && volume(info.identity) == volume(identity) {
+            return Err(Failure::new(
+                Exit::Busy,
+                format!("the volume is that of {}, which waits for its server", device(number).display()),
+            )
+            .advise(
+                "What was written there would destroy what is written here. Go on with it, by the command that \
+                 made it, and close that; or give it up, by `xtent close --force NAME` or `xtent umount --force DIR`.",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The number in a name's link, if it has one, of ours or not any more.
 pub(crate) fn number(name: &Name) -> Option<u32> {
     let target = std::fs::read_link(path(name)).ok()?;

@@ -191,6 +191,8 @@ impl Device {
                 Some(control) => control.info(number)?,
                 None => None,
             };
+            // Numbers are given again.
+            let found = found.filter(|info| info.identity == self.info.identity);
             let is_there = found.is_some_and(|info| info.state != State::Dead);
             if is_there && self.waits {
                 // It is neither stopped nor taken away.

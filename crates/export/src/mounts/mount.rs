@@ -12,7 +12,7 @@ use xtent_volume::{DiscardPolicy, Volume};
 
 use super::check::{absolute, check};
 use super::device::Device;
-use super::file_system::{self, FileSystem, Options, busy};
+use super::file_system::{self, FileSystem, Options, busy, mountinfo_failed};
 use super::record::State;
 use super::state::{Claim, StateDir};
 use super::{FILE_NAME, resolve};
@@ -257,6 +257,15 @@ impl Mount {
                 loop_device: file_system.device.path.clone(),
             },
             (None, _) => Served::File(self.state.dir.join(FILE_NAME)),
+        }
+    }
+
+    /// Whether a lookup of the folder ends in it: what a killed daemon has left may be mounted elsewhere only, or
+    /// nowhere any more.
+    pub fn is_there(&self) -> Result<bool, Error> {
+        match &self.file_system {
+            Some(file_system) => file_system.is_mounted().map_err(mountinfo_failed),
+            None => Ok(true),
         }
     }
 

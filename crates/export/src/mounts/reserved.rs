@@ -42,11 +42,15 @@ impl Reserved {
         let device = absolute(&options.device)?;
         let wanted =
             |state: &State| state.dir == dir && state.device == device && state.ublk.is_some();
-        for (state, found) in StateDir::open()?.find(wanted)? {
+        for (mut state, found) in StateDir::open()?.find(wanted)? {
             let (Found::Dead(claim), Some(ublk)) = (found, &state.ublk) else {
                 continue;
             };
             if let Some(info) = stale::waiting(control, ublk)? {
+                // Until it has a server nobody is to unmount it: that would wait for this process.
+                state.ready = false;
+                state.pid = std::process::id();
+                claim.save(&state)?;
                 return Ok(Some(Self {
                     claim: Some(claim),
                     state,

@@ -170,7 +170,7 @@ fn unmount_all(device: &Device, warnings: &mut Vec<String>) -> Result<bool, Erro
 }
 
 /// What a daemon that was killed leaves to be said.
-fn lost(state: &State) -> String {
+pub(super) fn lost(state: &State) -> String {
     format!(
         "the daemon that served {} on {} had died: what was not synced then may be lost; \
          check the file system",

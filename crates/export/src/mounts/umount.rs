@@ -11,7 +11,7 @@ use xtent_store::chain;
 
 use super::file_system::{FileSystem, busy, mountinfo_failed};
 use super::record::{self, State};
-use super::stale::{attached, clean};
+use super::stale::{attached, clean, lost};
 use super::state::{self, Claim, Found, StateDir};
 use super::{refuse, resolve};
 use crate::fuse::{connection, fail};
@@ -208,6 +208,11 @@ fn wait_for_daemon(state: &State, path: &Path) -> Result<(), Error> {
             Some(Found::Dead(claim)) => {
                 exited(state, process.as_ref());
                 return match record::read(path) {
+                    Some(state) if state.failure.is_none() => {
+                        // It would have said that it ended.
+                        end(&state, claim, false)?;
+                        Err(refuse(ErrorKind::Io, lost(&state)))
+                    }
                     Some(state) => end(&state, claim, false).map(drop),
                     None => {
                         claim.remove();

@@ -49,12 +49,20 @@ pub(super) fn wait(device: &Device, nobody_has_it: impl Fn() -> bool) -> Option<
                 let flushed = file.sync_all();
                 return Some(Claim { file, flushed });
             }
-            Err(Errno::NOENT | Errno::NXIO | Errno::NODEV) => return None,
+            Err(Errno::NXIO | Errno::NODEV) => return None,
+            // The node alone may be gone.
+            Err(Errno::NOENT) if !has_kernel(&device.path) => return None,
             Ok(_) | Err(_) => {}
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LATER);
     }
+}
+
+/// Whether the kernel has the device.
+fn has_kernel(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    Path::new("/sys/class/block").join(name).exists()
 }
 
 fn is_mounted(device: &Device) -> bool {

@@ -194,7 +194,10 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         volume: &volume,
         goes_on,
     };
-    announce(&mount, &opened, &output)?;
+    let is_there = mount.is_there()?;
+    if is_there {
+        announce(&mount, &opened, &output)?;
+    }
     let mut entry = entry(&mount, &opened);
     (entry.partition, entry.start) = (args.device.partition, start);
     let registration = Arc::new(registry::register(std::slice::from_ref(&entry)));
@@ -230,12 +233,19 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     if let Some(control) = &control {
         control.start_mount(move |fixed| resize(fixed))?;
     }
-    ready.ready()?;
+    if is_there {
+        ready.ready()?;
+    }
     let result = mount.wait();
     growth.end();
     registration.end();
     drop(control);
-    Ok(result?)
+    result?;
+    match is_there {
+        true => Ok(()),
+        // A script must not go on with a folder that has none.
+        false => Err(told::not_there(&options.dir)),
+    }
 }
 
 /// Not resolved further, as in [`place`].

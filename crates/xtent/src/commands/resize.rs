@@ -53,8 +53,8 @@ NOTES:
   takes no more clients than it has cannot be asked.
   Clients that are connected see the old size until they connect again; NBD has no
   way to tell them. The guest of `serve --vhost-user` is told, and so are the loop device of a
-  mount and the block device of `open --ublk` (Linux 6.16 or newer; with older ones it keeps
-  its size until it is closed and opened again). The file system is grown after that by its own
+  mount and the block device of `open --ublk` and of a mount by ublk (Linux 6.16 or newer; with
+  older ones it keeps its size until it is opened or mounted again). The file system is grown after that by its own
   tool (resize2fs, xfs_growfs).
 
   LUKS2 headers can fix a size; neither `xtent format` nor `cryptsetup luksFormat` does that.
@@ -196,7 +196,8 @@ fn resize_mapping(_: &Args, _: &Global, _: &Output) -> Result<bool> {
 
 /// Says how the file system on a device becomes larger too.
 fn hint(user: &Entry, (before, now): (u64, u64), output: &Output) {
-    let device = user.loop_device.as_ref().map(PathBuf::from);
+    let of_mount = user.loop_device.as_ref().or(user.ublk_device.as_ref());
+    let device = of_mount.map(PathBuf::from);
     let Some(device) = device.or_else(|| user.block_device()) else {
         return;
     };

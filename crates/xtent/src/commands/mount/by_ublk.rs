@@ -1,6 +1,6 @@
 //! A mount by the kernel's ublk: its device is made, or the one that waits is taken over.
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,7 +68,10 @@ impl Ublk {
         let waiting = self.waiting.as_ref().and_then(Reserved::info);
         match waiting.is_some_and(|info| info.identity != self.of.identity || !self.of.waits) {
             true => Err(told::another_volume(&options.dir)),
-            false => Ok(()),
+            false => {
+                let own = waiting.map(|info| info.number);
+                ublk::refuse_waited_for(&mut self.control, self.of.identity, own)
+            }
         }
     }
 
@@ -116,7 +119,7 @@ impl Ublk {
         expect(Path::new(&node), FileTypeExt::is_char_device)?;
         let serving = of.ready(&info, volume)?.serve(&info)?;
         made.start()?;
-        expect(&ublk::device(info.number), FileTypeExt::is_block_device)?;
+        expect_device(info.number)?;
         let control = made.keep()?;
         Ok((reserved, of.started(control, info, volume, serving, false)))
     }
@@ -135,6 +138,7 @@ impl Ublk {
         let Some(info) = waiting.info().copied() else {
             return Err(told::another_volume(dir));
         };
+        expect_device(info.number)?;
         control.check(&info, volume)?;
         let ready = of.ready(&info, volume)?;
         let lost = |error| told::lost(dir, error);
@@ -191,6 +195,19 @@ fn expect(node: &Path, is_it: impl Fn(&std::fs::FileType) -> bool) -> Result<()>
             ),
         )),
     }
+}
+
+/// Fails unless the device's node is there, and this device's: block devices' numbers are given again, and the
+/// `/dev` of a container may be a copy of what the system's was once.
+fn expect_device(number: u32) -> Result<()> {
+    let is_it = |node: &Path| {
+        let rdev = node.metadata().ok()?.rdev();
+        let wanted = std::fs::read_to_string(format!("/sys/class/block/ublkb{number}/dev")).ok()?;
+        let has = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        (wanted.trim() == has).then_some(())
+    };
+    let node = ublk::device(number);
+    expect(&node, |it| it.is_block_device() && is_it(&node).is_some())
 }
 
 /// A device that was made. Dropped before it is kept, it is gone again.

@@ -69,6 +69,18 @@ pub(super) fn lost(dir: &Path, error: xtent_export::Error) -> Failure {
     ))
 }
 
+/// The failure where what a killed daemon has left was not mounted any more, and has been brought to its end.
+pub(super) fn not_there(dir: &Path) -> Failure {
+    Failure::new(
+        Exit::Busy,
+        format!(
+            "nothing is mounted on {}: what was had been unmounted already, and is on the disk now",
+            dir.display()
+        ),
+    )
+    .advise("The same command mounts it again.")
+}
+
 /// The failure where a mount is to have another size, and cannot.
 pub(super) fn keeps_its_size() -> Failure {
     Failure::new(

@@ -79,6 +79,11 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     ublk::refuse_taken(&mut control, &args.name)?;
     let found = ublk::wait_for_end(&mut control, &args.name, &output)?;
     let waiting = waiting(&mut control, &args.name, &opened, found.as_ref())?;
+    ublk::refuse_waited_for(
+        &mut control,
+        opened.identity,
+        waiting.map(|info| info.number),
+    )?;
     if waiting.is_some() && turn.has_half_a_takeover() {
         return Err(lost(&args.name));
     }
