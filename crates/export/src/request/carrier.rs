@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use xtent_store::{Memory, block_on};
+use xtent_store::{Buffer, Memory, block_on};
 use xtent_volume::{Foreign, Volume};
 
 use super::{Asked, Client, Failed, Range, Request};
@@ -179,44 +179,23 @@ impl Carrier {
         range: Range,
         scratch: &mut [u8],
     ) -> (u64, Result<(), Failed>) {
-        let mut done = 0;
-        while done < range.1 && !self.volume.completes_later() {
-            let (at, here) = self.small_piece(range, done);
-            match self.read_piece(client, done, (at, here), scratch) {
-                Ok(true) => done += here as u64,
-                Ok(false) => break,
-                Err(failed) => return (done, Err(failed)),
+        if let Some((own, at)) = self.own(client, range, 0) {
+            let is_read = match self.waits {
+                true => self.volume.read_at(own, at).map(|()| true),
+                false => self.volume.try_read_at(own, at),
+            };
+            return all_or_nothing(range, is_read);
+        }
+        self.pieces_now(range, scratch, |done, at, piece| {
+            if let Some(foreign) = self.foreign(client, done, (at, piece.len())) {
+                return Ok(self.volume.try_read_into(piece, &foreign, at)?);
             }
-        }
-        (done, Ok(()))
-    }
-
-    fn read_piece<C: Client>(
-        &self,
-        client: &mut C,
-        done: u64,
-        (at, len): (u64, usize),
-        scratch: &mut [u8],
-    ) -> Result<bool, Failed> {
-        if let Some(own) = client.own(done, len) {
-            return Ok(self.try_read(own, at)?);
-        }
-        let piece = scratch.get_mut(..len).ok_or(Failed::With(Errno::NOMEM))?;
-        if let Some(foreign) = self.foreign(client, done, (at, len)) {
-            return Ok(self.volume.try_read_into(piece, &foreign, at)?);
-        }
-        let is_read = self.try_read(piece, at)?;
-        if is_read {
-            client.put(done, piece)?;
-        }
-        Ok(is_read)
-    }
-
-    fn try_read(&self, piece: &mut [u8], at: u64) -> Result<bool, xtent_volume::Error> {
-        match self.waits {
-            true => self.volume.read_at(piece, at).map(|()| true),
-            false => self.volume.try_read_at(piece, at),
-        }
+            let is_read = self.volume.try_read_at(piece, at)?;
+            if is_read {
+                client.put(done, piece)?;
+            }
+            Ok(is_read)
+        })
     }
 
     /// Writes as much as need not be waited for.
@@ -226,34 +205,40 @@ impl Carrier {
         range: Range,
         scratch: &mut [u8],
     ) -> (u64, Result<(), Failed>) {
+        if let Some((own, at)) = self.own(client, range, 0) {
+            return all_or_nothing(range, self.volume.try_write_at_in_place(own, at));
+        }
+        self.pieces_now(range, scratch, |done, at, piece| {
+            if let Some(foreign) = self.foreign(client, done, (at, piece.len())) {
+                return Ok(self.volume.try_write_from(&foreign, piece, at)?);
+            }
+            client.get(done, piece)?;
+            Ok(self.volume.try_write_at_in_place(piece, at)?)
+        })
+    }
+
+    /// Has `carry` called for piece after piece, with what is done before, where it begins in the volume, and
+    /// scratch of its length, until one would have to be waited for; how much was done.
+    fn pieces_now(
+        &self,
+        range: Range,
+        scratch: &mut [u8],
+        mut carry: impl FnMut(u64, u64, &mut [u8]) -> Result<bool, Failed>,
+    ) -> (u64, Result<(), Failed>) {
         let mut done = 0;
         while done < range.1 && !self.volume.completes_later() {
             let (at, here) = self.small_piece(range, done);
-            match self.write_piece(client, done, (at, here), scratch) {
+            let carried = match scratch.get_mut(..here) {
+                Some(piece) => carry(done, at, piece),
+                None => Err(Failed::With(Errno::NOMEM)),
+            };
+            match carried {
                 Ok(true) => done += here as u64,
                 Ok(false) => break,
                 Err(failed) => return (done, Err(failed)),
             }
         }
         (done, Ok(()))
-    }
-
-    fn write_piece<C: Client>(
-        &self,
-        client: &mut C,
-        done: u64,
-        (at, len): (u64, usize),
-        scratch: &mut [u8],
-    ) -> Result<bool, Failed> {
-        if let Some(own) = client.own(done, len) {
-            return Ok(self.volume.try_write_at_in_place(own, at)?);
-        }
-        let piece = scratch.get_mut(..len).ok_or(Failed::With(Errno::NOMEM))?;
-        if let Some(foreign) = self.foreign(client, done, (at, len)) {
-            return Ok(self.volume.try_write_from(&foreign, piece, at)?);
-        }
-        client.get(done, piece)?;
-        Ok(self.volume.try_write_at_in_place(piece, at)?)
     }
 
     /// A piece's data in memory that others see, if the volume can work on that.
@@ -273,18 +258,14 @@ impl Carrier {
         range: Range,
         mut done: u64,
     ) -> Result<(), Failed> {
-        if let Some((own, at)) = self.rest(client, range, done) {
+        if let Some((own, at)) = self.own(client, range, done) {
             return Ok(self.volume.read_at(own, at)?);
         }
         while done < range.1 {
-            let (at, here) = self.large_piece(range, done);
-            self.check(at, here)?;
-            let hull = self.volume.hull(at, here);
-            let buffer = self.memory.wait_for(hull.len).await;
-            let buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
-            let buffer = self.volume.read_async(buffer, at, here).await?;
-            client.put(done, &buffer[hull.skip..hull.skip + here])?;
-            done += here as u64;
+            let Owned { at, data, buffer } = self.next(range, done).await?;
+            let buffer = self.volume.read_async(buffer, at, data.len()).await?;
+            client.put(done, &buffer[data.clone()])?;
+            done += data.len() as u64;
             if done < range.1 {
                 give_way().await;
             }
@@ -299,18 +280,19 @@ impl Carrier {
         mut done: u64,
         fua: bool,
     ) -> Result<(), Failed> {
-        if let Some((own, at)) = self.rest(client, range, done) {
+        if let Some((own, at)) = self.own(client, range, done) {
             return Ok(self.volume.write_at_in_place(own, at, fua)?);
         }
         while done < range.1 {
-            let (at, here) = self.large_piece(range, done);
-            self.check(at, here)?;
-            let hull = self.volume.hull(at, here);
-            let buffer = self.memory.wait_for(hull.len).await;
-            let mut buffer = buffer.ok_or(Failed::With(Errno::NOMEM))?;
-            client.get(done, &mut buffer[hull.skip..hull.skip + here])?;
-            self.volume.write_async(buffer, at, here, fua).await?;
-            done += here as u64;
+            let Owned {
+                at,
+                data,
+                mut buffer,
+            } = self.next(range, done).await?;
+            client.get(done, &mut buffer[data.clone()])?;
+            let written = self.volume.write_async(buffer, at, data.len(), fua);
+            written.await?;
+            done += data.len() as u64;
             if done < range.1 {
                 give_way().await;
             }
@@ -318,9 +300,25 @@ impl Carrier {
         Ok(())
     }
 
-    /// What is left of a request in memory of its own, and where that begins in the volume: it is carried out as one
-    /// where the store completes nothing later, so that it is made durable once.
-    fn rest<'c, C: Client>(
+    /// The next piece of what is waited for, with memory for it. A range that lies outside has none.
+    async fn next(&self, range: Range, done: u64) -> Result<Owned, Failed> {
+        let (at, len) = self.large_piece(range, done);
+        match at.checked_add(len as u64) {
+            Some(end) if end <= self.volume.size() => {}
+            _ => return Err(Failed::With(Errno::INVAL)),
+        }
+        let hull = self.volume.hull(at, len);
+        let buffer = self.memory.wait_for(hull.len).await;
+        Ok(Owned {
+            at,
+            data: hull.skip..hull.skip + len,
+            buffer: buffer.ok_or(Failed::With(Errno::NOMEM))?,
+        })
+    }
+
+    /// What is left of a request in memory of its own, and where that begins in the volume. Where the store
+    /// completes nothing later it is carried out whole: under one lock, and made durable once.
+    fn own<'c, C: Client>(
         &self,
         client: &'c mut C,
         (offset, len): Range,
@@ -349,12 +347,24 @@ impl Carrier {
         }
         Ok(())
     }
+}
 
-    /// A range that lies outside has no hull.
-    fn check(&self, offset: u64, len: usize) -> Result<(), Failed> {
-        match offset.checked_add(len as u64) {
-            Some(end) if end <= self.volume.size() => Ok(()),
-            _ => Err(Failed::With(Errno::INVAL)),
-        }
+/// A piece of a request, in memory that an operation owns.
+struct Owned {
+    /// Where it begins in the volume.
+    at: u64,
+    /// Which part of the memory it is.
+    data: std::ops::Range<usize>,
+    buffer: Buffer,
+}
+
+fn all_or_nothing(
+    (_, len): Range,
+    is_done: Result<bool, xtent_volume::Error>,
+) -> (u64, Result<(), Failed>) {
+    match is_done {
+        Ok(true) => (len, Ok(())),
+        Ok(false) => (0, Ok(())),
+        Err(error) => (0, Err(error.into())),
     }
 }

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use proptest::prelude::*;
@@ -176,6 +177,8 @@ impl Drop for Bed {
 struct Sometimes {
     inner: MemStore,
     calls: AtomicU64,
+    /// Each read and write panics.
+    panics: AtomicBool,
 }
 
 impl Sometimes {
@@ -183,7 +186,12 @@ impl Sometimes {
         Self {
             inner: MemStore::new(SIZE),
             calls: AtomicU64::new(1),
+            panics: AtomicBool::new(false),
         }
+    }
+
+    fn look_out(&self) {
+        assert!(!self.panics.load(Ordering::Relaxed), "as the test wants it");
     }
 
     fn is_ready(&self) -> bool {
@@ -206,10 +214,12 @@ impl Store for Sometimes {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), xtent_store::Error> {
+        self.look_out();
         self.inner.read_at(buf, offset)
     }
 
     fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, xtent_store::Error> {
+        self.look_out();
         if self.is_ready() {
             return self.inner.read_at(buf, offset).map(|()| true);
         }
@@ -218,6 +228,7 @@ impl Store for Sometimes {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), xtent_store::Error> {
+        self.look_out();
         self.inner.write_at(data, offset)
     }
 
@@ -371,4 +382,39 @@ fn a_request_that_is_dropped_fails() {
     let (_, result, later) = bed.ended.recv().unwrap();
     assert!(matches!(result, Err(Failed::With(Errno::IO))) && later);
     assert_eq!(bed.carrier.volume().metrics().snapshot().under_way, 0);
+}
+
+#[test]
+fn a_request_that_panics_ends_once_and_leaves_the_volume_fit() {
+    for threads in [Threads::Callers, Threads::Executors] {
+        for lies in [Lies::Here, Lies::Elsewhere, Lies::Foreign] {
+            let store = Arc::new(Sometimes::new());
+            let mut bed = Bed::new(Arc::clone(&store) as Arc<dyn Store>, threads, lies);
+            store.panics.store(true, Ordering::Relaxed);
+            for is_read in [true, false] {
+                let (offset, len, fua) = (0, 700_000, false);
+                let asked = match is_read {
+                    true => Asked::Read { offset, len },
+                    false => Asked::Write { offset, len, fua },
+                };
+                let tester = Tester {
+                    data: cells(&[7; 700_000]),
+                    lies,
+                    ended: bed.sender.clone(),
+                };
+                let (carrier, scratch) = (&bed.carrier, &mut bed.scratch);
+                // On this thread, or on another one, which survives it.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    carrier.carry_out(tester, asked, scratch);
+                }));
+                let (_, result, _) = bed.ended.recv().unwrap();
+                assert!(matches!(result, Err(Failed::With(Errno::IO))));
+                assert!(bed.ended.try_recv().is_err(), "it ends once");
+            }
+            store.panics.store(false, Ordering::Relaxed);
+            assert!(bed.write(0, &[1; 8192], false).1.is_ok());
+            assert!(bed.read(0, 8192).0 == [1; 8192]);
+            assert_eq!(bed.carrier.volume().metrics().snapshot().under_way, 0);
+        }
+    }
 }
