@@ -4,9 +4,8 @@
 #[cfg_attr(not(feature = "rbd"), path = "disk/no_rbd.rs")]
 pub(crate) mod rbd;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::ops::Deref;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,14 +278,7 @@ fn lock(uri: &Uri, access: Access) -> Result<File> {
     let name = uri.to_string();
     let path = locks()?.join(format!("{}.lock", lock_name(&name_for_locks(uri))));
     let failed = |e| Failure::system(format!("cannot lock {}", path.display()), e);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(failed)?;
+    let file = runtime::file_to_lock(&path).map_err(failed)?;
     let operation = match access {
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,

@@ -1,7 +1,8 @@
 //! The folder for what lives as long as a process: sockets and the registry of
 //! `xtent status`.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Exit, Failure, Result};
@@ -55,6 +56,13 @@ pub(crate) fn make_private(path: &Path) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// A file of this user's to be locked, made if need be; it stays.
+pub(crate) fn file_to_lock(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).open(path)
 }
 
 /// Folders like [`folder`] that exist: of every user for root, else this one's.

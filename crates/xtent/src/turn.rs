@@ -1,8 +1,7 @@
 //! One command at a time changes the block device of a name: makes, takes over, resizes or removes it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -74,13 +73,7 @@ impl Turn {
 
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(name);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path);
+        let file = runtime::file_to_lock(&path);
         let failed = |e| Failure::system(format!("cannot open {}", path.display()), e);
         Ok(Self {
             file: file.map_err(failed)?,
