@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sector_cipher::{SectorCount, SectorSize};
-use xtent_export::nbd::{Export, Exports, Options, Shutdown, bind_unix, serve};
+use xtent_export::Shutdown;
+use xtent_export::nbd::{Export, Exports, Options, bind_unix, serve};
 use xtent_secret::SecretBytes;
 use xtent_store::{Access, FileStore, Store};
 use xtent_volume::{Config, DiscardPolicy, Holes, Volume};

@@ -12,9 +12,11 @@ mod shutdown;
 pub mod ublk;
 mod users;
 pub mod vhost_user;
+mod writeback;
 mod zeroes;
 
 pub use shutdown::Shutdown;
+pub use writeback::expect_writeback;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
-use xtent_export::nbd::Shutdown;
+use xtent_export::Shutdown;
 
 use crate::failure::{Failure, Result};
 use crate::fds;

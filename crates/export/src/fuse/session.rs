@@ -90,10 +90,8 @@ impl FuseMount {
         let thread = std::thread::Builder::new()
             .name("fuse".into())
             .spawn(move || {
-                // Memory allocations of these threads must not wait for dirty
-                // pages that only they can write. The threads of the session
-                // inherit it. Takes CAP_SYS_RESOURCE, as do loop devices.
-                let _ = rustix::process::configure_io_flusher_behavior(true);
+                // The threads of the session inherit it.
+                crate::expect_writeback();
                 let result = match executor {
                     None => session.run(),
                     Some(executor) => run_with_workers(session, &executor),

@@ -15,7 +15,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::nbd::{Listener, Shutdown};
+use crate::Shutdown;
+use crate::nbd::Listener;
 
 /// Longest request that is read, in bytes: its first line and headers.
 const LONGEST: usize = 8 << 10;

@@ -32,7 +32,6 @@ mod shutdown;
 mod tests;
 mod tls;
 
-pub use crate::Shutdown;
 pub use activation::activated_listeners;
 pub use exports::{Exports, Listing};
 pub use listen::{Address, Listener, SocketFile, bind_tcp, bind_unix};

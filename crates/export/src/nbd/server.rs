@@ -16,7 +16,8 @@ use super::connection::{self, Shared};
 use super::link::Link;
 use super::peer::Client;
 use super::port::Timeouts;
-use super::{Exports, Listener, Options, Shutdown};
+use super::{Exports, Listener, Options};
+use crate::Shutdown;
 use crate::{Error, ErrorKind};
 
 /// What is asked of the kernel for a Unix socket's buffers, in bytes: a few

@@ -60,15 +60,6 @@ const WORKERS: usize = 8;
 /// Bytes of requests that wait for a store that completes later, at most, beside the queues' own.
 const MEMORY: usize = 64 << 20;
 
-/// Keeps the kernel from having this thread, and those that it starts from now on, wait for dirty pages in
-/// allocations of memory: it is they who write them. Call it before the volume is opened, since stores have
-/// threads too; [`Server::new`] does it for its own. It takes `CAP_SYS_RESOURCE`.
-pub fn expect_writeback() {
-    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        tracing::info!(%error, "the kernel does not know that this process writes dirty pages");
-    }
-}
-
 /// All that serving a device takes but the device: memory, and rings.
 pub struct Server {
     queues: Vec<Prepared>,
@@ -79,7 +70,7 @@ impl Server {
     /// For a device that was made for the volume, or waits for it. Call it on the thread that calls
     /// [`Server::spawn`], before privileges are given up.
     pub fn new(info: &Info, volume: &Arc<Volume>, shutdown: &Shutdown) -> Result<Self, Error> {
-        expect_writeback();
+        crate::expect_writeback();
         let own = Threads::Executors;
         let carrier = Carrier::new(volume, Executor::with_own_threads(), MEMORY, own);
         let queues = (0..info.queues)

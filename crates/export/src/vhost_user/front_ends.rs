@@ -21,7 +21,8 @@ use super::session::Session;
 use super::work::Work;
 use super::{Growth, message};
 use crate::Error;
-use crate::nbd::{Listener, Shutdown};
+use crate::Shutdown;
+use crate::nbd::Listener;
 
 /// Front-ends that can be connected: more wait to be accepted.
 const MOST: usize = 2;

@@ -31,8 +31,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use xtent_volume::Volume;
 
 use crate::Error;
+use crate::Shutdown;
 use crate::executor::Executor;
-use crate::nbd::{Listener, Shutdown};
+use crate::nbd::Listener;
 use crate::request::{Carrier, Threads};
 use front_ends::FrontEnds;
 use request::ID_LENGTH;

@@ -150,7 +150,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         Access::ReadWrite
     };
     // A store's threads inherit it.
-    xtent_export::ublk::expect_writeback();
+    xtent_export::expect_writeback();
     let device = args.direct.device(&args.device);
     let container = Closed::open(&device, &args.plain, &args.unlock, access, &output)?;
     way.look_at(&container, &options)?;

@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::Signal;
 use nix::unistd::User;
+use xtent_export::Shutdown;
 use xtent_export::metrics;
-use xtent_export::nbd::{self, Listener, Shutdown};
+use xtent_export::nbd::{self, Listener};
 
 use announce::{announce, announce_check};
 use machine::Machine;

@@ -17,11 +17,12 @@ use xtent_store::{Limits, Store};
 use xtent_tls::{Channel, Handshake, Next};
 use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
+use crate::Shutdown;
 use crate::nbd::port::Timeouts;
 use crate::nbd::proto::constants::*;
 use crate::nbd::proto::{be16, be32, be64};
 use crate::nbd::server::serve_with;
-use crate::nbd::{Export, Exports, Options, Shutdown, bind_unix};
+use crate::nbd::{Export, Exports, Options, bind_unix};
 
 /// Long enough for a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);

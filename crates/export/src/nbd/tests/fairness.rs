@@ -8,10 +8,11 @@ use std::thread;
 
 use super::client::{Rig, SIZE, SlowStore, export, handshake, header, volume};
 use super::{Options, PATIENT, QUICK};
+use crate::Shutdown;
+use crate::nbd::Exports;
 use crate::nbd::connection::{self, MAX_IN_FLIGHT, Shared};
 use crate::nbd::link::Link;
 use crate::nbd::proto::constants::*;
-use crate::nbd::{Exports, Shutdown};
 
 /// Writes of the store in a piece of zeros.
 const WRITES: u64 = (4 << 20) / (256 << 10);

@@ -587,7 +587,7 @@ fn a_slow_handshake_is_ended() {
 
 #[test]
 fn contradictory_options_are_refused() {
-    let shutdown = super::Shutdown::new().unwrap();
+    let shutdown = crate::Shutdown::new().unwrap();
     let options = Options {
         memory: 1,
         ..Options::default()

@@ -4,8 +4,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use xtent_export::Shutdown;
 use xtent_export::mounts::{Mount, Options, Reserved, Started};
-use xtent_export::nbd::Shutdown;
 use xtent_export::ublk::{Control, Info, Ready, Server, Serving};
 use xtent_upstream::Upstream;
 use xtent_volume::Volume;

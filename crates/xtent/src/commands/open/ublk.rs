@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use xtent_control::FixedSize;
-use xtent_export::nbd::Shutdown;
-use xtent_export::ublk::{Control, MOST_QUEUES, Server, expect_writeback};
+use xtent_export::Shutdown;
+use xtent_export::ublk::{Control, MOST_QUEUES, Server};
 use xtent_mapping::Name;
 use xtent_store::Access;
 use xtent_upstream::Upstream;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
 fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let output = global.output();
     // Those of the store, too, which start when it is opened.
-    expect_writeback();
+    xtent_export::expect_writeback();
     let mut control = Control::open()?;
     if let Some(queues) = args.served.queues {
         control.set_queues(queues);

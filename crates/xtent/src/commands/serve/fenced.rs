@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
-use xtent_export::nbd::Shutdown;
+use xtent_export::Shutdown;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::signals;

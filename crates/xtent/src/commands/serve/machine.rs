@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use xtent_export::nbd::{Listener, Shutdown};
+use xtent_export::Shutdown;
+use xtent_export::nbd::Listener;
 use xtent_export::vhost_user::{self, Growth, Options};
 
 use crate::failure::{Failure, Result};
