@@ -110,18 +110,7 @@ fn a_guest_s_file_system_lies_in_cryptsetup_s_volume() {
         assert_eq!(text("serial").trim(), &uuid.out().replace('-', "")[..20]);
         assert_eq!(text("sector").trim(), shape.sector.to_string());
         // What the kernel has written through us is what cryptsetup's format says.
-        let plain = scratch.join("plain");
-        xtent()
-            .args(["decrypt", "--key-file"])
-            .args([&container.key, &container.image, &plain])
-            .ok();
-        Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
-        let found = scratch.join("found");
-        Cmd::peer("debugfs")
-            .args(["-R", &format!("dump /data {}", found.display())])
-            .arg(&plain)
-            .ok();
-        assert_same(&std::fs::read(&found).unwrap(), &data, "the guest's file");
+        container.assert_has_file("data", &data);
     }
 }
 
@@ -265,12 +254,7 @@ fn a_guest_moves_to_another_machine_while_it_works() {
     .run();
     println!("{}", outcome.console);
     machine.stop();
-    let plain = scratch.join("plain");
-    xtent()
-        .args(["decrypt", "--key-file"])
-        .args([&container.key, &container.image, &plain])
-        .ok();
-    Cmd::peer("e2fsck").args(["-f", "-n"]).arg(&plain).ok();
+    container.assert_has_file("data", &data);
 }
 
 /// Kills the server of a guest's disk again and again, whenever it has written so often; QEMU keeps a
