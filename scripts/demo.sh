@@ -9,26 +9,7 @@ export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 mib=${DEMO_MIB:-256}
-if [ -t 1 ]; then
-    bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' dim=$'\e[2m' plain=$'\e[0m'
-else
-    bold='' green='' red='' dim='' plain=''
-fi
-
-number=0
-step() {
-    number=$((number + 1))
-    printf '\n%s%d. %s%s\n' "$bold" "$number" "$*" "$plain"
-}
-show() { # show COMMAND...: prints it as one would type it, and runs it
-    local line="$*"
-    line=${line//"$work"\//}
-    printf '   %s$ %s%s\n' "$dim" "${line/#"$xtent"/xtent}" "$plain"
-    "$@" | sed "s|$work/||g; s/^/   /"
-}
-good() {
-    printf '   %s✓%s %s\n' "$green" "$plain" "$*"
-}
+. scripts/lib/steps.sh
 now() { date +%s.%N; }
 rate() { # rate START END: MB/s and seconds for the whole volume
     awk -v mib="$mib" -v a="$1" -v b="$2" \
@@ -44,7 +25,7 @@ finish() {
     wait 2>/dev/null || true
     rm -rf "$work"
     if [ $status -ne 0 ]; then
-        printf '\n%sThe demo failed in step %d.%s\n' "$red" "$number" "$plain" >&2
+        failed "The demo"
     fi
 }
 trap finish EXIT
