@@ -1,23 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// XTS-AES (IEEE 1619) for extended requests: a run is any number of data units of
-// `SectorBytes`; their tweaks count up, go through the AES cores under K2 ahead of
-// the data, and the power of alpha starts again in each unit. Each of the `Cores`
-// cores is a PEC and a PDC, and a beat is one block for each of them.
-//
-// Schedule, AES-128, one sector of n beats after its request in cycle 0:
-//   1              the tweak into the PEC under K2
-//   13             the mask T_0 is there, the first beat goes in
-//   13 .. n+12     C or P ^ x^j T_0 into the PEC or PDC under K1
-//   24 .. n+23     out, ^ x^j T_0 of a second chain of masks
-// so n + 11 cycles from the first beat in to the last one out. In a run the tweak
-// of a later unit takes the slot of one beat (two units' tweaks that of one beat
-// with two cores), and nothing else comes between the beats: n + 1 (n + 1/2)
-// cycles a unit.
+// XTS-AES for extended requests whose data units all have `SectorBytes` and whose tweaks
+// are encrypted here: `xts_core` with the ports of every design. Its header has the schedule.
 
-module xts
-  import aes_pkg::*;
-#(
+module xts #(
   // Of a data unit: 512 to 4096.
   parameter int unsigned SectorBytes = 4096,
   parameter int unsigned KeyBits     = 128,
@@ -54,192 +40,35 @@ module xts
 );
 
   localparam int unsigned Beats = SectorBytes / 16 / Lanes;
-  localparam int unsigned BeatWidth = $clog2(Beats);
-  localparam int unsigned Rounds = rounds(KeyBits);
 
-  // A blocked output stops everything.
-  logic enable;
-  assign enable = !out_valid_o || out_ready_i;
-
-  // Keys: 0 is K1, 1 is K2.
-
-  block_t round_keys[2][Rounds+1];
-  logic [1:0] schedules_ready, schedules_valid;
-  logic loaded_q, busy, key_taken;
-
-  // Low while everything is zeroized; while everything but keys is: with a new key
-  // nothing is under way, but what is left of the old one.
-  logic rst_n, rst_sectors_n;
-  clear_reset u_reset (
+  xts_core #(
+    .SectorBytes(SectorBytes),
+    .KeyBits    (KeyBits),
+    .TweakStep  (TweakStep),
+    .Cores      (Cores)
+  ) u_core (
     .clk_i,
     .rst_ni,
     .clear_i,
-    .rst_no(rst_n)
-  );
-  clear_reset u_reset_sectors (
-    .clk_i,
-    .rst_ni,
-    .clear_i(clear_i || key_taken),
-    .rst_no (rst_sectors_n)
-  );
-
-  assign key_ready_o = rst_n && &schedules_ready && !busy;
-  assign key_taken = key_valid_i && key_ready_o;
-  assign expanded_o = &schedules_valid;
-
-  for (genvar i = 0; i < 2; i++) begin : gen_key
-    aes_key_schedule #(
-      .KeyBits(KeyBits)
-    ) u_schedule (
-      .clk_i,
-      .rst_ni      (rst_n),
-      .valid_i     (key_taken),
-      .key_i       (key_i[KeyBits*i+:KeyBits]),
-      .ready_o     (schedules_ready[i]),
-      .valid_o     (schedules_valid[i]),
-      .round_keys_o(round_keys[i])
-    );
-  end
-
-  always_ff @(posedge clk_i or negedge rst_n) begin
-    if (!rst_n) loaded_q <= 1'b0;
-    else if (key_taken) loaded_q <= 1'b1;
-  end
-
-  // Units and their first masks.
-
-  logic requests_ready, tweaks_busy;
-  logic [Lanes-1:0] tweak_valid, tweak_result_valid;
-  logic [Lanes-1:0][127:0] tweak_block, core_block;
-  logic unit_valid, unit_decrypt, unit_last, unit_taken;
-  block_t unit_mask;
-
-  assign req_ready_o = rst_sectors_n && requests_ready && loaded_q && !key_valid_i;
-
-  xts_tweaks #(
-    .TweakStep(TweakStep),
-    .Lanes    (Lanes)
-  ) u_tweaks (
-    .clk_i,
-    .rst_ni        (rst_sectors_n),
-    .req_valid_i   (req_valid_i && loaded_q && !key_valid_i),
-    .req_ready_o   (requests_ready),
+    .key_valid_i,
+    .key_ready_o,
+    .key_i,
+    .expanded_o,
+    .req_valid_i,
+    .req_ready_o,
     .req_tweak_i,
     .req_sectors_i,
     .req_decrypt_i,
-    // Not before the first round key is there; then the others come one a cycle, as
-    // fast as a block goes through the rounds. No data comes before a tweak is through.
-    .call_ready_i  (enable && loaded_q),
-    .call_valid_o  (tweak_valid),
-    .call_block_o  (tweak_block),
-    .result_valid_i(tweak_result_valid),
-    .result_i      (core_block),
-    .unit_valid_o  (unit_valid),
-    .unit_ready_i  (unit_taken),
-    .unit_mask_o   (unit_mask),
-    .unit_decrypt_o(unit_decrypt),
-    .unit_last_o   (unit_last),
-    .busy_o        (tweaks_busy)
+    .req_more_i  (($clog2(Beats))'(Beats - 1)),
+    .req_call_i  (1'b1),
+    .req_masked_i(1'b1),
+    .in_valid_i,
+    .in_ready_o,
+    .in_data_i,
+    .out_valid_o,
+    .out_ready_i,
+    .out_data_o,
+    .out_last_o
   );
-
-  // Data in: tweaks come first. A unit is taken with its last beat.
-
-  logic [BeatWidth-1:0] in_beat_q, out_beat_q;
-  logic in_taken, out_taken, out_done;
-  logic [Lanes-1:0][127:0] in_masks, out_masks;
-
-  assign in_ready_o = unit_valid && enable && tweak_valid == '0;
-  assign in_taken = in_valid_i && in_ready_o;
-  assign unit_taken = in_taken && in_beat_q == BeatWidth'(Beats - 1);
-
-  mask_chain #(
-    .Lanes(Lanes)
-  ) u_in_masks (
-    .clk_i,
-    .rst_ni       (rst_sectors_n),
-    .step_i       (in_taken),
-    .start_i      (in_beat_q == '0),
-    .start_value_i(unit_mask),
-    .masks_o      (in_masks)
-  );
-
-  // Units whose output is not complete: with a sector longer than the pipelines
-  // that is two at most.
-  logic leaving_valid, leaving_last;
-  block_t leaving_mask;
-  logic unused_ready;
-  logic [1:0] unused_count;
-
-  stream_fifo #(
-    .Width(129),
-    .Depth(2)
-  ) u_leaving (
-    .clk_i,
-    .rst_ni (rst_sectors_n),
-    .valid_i(in_taken && in_beat_q == '0),
-    .ready_o(unused_ready),
-    .data_i ({unit_last, unit_mask}),
-    .valid_o(leaving_valid),
-    .ready_i(out_done),
-    .data_o ({leaving_last, leaving_mask}),
-    .count_o(unused_count)
-  );
-
-  assign busy = tweaks_busy || leaving_valid;
-
-  // The cores. The tag says that a block is a tweak.
-
-  logic [Lanes-1:0] core_valid, core_tweak;
-  for (genvar i = 0; i < int'(Lanes); i++) begin : gen_core
-    aes_duplex #(
-      .KeyBits(KeyBits),
-      .NumKeys(2)
-    ) u_core (
-      .clk_i,
-      .rst_ni      (rst_sectors_n),
-      .enable_i    (enable),
-      .round_keys_i(round_keys),
-      .valid_i     (in_taken || tweak_valid[i]),
-      .decrypt_i   (unit_decrypt && !tweak_valid[i]),
-      .block_i     (tweak_valid[i] ? tweak_block[i] : in_data_i[128*i+:128] ^ in_masks[i]),
-      .key_i       (tweak_valid[i]),
-      .tag_i       (tweak_valid[i]),
-      .valid_o     (core_valid[i]),
-      .block_o     (core_block[i]),
-      .tag_o       (core_tweak[i])
-    );
-    assign tweak_result_valid[i] = core_valid[i] && core_tweak[i] && enable;
-    // Tweaks stay inside.
-    assign out_data_o[128*i+:128] = out_valid_o ? core_block[i] ^ out_masks[i] : '0;
-  end
-
-  // Data out.
-
-  assign out_valid_o = core_valid[0] && !core_tweak[0];
-  assign out_taken = out_valid_o && out_ready_i;
-  assign out_done = out_taken && out_beat_q == BeatWidth'(Beats - 1);
-  assign out_last_o = leaving_last && out_beat_q == BeatWidth'(Beats - 1);
-
-  mask_chain #(
-    .Lanes(Lanes)
-  ) u_out_masks (
-    .clk_i,
-    .rst_ni       (rst_sectors_n),
-    .step_i       (out_taken),
-    .start_i      (out_beat_q == '0),
-    .start_value_i(leaving_mask),
-    .masks_o      (out_masks)
-  );
-
-  always_ff @(posedge clk_i or negedge rst_n) begin
-    if (!rst_n) begin
-      in_beat_q  <= '0;
-      out_beat_q <= '0;
-    end else begin
-      // Beats is a power of two.
-      if (in_taken) in_beat_q <= in_beat_q + 1'b1;
-      if (out_taken) out_beat_q <= out_beat_q + 1'b1;
-    end
-  end
 
 endmodule
