@@ -149,6 +149,7 @@ module xts_core
     .req_more_i,
     .req_call_i,
     .req_masked_i,
+    .keys_ready_i  (expanded_o),
     // Not before the first round key is there; then the others come one a cycle, as
     // fast as a block goes through the rounds. No data comes before a tweak is through.
     .call_ready_i  (enable && loaded_q),

@@ -33,6 +33,8 @@ module xts_tweaks #(
   input  logic                 req_call_i,
   input  logic                 req_masked_i,
 
+  // Data may follow at once: all round keys are there.
+  input  logic                        keys_ready_i,
   // Whether the cores take calls in this cycle, and the calls.
   input  logic                        call_ready_i,
   output logic [Lanes-1:0]            call_valid_o,
@@ -121,7 +123,7 @@ module xts_tweaks #(
       && call_ready_i;
   assign hold = sector_valid && call_q && !held_q && !at_once;
   assign pair = sector_valid && held_q && called_q <= CountWidth'(Depth - 2) && call_ready_i;
-  assign direct = sector_valid && !call_q && called_q == filled_q
+  assign direct = sector_valid && !call_q && keys_ready_i && called_q == filled_q
       && called_q != CountWidth'(Depth);
   assign sector_ready = alone || hold || pair || direct;
 

@@ -5,11 +5,18 @@
 
 package engine_pkg;
 
+  // Each of its readers uses a part.
+  /* verilator lint_off UNUSEDPARAM */
+  // Names that are words of C++, too.
+  /* verilator lint_off SYMRSVDWORD */
+
   // Of the bytes in the longest request, of the entries in the longest list, and of the
   // entries in the longest ring.
   localparam int unsigned LogBytes   = 26;
   localparam int unsigned LogEntries = 20;
   localparam int unsigned LogRing    = 10;
+  // Of a key slot: the longest keys, those of XTS and EME2 with AES-256.
+  localparam int unsigned SlotBits = 512;
   // Blocks of the longest burst: 1 KiB, so that a bus of 4 bytes has at most 256 beats.
   localparam int unsigned BurstBlocks = 64;
 
@@ -90,5 +97,8 @@ package engine_pkg;
     // What had been written beyond could not be erased.
     logic        not_erased;
   } result_t;
+
+  /* verilator lint_on SYMRSVDWORD */
+  /* verilator lint_on UNUSEDPARAM */
 
 endpackage

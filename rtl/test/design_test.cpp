@@ -5,6 +5,7 @@
 // counting of cycles, printed as lines of JSON.
 
 #include "design_bench.h"
+#include "state.h"
 
 namespace {
 
@@ -175,23 +176,6 @@ void interrupted(Bench& bench, const Design& design) {
     }
   }
 }
-
-// What a model of Verilator's (--savable) holds.
-class State : public VerilatedSerialize {
- public:
-  explicit State(Vdesign& top) {
-    m_isOpen = true;
-    *this << top;
-    flush();
-  }
-  ~State() override { m_isOpen = false; }
-  void close() VL_MT_UNSAFE_ONE override { flush(); }
-  void flush() VL_MT_UNSAFE_ONE override {
-    bytes.insert(bytes.end(), m_bufp, m_cp);
-    m_cp = m_bufp;
-  }
-  model::Bytes bytes;
-};
 
 // After clear, and after reset, no register and no memory holds anything of what
 // was there: all of the state is that of a design that had never been used.

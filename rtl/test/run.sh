@@ -3,7 +3,7 @@
 #
 # usage: run.sh [--full | --first | --cycles | --quick | --rest] [--build FOLDER] [NAME...]
 #
-#   NAME      lint, slang, models, bench, aes, mult, horner, brw, formal, cores,
+#   NAME      lint, slang, models, bench, aes, mult, horner, brw, engine-cipher, formal, cores,
 #             cocotb, or a design of designs/list.txt; all of them if there is none, but of the
 #             designs the first of each module
 #   --full    every design, in each of its configurations, with the limits for cycles, many
@@ -58,7 +58,7 @@ build=$(cd "$build" && pwd)
 
 folders=()
 packages=()
-for folder in aes field common designs top; do
+for folder in aes field common designs top engine; do
     folders+=(-I"$rtl/$folder")
     for package in "$rtl/$folder"/*_pkg.sv; do
         [ -e "$package" ] && packages+=("$package")
@@ -110,7 +110,7 @@ refused() {
 
 lint() {
     local module cipher wrong
-    for module in "$rtl"/{aes,field,common,designs,top}/*.sv; do
+    for module in "$rtl"/{aes,field,common,designs,top,engine}/*.sv; do
         case $module in
         *_pkg.sv | *\**) continue ;;
         esac
@@ -135,8 +135,8 @@ slang() {
     # Copies, by names relative to them: what lies below /tmp is not seen otherwise.
     rm -rf "$build/slang"
     mkdir -p "$build/slang"
-    cp "$rtl"/{aes,field,common,designs,top}/*.sv "$build/slang/"
-    for module in "$rtl"/designs/*.sv "$rtl"/top/*.sv "$rtl"/aes/aes_{sdc,key_schedule}.sv; do
+    cp "$rtl"/{aes,field,common,designs,top,engine}/*.sv "$build/slang/"
+    for module in "$rtl"/{designs,top,engine}/*.sv "$rtl"/aes/aes_{sdc,key_schedule}.sv; do
         # A package is read with whatever uses it.
         case $module in *_pkg.sv) continue ;; esac
         module=${module##*/}
@@ -217,6 +217,22 @@ brw() {
     for levels in $(either '4 5 8' 5); do
         simulate "brw$levels" brw_tb brw_test.cpp -GLevels="$levels" -CFLAGS "-std=c++17 -DLEVELS=$levels"
         "$build/brw$levels/simulate"
+    done
+}
+
+# The co-processor's cipher with its key slots.
+engine_cipher() {
+    local case level ciphers bits xts unit folder
+    local cases=("3 3 128 4096 512" "3 127 128 4096 512" "1 1 256 512 512" "2 1 128 512 512" "3 3 256 4096 512"
+        "3 124 256 4096 4096")
+    [ "$mode" != quick ] || cases=("${cases[0]}")
+    for case in "${cases[@]}"; do
+        read -r level ciphers bits xts unit <<<"$case"
+        folder=engine-cipher-${case// /-}
+        simulate "$folder" engine_cipher_tb engine_cipher_test.cpp --savable -GLevel="$level" -GCiphers="$ciphers" \
+            -GKeyBits="$bits" -GXtsBytes="$xts" -GUnitBytes="$unit" -CFLAGS "-std=c++17 -DLEVEL=$level \
+            -DCIPHERS=$ciphers -DKEY_BITS=$bits -DXTS_BYTES=$xts -DUNIT_BYTES=$unit"
+        "$build/$folder/simulate" "$(either 3000 1000)" 1
     done
 }
 
@@ -320,6 +336,7 @@ asked aes part && aes
 asked mult part && mult
 asked horner part && horner
 asked brw part && brw
+asked engine-cipher part && engine_cipher
 asked formal part && formal
 asked cores part && cores
 asked cocotb part && cocotb
