@@ -63,6 +63,10 @@ module list_walker
   localparam int unsigned LengthWidth = 28;
   localparam int unsigned Fetch = 4;
   localparam int unsigned CountWidth = $clog2(Entries + 1);
+  localparam status_t StatusDone = 8'(engine_regs_pkg::StatusDone);
+  localparam status_t StatusList = 8'(engine_regs_pkg::StatusList);
+  localparam status_t StatusAlignment = 8'(engine_regs_pkg::StatusAlignment);
+  localparam status_t StatusRead = 8'(engine_regs_pkg::StatusRead);
 
   typedef enum logic [1:0] {
     Idle,
@@ -274,11 +278,6 @@ module list_walker
       end
     end
   end
-
-  localparam status_t StatusDone = 8'(engine_regs_pkg::StatusDone);
-  localparam status_t StatusList = 8'(engine_regs_pkg::StatusList);
-  localparam status_t StatusAlignment = 8'(engine_regs_pkg::StatusAlignment);
-  localparam status_t StatusRead = 8'(engine_regs_pkg::StatusRead);
 
   logic unused;
   assign unused = fifo_ready;

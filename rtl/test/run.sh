@@ -3,8 +3,8 @@
 #
 # usage: run.sh [--full | --first | --cycles | --quick | --rest] [--build FOLDER] [NAME...]
 #
-#   NAME      lint, slang, models, bench, aes, mult, horner, brw, engine-cipher, formal, cores,
-#             cocotb, or a design of designs/list.txt; all of them if there is none, but of the
+#   NAME      lint, slang, models, bench, aes, mult, horner, brw, engine-cipher, engine-dma, engine,
+#             formal, cores, cocotb, or a design of designs/list.txt; all of them if there is none, but of the
 #             designs the first of each module
 #   --full    every design, in each of its configurations, with the limits for cycles, many
 #             sectors and the second opinion of the crate sector-cipher; blocks with each
@@ -58,7 +58,7 @@ build=$(cd "$build" && pwd)
 
 folders=()
 packages=()
-for folder in aes field common designs top engine; do
+for folder in aes field common designs engine top; do
     folders+=(-I"$rtl/$folder")
     for package in "$rtl/$folder"/*_pkg.sv; do
         [ -e "$package" ] && packages+=("$package")
@@ -110,7 +110,7 @@ refused() {
 
 lint() {
     local module cipher wrong
-    for module in "$rtl"/{aes,field,common,designs,top,engine}/*.sv; do
+    for module in "$rtl"/{aes,field,common,designs,engine,top}/*.sv; do
         case $module in
         *_pkg.sv | *\**) continue ;;
         esac
@@ -135,8 +135,8 @@ slang() {
     # Copies, by names relative to them: what lies below /tmp is not seen otherwise.
     rm -rf "$build/slang"
     mkdir -p "$build/slang"
-    cp "$rtl"/{aes,field,common,designs,top,engine}/*.sv "$build/slang/"
-    for module in "$rtl"/{designs,top,engine}/*.sv "$rtl"/aes/aes_{sdc,key_schedule}.sv; do
+    cp "$rtl"/{aes,field,common,designs,engine,top}/*.sv "$build/slang/"
+    for module in "$rtl"/designs/*.sv "$rtl"/engine/*.sv "$rtl"/top/*.sv "$rtl"/aes/aes_{sdc,key_schedule}.sv; do
         # A package is read with whatever uses it.
         case $module in *_pkg.sv) continue ;; esac
         module=${module##*/}
@@ -224,7 +224,7 @@ brw() {
 engine_cipher() {
     local case level ciphers bits xts unit folder
     local cases=("3 3 128 4096 512" "3 127 128 4096 512" "1 1 256 512 512" "2 1 128 512 512" "3 3 256 4096 512"
-        "3 17 256 4096 4096")
+        "3 124 256 4096 4096")
     [ "$mode" != quick ] || cases=("${cases[0]}")
     for case in "${cases[@]}"; do
         read -r level ciphers bits xts unit <<<"$case"
@@ -233,6 +233,16 @@ engine_cipher() {
             -GKeyBits="$bits" -GXtsBytes="$xts" -GUnitBytes="$unit" -CFLAGS "-std=c++17 -DLEVEL=$level \
             -DCIPHERS=$ciphers -DKEY_BITS=$bits -DXTS_BYTES=$xts -DUNIT_BYTES=$unit"
         "$build/$folder/simulate" "$(either 3000 1000)" 1
+    done
+}
+
+# Source and destination of the co-processor, on each width of its bus.
+engine_dma() {
+    local bytes
+    for bytes in $(either '4 8 16' '4 16'); do
+        simulate "engine-dma$bytes" engine_dma_tb engine_dma_test.cpp -GBusBytes="$bytes" \
+            -CFLAGS "-std=c++17 -Wall -Wextra -DBUS_BYTES=$bytes"
+        "$build/engine-dma$bytes/simulate" "$(either 1000 200)"
     done
 }
 
@@ -337,6 +347,7 @@ asked mult part && mult
 asked horner part && horner
 asked brw part && brw
 asked engine-cipher part && engine_cipher
+asked engine-dma part && engine_dma
 asked formal part && formal
 asked cores part && cores
 asked cocotb part && cocotb
