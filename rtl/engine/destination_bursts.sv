@@ -53,8 +53,9 @@ module destination_bursts
   input  logic     rsp_error_i
 );
 
-  // With 4 KiB in the queue, a list's round trip is hidden.
-  localparam int unsigned Chunks = 4;
+  // With up to 8 KiB in the queue, the next list's round trip is hidden, behind the blocks
+  // that the source has asked for.
+  localparam int unsigned Chunks = 8;
   localparam status_t StatusDone = 8'(engine_regs_pkg::StatusDone);
 
   typedef struct packed {

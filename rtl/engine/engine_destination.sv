@@ -300,10 +300,11 @@ module engine_destination
   assign meta_room = under_way != BurstsWidth'(Bursts);
   assign settled = under_way == '0;
 
-  // All blocks of a request have come, and those that are good are in bursts.
+  // All blocks of a request have come, and those that are good are in bursts. One without
+  // data has been passed by the walk, which may still be busy with what comes before.
   assign close = collecting && verdict_valid && !held &&
-                 (entries_q[collect].empty ||
-                  (taken_q == verdict.issued &&
+                 ((entries_q[collect].empty && walk_q != collect_q) ||
+                  (!entries_q[collect].empty && taken_q == verdict.issued &&
                    (failing || offered_q[collect] >= verdict.good)));
   // Where the runs that were walked ahead do not begin where the next request does.
   logic short_run, begin_hold;

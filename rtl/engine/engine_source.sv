@@ -9,7 +9,7 @@
 // end of its request, are left out; the end says READ then. An abandoned request is ended
 // in the same way.
 //
-// From a request to its first burst on the bus: 4 cycles, without a list.
+// From a request to its first burst on the bus: 5 cycles, without a list.
 
 module engine_source
   import engine_pkg::*;
@@ -17,6 +17,9 @@ module engine_source
   parameter int unsigned AddressBits = 64,
   // Blocks that can be there before they are used, a power of two; 64 or more.
   parameter int unsigned Depth = 512,
+  // Of them, blocks that the bus may be asked for at a time: more would only keep the
+  // fetches of lists waiting, which come back behind them. 64 or more, up to Depth.
+  parameter int unsigned Ahead = 256,
   // Bursts and ends read ahead, 4 or more.
   parameter int unsigned Plans = 32
 ) (
@@ -55,6 +58,8 @@ module engine_source
 );
 
   localparam int unsigned AddrWidth = $clog2(Depth);
+  // Chunks and ends that wait: more than 4 KiB have in one piece.
+  localparam int unsigned Steps = 8;
   localparam status_t StatusDone = 8'(engine_regs_pkg::StatusDone);
   localparam status_t StatusRead = 8'(engine_regs_pkg::StatusRead);
 
@@ -125,42 +130,83 @@ module engine_source
     .rsp_error_i
   );
 
-  // A chunk is a burst once there is room for it, which then stays: room only grows, and
-  // the plan does.
-  logic [AddrWidth:0] room_q;
-  logic plan_room, plan_push, plan_valid, plan_pop, asks, asked_q, pop;
-  plan_t plan_in, plan;
-  logic [$clog2(Plans+1)-1:0] plan_count;
-  assign plan_room = 32'(plan_count) != Plans;
-  assign data_req_valid_o = asked_q || (chunk_valid && !broken_q && plan_room && !busy_o &&
-                                        room_q >= (AddrWidth + 1)'(chunk_blocks));
-  assign data_req_address_o = chunk_address;
-  assign data_req_blocks_o = chunk_blocks;
-  assign asks = data_req_valid_o && data_req_ready_i;
-  assign chunk_ready = asks;
-
-  // Ends: of a walk, of a walk that was broken off, and of a request without data.
-  assign end_ready = plan_room && !broken_q;
+  // What the walk gives, chunks and ends, goes through a queue. So the next list is fetched
+  // while bursts wait for room. Ends: of a walk, of a walk that was broken off, and of a
+  // request without data.
+  typedef struct packed {
+    plan_t                  plan;
+    logic [AddressBits-1:0] address;
+  } step_t;
+  step_t walked, next;
+  logic walked_valid, walked_ready, next_valid, next_pop;
+  logic [$clog2(Steps+1)-1:0] next_count;
+  assign end_ready = walked_ready && !broken_q;
+  assign chunk_ready = walked_ready && !broken_q;
   always_comb begin
     done = 1'b0;
-    plan_in.status = request.status;
-    if (queued && plan_room && !asks) begin
+    walked.plan.status = request.status;
+    if (queued && walked_ready) begin
       if (!walking_q) begin
         done = empty || break_off;
-        if (!empty) plan_in.status = StatusRead;
+        if (!empty) walked.plan.status = StatusRead;
       end else if (broken_q) begin
         done = walk_idle;
-        plan_in.status = StatusRead;
+        walked.plan.status = StatusRead;
       end else begin
         done = end_valid;
-        plan_in.status = end_status;
+        walked.plan.status = end_status;
       end
     end
   end
-  assign plan_in.last = !asks;
-  assign plan_in.number = request.number;
-  assign plan_in.blocks = chunk_blocks;
-  assign plan_push = asks || done;
+  assign walked_valid = done || (chunk_valid && !broken_q);
+  assign walked.plan.last = done;
+  assign walked.plan.number = request.number;
+  assign walked.plan.blocks = chunk_blocks;
+  assign walked.address = chunk_address[AddressBits-1:0];
+  stream_fifo #(
+    .Width($bits(step_t)),
+    .Depth(Steps)
+  ) u_walked (
+    .clk_i,
+    .rst_ni,
+    .valid_i(walked_valid),
+    .ready_o(walked_ready),
+    .data_i (walked),
+    .valid_o(next_valid),
+    .ready_i(next_pop),
+    .data_o (next),
+    .count_o(next_count)
+  );
+
+  // Answers come in order: a list that is asked for after the data of the request before
+  // would come after them, and then its own data be too late. So if the walk is about to
+  // get to the next list, data wait for the few cycles until that has been asked for.
+  logic hold;
+  assign hold = queued && !fetching_o && next_count != ($clog2(Steps + 1))'(Steps) &&
+                (queue_count == 2'd2 ||
+                 (request.source_list && !empty && next.plan.number != request.number));
+
+  // A chunk is a burst once there is room for it, which then stays: room only grows, and
+  // so does that of the plan. It is left out if nobody wants it any more, and all that follow
+  // it in its request, whose end then is not DONE.
+  logic [AddrWidth:0] room_q, awaited_q;
+  logic plan_room, plan_push, plan_valid, plan_pop, asks, asked_q, pop, unwanted, cut, cut_q;
+  plan_t plan_in, plan;
+  logic [$clog2(Plans+1)-1:0] plan_count;
+  assign plan_room = 32'(plan_count) != Plans;
+  assign cut = next_valid && !next.plan.last && !asked_q && (cut_q || unwanted);
+  assign data_req_valid_o = asked_q || (next_valid && !next.plan.last && !cut && plan_room &&
+                                        !busy_o && !hold && room_q >= (AddrWidth + 1)'(next.plan.blocks) &&
+                                        32'(awaited_q) + 32'(next.plan.blocks) <= Ahead);
+  assign data_req_address_o = 64'(next.address);
+  assign data_req_blocks_o = next.plan.blocks;
+  assign asks = data_req_valid_o && data_req_ready_i;
+  assign plan_push = asks || (next_valid && next.plan.last && plan_room);
+  assign next_pop = plan_push || cut;
+  always_comb begin
+    plan_in = next.plan;
+    if (cut_q) plan_in.status = StatusRead;
+  end
 
   logic plan_ready;
   stream_fifo #(
@@ -216,14 +262,18 @@ module engine_source
                     (plan.last || (stored_q != '0 && given_q + 1'b1 == plan.blocks));
 
   // Of no use any more is what belongs to a request whose items are being left out.
-  assign break_off = queued && ((drop_q && number_q == request.number) ||
-                                (abandon_i && abandon_number_i == request.number));
+  assign break_off = (drop_q && number_q == request.number) ||
+                     (abandon_i && abandon_number_i == request.number);
+  assign unwanted = (drop_q && number_q == next.plan.number) ||
+                    (abandon_i && abandon_number_i == next.plan.number);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       walking_q <= 1'b0;
       broken_q  <= 1'b0;
       asked_q   <= 1'b0;
+      cut_q     <= 1'b0;
+      awaited_q <= '0;
       room_q    <= (AddrWidth + 1)'(Depth);
       write_q   <= '0;
       read_q    <= '0;
@@ -237,14 +287,16 @@ module engine_source
     end else begin
       asked_q <= data_req_valid_o && !data_req_ready_i;
       if (start_valid && start_ready) walking_q <= 1'b1;
-      // A burst that was asked for goes first.
-      else if (walking_q && break_off && (!data_req_valid_o || asks)) broken_q <= 1'b1;
+      else if (walking_q && break_off) broken_q <= 1'b1;
       if (done) begin
         walking_q <= 1'b0;
         broken_q  <= 1'b0;
       end
 
-      room_q <= room_q - (asks ? (AddrWidth + 1)'(chunk_blocks) : '0) + (AddrWidth + 1)'(pop);
+      if (next_pop) cut_q <= cut;
+      awaited_q <= awaited_q + (asks ? (AddrWidth + 1)'(next.plan.blocks) : '0) -
+                   (AddrWidth + 1)'(data_rsp_valid_i);
+      room_q <= room_q - (asks ? (AddrWidth + 1)'(next.plan.blocks) : '0) + (AddrWidth + 1)'(pop);
       stored_q <= stored_q + (AddrWidth + 1)'(data_rsp_valid_i) - (AddrWidth + 1)'(read);
       if (data_rsp_valid_i) write_q <= write_q + 1'b1;
       if (read) read_q <= read_q + 1'b1;
@@ -265,6 +317,6 @@ module engine_source
   end
 
   logic unused;
-  assign unused = ^{plan_ready, queue_count, request};
+  assign unused = ^{plan_ready, request, chunk_address};
 
 endmodule
