@@ -28,7 +28,7 @@ module engine_destination
   // Blocks that can wait for the bus, a power of two; four bursts or more.
   parameter int unsigned Depth = 128,
   // In the table, a power of two.
-  parameter int unsigned Requests = 4,
+  parameter int unsigned Requests = 8,
   // Bursts under way: as many as the writer takes, and two that wait for it.
   parameter int unsigned Bursts = 18
 ) (

@@ -227,10 +227,10 @@ module engine_dma_tb
   // The cipher's part.
   logic at_work, finished;
   request_t at;
-  logic [2:0] count;
+  logic [3:0] count;
   stream_fifo #(
     .Width($bits(request_t)),
-    .Depth(4)
+    .Depth(8)
   ) u_requests (
     .clk_i,
     .rst_ni (rst_n),
