@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Proves the properties beside this script, by k-induction (Yosys, SymbiYosys, z3), and
+# Proves the properties beside this script, by k-induction (Yosys, SymbiYosys, z3) or, where
+# it says so, for the first cycles, and
 # that what they are about can happen.
 #
 # usage: run.sh FOLDER [MODULE...]
@@ -8,19 +9,28 @@
 set -euo pipefail
 formal=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 common=$(dirname "$formal")/common
+engine=$(dirname "$formal")/engine
 build=$(cd "$1" && pwd)
 shift
 wanted=" $* "
 export PATH=$build/venv/bin:$PATH
 mkdir -p "$build/formal"
 
-# prove NAME MODULE DEPTH PARAMETER=VALUE...
+# prove NAME MODULE DEPTH[/COVER] PARAMETER=VALUE...: COVER is how far to look for what can
+# happen, if that is not DEPTH.
 prove() {
     local name=$1 module=$2 depth=$3 parameter options=""
     shift 3
-    local sources=("$module.sv")
+    local sources=("$module.sv") folder=$common inside=
     # What is inside it.
-    [ "$module" != ram_fifo ] || sources+=(wiped_ram.sv)
+    case $module in
+    ram_fifo) sources+=(wiped_ram.sv) ;;
+    axi_* | list_walker)
+        folder=$engine
+        sources=(engine_pkg.sv engine_regs_pkg.sv "$module.sv")
+        inside=stream_fifo.sv
+        ;;
+    esac
     [[ $wanted == "  " || $wanted == *" $module "* ]] || return 0
     for parameter in "$@"; do options+=" -G $parameter"; done
     cat >"$build/formal/$name.sby" <<END
@@ -28,20 +38,22 @@ prove() {
 prove
 cover
 [options]
-prove: mode prove
+prove: mode $mode
 cover: mode cover
-depth $depth
+prove: depth ${depth%/*}
+cover: depth ${depth#*/}
 [engines]
 smtbmc z3
 [script]
-read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} any_value.sv stream_rules.sv followed_entry.sv ${module}_props.sv
+read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} $inside any_value.sv stream_rules.sv followed_entry.sv ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
 delete =any_constant =any_sequence
 prep -top $module
 [files]
 $formal/any_value.sv
-$(printf '%s\n' "${sources[@]/#/$common/}")
+$(printf '%s\n' "${sources[@]/#/$folder/}")
+${inside:+$common/$inside}
 $formal/stream_rules.sv
 $formal/followed_entry.sv
 $formal/${module}_props.sv
@@ -51,7 +63,13 @@ END
         cat "$build/formal/$name.log" >&2
         exit 1
     }
-    echo "$name: proved"
+    if [ "$mode" = prove ]; then echo "$name: proved"; else echo "$name: holds for ${depth%/*} cycles"; fi
+}
+mode=prove
+# The same for so many cycles after reset only: by induction it does not follow.
+bounded() {
+    local mode=bmc
+    prove "$@"
 }
 
 prove clear_reset clear_reset 4
@@ -70,3 +88,8 @@ prove ram_fifo-2 ram_fifo 10 Width=2 Depth=2
 prove ram_fifo-4 ram_fifo 14 Width=2 Depth=4
 prove wiped_table-4 wiped_table 12 Width=2 Depth=4 Reads=2
 prove wiped_table-5 wiped_table 14 Width=2 Depth=5 Reads=1
+prove axi_reader-4 axi_reader 12 Clients=3 BusBytes=4 AddressBits=16 Outstanding=3
+prove axi_reader-16 axi_reader 8 Clients=2 BusBytes=16 AddressBits=16 Outstanding=4
+bounded list_walker list_walker 6/12 AddressBits=14
+bounded axi_writer-4 axi_writer 10/14 Clients=2 BusBytes=4 AddressBits=14 Outstanding=2
+bounded axi_writer-16 axi_writer 8 Clients=2 BusBytes=16 AddressBits=14 Outstanding=3
