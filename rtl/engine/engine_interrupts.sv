@@ -54,10 +54,11 @@ module engine_interrupts
   // Completions since the ring's last interrupt, and ticks since the first of them.
   logic [Rings-1:0] raise;
   for (genvar i = 0; i < Rings; i++) begin : gen_ring
-    logic [8:0] waiting_q, waiting;
+    logic [7:0] waiting_q;
+    logic [8:0] waiting;
     logic [15:0] ticks_q;
     logic timed;
-    assign waiting = waiting_q + 9'(done_i[i]);
+    assign waiting = 9'(waiting_q) + 9'(done_i[i]);
     assign timed = us_i[i] != '0 && waiting_q != '0 && tick && ticks_q >= us_i[i];
     assign raise[i] = timed || (done_i[i] && (done_interrupt_i || waiting >= 9'(count_i[i])
         || (when_empty_i[i] && last_i[i])));
@@ -71,7 +72,7 @@ module engine_interrupts
         ticks_q   <= '0;
       end else begin
         // As many as the ring is long may wait where neither count nor time is set.
-        if (!waiting[8]) waiting_q <= waiting;
+        if (!waiting[8]) waiting_q <= waiting[7:0];
         // The tick under way when the first came does not count.
         if (waiting_q != '0 && tick && ticks_q != '1) ticks_q <= ticks_q + 1'b1;
       end

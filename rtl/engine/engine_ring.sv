@@ -2,15 +2,16 @@
 //
 // One ring: its registers, its indices, and what can be wrong with it.
 //
-// Indices count without end, modulo 2^16, and none passes the one before it:
+// Indices count without end, modulo 2^16, and none passes another:
 //
-//   head <= completed <= posted <= fetched <= issued <= tail
+//   head, completed <= posted <= fetched <= issued <= tail
 //
-// head: completions that software has read; posted: completion entries given to the bus;
-// fetched: submissions that arrived; issued: those asked for. A submission is asked for
-// only while issued - head < size, so that there is room for its completion whatever
-// becomes of it. Doorbells are held against what software can have seen in memory, which
-// is ahead of what the bus has answered: TAIL against `issued`, CQ_HEAD against `posted`.
+// head: completions that software has read; completed: completion entries that the bus has
+// answered; posted: those given to it; fetched: submissions that arrived; issued: those
+// asked for. A submission is asked for only while issued - head < size, so that there is
+// room for its completion whatever becomes of it. Doorbells are held against what software
+// can have seen in memory, which is ahead of what the bus has answered: TAIL against
+// `issued`, CQ_HEAD against `posted`.
 //
 // A fault stops fetching. What was fetched completes, unless the completion ring itself
 // is in doubt.
