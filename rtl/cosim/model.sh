@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Builds Verilator models of the co-processor, as shared libraries that xtent-engine-sim opens.
+#
+# usage: model.sh [--trace] [--models FOLDER] NAME...
+#        model.sh --list
+#
+#   NAME      a design of designs.txt; its model is FOLDER/NAME.so
+#   --trace   able to write all signals to a file, which makes it slower
+#   --models  where to build, target/rtl/cosim if it is not said
+#   --list    shows the names
+#
+# Quick when nothing has changed. Needs what scripts/setup.sh rtl installs.
+set -euo pipefail
+cosim=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+rtl=$(dirname "$cosim")
+models=${CARGO_TARGET_DIR:-$rtl/../target}/rtl/cosim
+trace=()
+names=()
+
+usage() {
+    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+
+# name, parameters
+designs() {
+    sed 's/#.*//; /^[[:space:]]*$/d' "$cosim/designs.txt"
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --list)
+        designs | awk '{ print $1 }'
+        exit
+        ;;
+    --trace) trace=(--trace) ;;
+    --models)
+        [ $# -gt 1 ] || usage
+        models=$2
+        shift
+        ;;
+    -*) usage ;;
+    *) names+=("$1") ;;
+    esac
+    shift
+done
+[ ${#names[@]} -gt 0 ] || usage
+command -v verilator >/dev/null || {
+    echo "model.sh: there is no verilator: run scripts/setup.sh rtl" >&2
+    exit 1
+}
+mkdir -p "$models"
+# Verilator's makefiles run elsewhere.
+models=$(cd "$models" && pwd)
+
+folders=()
+packages=()
+for folder in aes field common designs top engine; do
+    folders+=(-I"$rtl/$folder")
+    for package in "$rtl/$folder"/*_pkg.sv; do
+        [ -e "$package" ] && packages+=("$package")
+    done
+done
+
+build() {
+    local name=$1 parameters parameter options=()
+    parameters=$(designs | awk -v name="$name" '$1 == name { print $2 }')
+    [ -n "$parameters" ] || {
+        echo "model.sh: there is no design $name; there are: $(designs | awk '{ printf " %s", $1 }')" >&2
+        exit 2
+    }
+    for parameter in ${parameters//,/ }; do options+=(-G"$parameter"); done
+    # Of models with a trace and without, the makefiles differ.
+    local folder=$models/$name${trace:+-trace}
+    mkdir -p "$folder"
+    # Two that build the same model take turns.
+    exec 9>"$folder/lock"
+    flock 9
+    if ! nice verilator --cc --exe --build -j 2 -O3 --x-assign fast --x-initial fast -Wall ${trace[@]+"${trace[@]}"} \
+        --top-module xtent_engine --prefix Vmodel --Mdir "$folder" -o "$folder/model.so" \
+        -CFLAGS "-std=c++17 -fPIC -fvisibility=hidden -I$cosim/model" -LDFLAGS -shared \
+        -MAKEFLAGS "OPT_FAST=-O2 OPT_SLOW=-O1 OPT_GLOBAL=-O2" \
+        "${folders[@]}" "${packages[@]}" "${options[@]}" "$rtl/engine/xtent_engine.sv" "$cosim/model/model.cpp" \
+        >"$folder/log" 2>&1; then
+        cat "$folder/log" >&2
+        echo "model.sh: $name was not built" >&2
+        exit 1
+    fi
+    # Whoever has the model of before open keeps it.
+    if ! cmp -s "$folder/model.so" "$models/$name.so"; then
+        cp "$folder/model.so" "$models/$name.so.new"
+        mv "$models/$name.so.new" "$models/$name.so"
+    fi
+    exec 9>&-
+    echo "$models/$name.so"
+}
+
+for name in "${names[@]}"; do build "$name"; done

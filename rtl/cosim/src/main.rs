@@ -1,0 +1,272 @@
+//! `xtent-engine-sim`: serves a co-processor's model over vfio-user.
+
+use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, exit};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use clap::Parser;
+use nix::sys::signal::{SigSet, Signal};
+use vfio_user::Server;
+use xtent_engine_sim::backend::Backend;
+use xtent_engine_sim::device::{Broken, Device};
+use xtent_engine_sim::memory_port::Latency;
+use xtent_engine_sim::model::{self, Model};
+use xtent_engine_sim::socket::{SocketFile, listen_at};
+
+/// Serves a simulated co-processor as a PCI device over vfio-user.
+///
+/// One client at a time; the next finds the device as after power-on. The clock stops while the
+/// device has nothing to do, and its counters with it.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Design to simulate, of rtl/cosim/designs.txt.
+    #[arg(long, value_name = "NAME")]
+    design: String,
+    /// Where to listen; nothing may be there.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Where rtl/cosim/model.sh has built the models; target/rtl/cosim of the source tree if it is
+    /// not said.
+    #[arg(long, value_name = "FOLDER")]
+    models: Option<PathBuf>,
+    /// From a read's address to its first data.
+    #[arg(long, value_name = "CYCLES", default_value_t = 40)]
+    read_latency: u16,
+    /// From a write's last data to its response.
+    #[arg(long, value_name = "CYCLES", default_value_t = 20)]
+    write_latency: u16,
+    /// Write all signals to this file, as VCD: a megabyte for every few hundred cycles. Needs a
+    /// model of `model.sh --trace`.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// End when the first client leaves.
+    #[arg(long)]
+    once: bool,
+    /// Say what clients do wrong, and how many cycles the model ran for each.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// What has to be undone before the process ends.
+struct Cleanup {
+    device: Device,
+    /// Says whether the model broke, once its clock has ended.
+    ended: Receiver<bool>,
+    socket: SocketFile,
+}
+
+/// Whoever ends the process takes it.
+static CLEANUP: Mutex<Option<Cleanup>> = Mutex::new(None);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match serve(&args) {
+        Ok(()) => end(0),
+        Err(message) => {
+            eprintln!("xtent-engine-sim: {message}");
+            end(1)
+        }
+    }
+}
+
+/// Ends the process, once.
+fn end(code: i32) -> ! {
+    // Whoever comes second waits here, and finds the process gone.
+    let mut cleanup = CLEANUP.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut code = code;
+    if let Some(all) = cleanup.take() {
+        all.device.stop();
+        if all.ended.recv().unwrap_or(true) {
+            code = 1;
+        }
+        all.socket.remove();
+    }
+    exit(code)
+}
+
+/// Waits for the clock's end, which is this process's too.
+fn watch(clock: JoinHandle<Result<(), Broken>>, ended: &SyncSender<bool>) {
+    let result = clock.join();
+    match &result {
+        Ok(Ok(())) => {}
+        Ok(Err(broken)) => {
+            eprintln!(
+                "xtent-engine-sim: the model broke in cycle {}: {}",
+                broken.cycle, broken.what
+            );
+        }
+        Err(_) => eprintln!("xtent-engine-sim: the clock broke"),
+    }
+    let is_broken = !matches!(result, Ok(Ok(())));
+    // Whoever waits for it is there until the process is gone.
+    let _ = ended.send(is_broken);
+    if is_broken {
+        end(1)
+    }
+}
+
+fn serve(args: &Args) -> Result<(), String> {
+    let level = if args.verbose {
+        log::LevelFilter::Info
+    } else {
+        log::LevelFilter::Warn
+    };
+    log::set_max_level(level);
+    // It is the first.
+    let _ = log::set_logger(&Stderr);
+    // First, since all threads have to have them blocked: the model's library may make some, too.
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+    signals
+        .thread_block()
+        .map_err(|error| format!("cannot block signals: {error}"))?;
+    let mut model = open(args)?;
+    if let Some(path) = &args.trace {
+        model
+            .trace(path)
+            .map_err(|error| trace_error(error, args))?;
+    }
+    let (listener, socket) = listen_at(&args.socket).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; choose another path, or remove it if nobody listens there"
+            }
+            _ => "",
+        };
+        format!("cannot listen on {}: {error}{hint}", args.socket.display())
+    })?;
+    let latency = Latency {
+        read: args.read_latency.into(),
+        write: args.write_latency.into(),
+    };
+    let (device, clock) = Device::start(model, latency).map_err(|broken| {
+        socket.remove();
+        format!(
+            "the model of `{}` broke in cycle {}: {}",
+            args.design, broken.cycle, broken.what
+        )
+    })?;
+    let (sender, ended) = sync_channel(1);
+    *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Cleanup {
+        device: device.clone(),
+        ended,
+        socket,
+    });
+    thread::Builder::new()
+        .name("watch".into())
+        .spawn(move || watch(clock, &sender))
+        .map_err(|error| format!("no thread to watch the clock: {error}"))?;
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            // It does not fail with signals that are there.
+            let _ = signals.wait();
+            end(0)
+        })
+        .map_err(|error| format!("no thread for signals: {error}"))?;
+
+    panic::set_hook(Box::new(|info| match thread::current().name() {
+        // The library, on a message that it did not expect.
+        Some("main") => log::info!("{info}"),
+        _ => eprintln!("xtent-engine-sim: {info}"),
+    }));
+    let mut backend = Backend::new(device);
+    let server = Server::from_owned_fd(listener, true, backend.irqs(), backend.regions());
+    println!("listening on {}", args.socket.display());
+    // Whoever reads it may be gone.
+    let _ = io::stdout().flush();
+    loop {
+        // What the library does not expect in a message it panics about.
+        match catch_unwind(AssertUnwindSafe(|| server.run(&mut backend))) {
+            Ok(Ok(())) => {}
+            Ok(Err(vfio_user::Error::SocketAccept(error))) => {
+                return Err(format!("cannot accept clients: {error}"));
+            }
+            Ok(Err(error)) => log::info!("a client is cut off: {error}"),
+            Err(_) => log::info!("a client is cut off, whose message is none of vfio-user"),
+        }
+        let ran = backend.leave().map_err(|error| error.to_string())?;
+        let seconds = ran.time.as_secs_f64();
+        #[allow(clippy::cast_precision_loss)]
+        let speed = ran.cycles as f64 / seconds.max(1e-9) / 1000.0;
+        log::info!(
+            "a client left after {} cycles in {seconds:.3} s, {speed:.0} thousand a second",
+            ran.cycles
+        );
+        if args.once {
+            return Ok(());
+        }
+    }
+}
+
+fn open(args: &Args) -> Result<Model, String> {
+    let design = &args.design;
+    if !design
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-')
+        || design.is_empty()
+    {
+        return Err(format!(
+            "`{design}` is no name of a design: rtl/cosim/model.sh --list has them"
+        ));
+    }
+    let folder = args.models.clone().unwrap_or_else(default_models);
+    let path = folder.join(format!("{design}.so"));
+    Model::open(&path).map_err(|error| match error {
+        model::Error::Missing => format!(
+            "there is no model of `{design}` in {}: build it with rtl/cosim/model.sh {design}, whose --list has all names",
+            folder.display()
+        ),
+        error => format!(
+            "cannot use {}: {error}; build it with rtl/cosim/model.sh {design}",
+            path.display()
+        ),
+    })
+}
+
+fn default_models() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"))
+        .join("rtl/cosim")
+}
+
+fn trace_error(error: model::Error, args: &Args) -> String {
+    match error {
+        model::Error::NoTrace => format!(
+            "the model of `{0}` cannot be traced: build it with rtl/cosim/model.sh --trace {0}",
+            args.design
+        ),
+        error => format!("cannot trace: {error}"),
+    }
+}
+
+/// Where log lines go.
+struct Stderr;
+
+impl log::Log for Stderr {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        // What clients do wrong is an error to the library, and none of ours.
+        let is_library = metadata.target().starts_with("vfio_user");
+        let level = if is_library {
+            log::Level::Info
+        } else {
+            metadata.level()
+        };
+        level <= log::max_level()
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            // At once, so that lines of several processes stay whole.
+            let line = format!("xtent-engine-sim: {}\n", record.args());
+            // There is nobody else to tell.
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}

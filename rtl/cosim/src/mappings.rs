@@ -1,0 +1,338 @@
+//! The client's memory, as it has shown it to the device.
+//!
+//! It is read and written by `pread` and `pwrite` on the client's files and never mapped here: a
+//! client that truncates its file then gets an error, and not this process SIGBUS.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::memory_port::Memory;
+
+/// Mappings at most: each keeps a file open.
+pub const MOST: usize = 512;
+
+/// A range of the device's addresses.
+#[derive(Debug)]
+struct Mapping {
+    start: u64,
+    /// Its last address: a range may reach to the end of all addresses.
+    last: u64,
+    offset: u64,
+    /// A client may have memory that it cannot show: nothing reaches it.
+    file: Option<File>,
+    read: bool,
+    write: bool,
+}
+
+/// All mappings of a client, for the thread of its messages and that of the model.
+#[derive(Debug, Default)]
+pub struct Mappings {
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    mappings: Vec<Mapping>,
+    /// PCI's bus mastering: a device without it reaches nothing.
+    master: bool,
+    /// Somebody was told that it is off.
+    told: bool,
+}
+
+impl Mappings {
+    fn list(&self) -> MutexGuard<'_, List> {
+        // Whoever panics leaves a list that is whole.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds `size` bytes at `address`: those of the file from `offset` on.
+    ///
+    /// # Errors
+    /// `InvalidInput` for what cannot be, or is mapped already; `OutOfMemory` for too many.
+    pub fn add(
+        &self,
+        address: u64,
+        size: u64,
+        offset: u64,
+        file: Option<File>,
+        (read, write): (bool, bool),
+    ) -> io::Result<()> {
+        let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let Some(last) = size
+            .checked_sub(1)
+            .and_then(|more| address.checked_add(more))
+        else {
+            return invalid("a mapping is empty, or goes beyond the last address");
+        };
+        if offset
+            .checked_add(size)
+            .is_none_or(|end| i64::try_from(end).is_err())
+        {
+            return invalid("a mapping goes beyond what a file can have");
+        }
+        if let Some(file) = &file
+            && !file.metadata()?.is_file()
+        {
+            return invalid("a mapping's file is no regular file");
+        }
+        let mut list = self.list();
+        if list.mappings.len() >= MOST {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "too many mappings",
+            ));
+        }
+        let at = list.mappings.partition_point(|it| it.last < address);
+        if list.mappings.get(at).is_some_and(|it| it.start <= last) {
+            return invalid("a mapping lies upon another");
+        }
+        let mapping = Mapping {
+            start: address,
+            last,
+            offset,
+            file,
+            read,
+            write,
+        };
+        list.mappings.insert(at, mapping);
+        Ok(())
+    }
+
+    /// Removes the mappings in a range; after that nothing reaches their memory. A range without
+    /// any is no error: Linux's VFIO has none either.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the range cuts a mapping.
+    pub fn remove(&self, address: u64, size: u64) -> io::Result<()> {
+        let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let Some(last) = size
+            .checked_sub(1)
+            .and_then(|more| address.checked_add(more))
+        else {
+            return invalid("a range to unmap is empty, or goes beyond the last address");
+        };
+        let touched = |it: &Mapping| it.start <= last && it.last >= address;
+        let mut list = self.list();
+        if list
+            .mappings
+            .iter()
+            .any(|it| touched(it) && (it.start < address || it.last > last))
+        {
+            return invalid("a range to unmap cuts a mapping");
+        }
+        list.mappings.retain(|it| !touched(it));
+        Ok(())
+    }
+
+    /// Removes all of them.
+    pub fn clear(&self) {
+        self.list().mappings.clear();
+    }
+
+    /// Turns bus mastering on or off.
+    pub fn set_master(&self, master: bool) {
+        let mut list = self.list();
+        list.master = master;
+        list.told &= !master;
+    }
+}
+
+impl List {
+    /// Calls `reach` with the file and its offset of each part of a range; whether all of the
+    /// range is there, and it succeeded.
+    fn each(
+        &mut self,
+        address: u64,
+        bytes: usize,
+        write: bool,
+        mut reach: impl FnMut(&File, u64, usize, usize) -> io::Result<()>,
+    ) -> bool {
+        if !self.master {
+            if !self.told {
+                log::warn!(
+                    "the co-processor accesses memory while bus mastering (bit 2 of PCI's command register) is off"
+                );
+                self.told = true;
+            }
+            return false;
+        }
+        let mut done = 0;
+        while done < bytes {
+            let Some(at) = address.checked_add(done as u64) else {
+                return false;
+            };
+            let index = self.mappings.partition_point(|it| it.last < at);
+            let Some(mapping) = self.mappings.get(index).filter(|it| it.start <= at) else {
+                return false;
+            };
+            let Some(file) = mapping
+                .file
+                .as_ref()
+                .filter(|_| if write { mapping.write } else { mapping.read })
+            else {
+                return false;
+            };
+            // Less than what is left of a burst, or all of it.
+            let length = usize::try_from(mapping.last - at).map_or(bytes - done, |more| {
+                more.saturating_add(1).min(bytes - done)
+            });
+            if let Err(error) = reach(file, mapping.offset + (at - mapping.start), done, length) {
+                log::info!("memory at {at:#x}: {error}");
+                return false;
+            }
+            done += length;
+        }
+        true
+    }
+}
+
+impl Memory for Mappings {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.list()
+            .each(address, bytes.len(), false, |file, offset, done, length| {
+                file.read_exact_at(&mut bytes[done..done + length], offset)
+            })
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        self.list()
+            .each(address, bytes.len(), true, |file, offset, done, length| {
+                // A file that was truncated is not made longer.
+                if file.metadata()?.len() < offset + length as u64 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                let bytes = &bytes[done..done + length];
+                // A completion, which software may watch: its second half, with the phase, comes last.
+                let part = if bytes.len() == 16 { 8 } else { bytes.len() };
+                for (part, at) in bytes.chunks(part).zip((offset..).step_by(part)) {
+                    file.write_all_at(part, at)?;
+                }
+                Ok(())
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        file
+    }
+
+    fn with(mappings: &[(u64, u64, u64, bool, bool)]) -> (Mappings, File) {
+        let file = file(0x4000);
+        let all = Mappings::default();
+        all.set_master(true);
+        for &(address, size, offset, read, write) in mappings {
+            all.add(
+                address,
+                size,
+                offset,
+                Some(file.try_clone().unwrap()),
+                (read, write),
+            )
+            .unwrap();
+        }
+        (all, file)
+    }
+
+    #[test]
+    fn a_burst_may_lie_in_two_mappings() {
+        let (all, file) = with(&[
+            (0x1000, 0x1000, 0x2000, true, true),
+            (0x2000, 0x1000, 0, true, true),
+        ]);
+        assert!(all.write(0x1ff0, &[7; 32]));
+        let mut bytes = [0; 32];
+        assert!(all.read(0x1ff0, &mut bytes));
+        assert_eq!(bytes, [7; 32]);
+        file.read_exact_at(&mut bytes[..16], 0x2ff0).unwrap();
+        file.read_exact_at(&mut bytes[16..], 0).unwrap();
+        assert_eq!(bytes, [7; 32]);
+    }
+
+    #[test]
+    fn nothing_else_is_reached() {
+        let (all, file) = with(&[
+            (0x1000, 0x1000, 0, true, false),
+            (0x3000, 0x1000, 0, false, true),
+            (u64::MAX - 0xfff, 0x1000, 0x1000, true, true),
+            (0x8000, 0x8000, 0, true, true),
+        ]);
+        let mut bytes = [0; 16];
+        assert!(all.read(0x1000, &mut bytes));
+        assert!(!all.write(0x1000, &bytes), "a mapping to read was written");
+        assert!(!all.read(0x3000, &mut bytes), "a mapping to write was read");
+        assert!(all.write(0x3000, &bytes));
+        assert!(!all.read(0xff8, &mut bytes), "half below a mapping");
+        assert!(!all.read(0x1ff8, &mut bytes), "half above a mapping");
+        assert!(all.read(u64::MAX - 15, &mut bytes));
+        assert!(
+            !all.read(u64::MAX - 7, &mut bytes),
+            "beyond the last address"
+        );
+        assert!(!all.read(0xc000, &mut bytes), "beyond the end of the file");
+        assert!(!all.write(0xc000, &bytes), "the file was made longer");
+        assert_eq!(file.metadata().unwrap().len(), 0x4000);
+        file.set_len(0).unwrap();
+        assert!(!all.read(0x1000, &mut bytes), "the file is gone");
+        all.set_master(false);
+        file.set_len(0x4000).unwrap();
+        assert!(!all.read(0x1000, &mut bytes), "without bus mastering");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let (all, file) = with(&[(0x1000, 0x1000, 0, true, true)]);
+        let add = |address, size, offset| {
+            all.add(
+                address,
+                size,
+                offset,
+                Some(file.try_clone().unwrap()),
+                (true, true),
+            )
+            .is_ok()
+        };
+        assert!(
+            !add(0x1000, 0x1000, 0)
+                && !add(0, 0x1001, 0)
+                && !add(0x1fff, 1, 0)
+                && !add(0, u64::MAX, 0)
+        );
+        assert!(!add(0x2000, 0, 0) && !add(u64::MAX, 2, 0) && !add(0x2000, 1, u64::MAX));
+        assert!(!add(0x2000, 1 << 62, 1 << 62));
+        let pipe = File::open("/dev/null").unwrap();
+        assert!(all.add(0x2000, 16, 0, Some(pipe), (true, true)).is_err());
+        assert!(add(0x2000, 1 << 62, 0) && add(0, 0x1000, 0));
+        assert!(
+            all.remove(0x1000, 0x800).is_err()
+                && all.remove(0x800, 0x1000).is_err()
+                && all.remove(0, 0).is_err()
+        );
+        all.remove(0, 0x2000).unwrap();
+        all.remove(0, 0x2000).unwrap();
+        assert!(add(0x1000, 0x1000, 0), "the range is not free");
+    }
+
+    #[test]
+    fn there_are_not_too_many() {
+        let all = Mappings::default();
+        for i in 0..MOST as u64 {
+            all.add(i * 16, 16, 0, None, (true, true)).unwrap();
+        }
+        assert!(
+            all.add(MOST as u64 * 16, 16, 0, None, (true, true))
+                .is_err()
+        );
+        all.clear();
+        all.add(0, 16, 0, None, (true, true)).unwrap();
+        all.set_master(true);
+        assert!(!all.read(0, &mut [0; 16]), "memory without a file");
+    }
+}

@@ -1,0 +1,114 @@
+//! The process: its arguments, its socket, signals, and clients one after the other.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::process::Output;
+
+use common::{Driver, Simulator, command, command_with};
+use nix::sys::signal::Signal;
+use xtent_engine_sim::registers::{REG_ID, RING_SQ_LO};
+
+const DESIGN: &str = "xts";
+
+fn refused(output: &Output, says: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for part in says {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+#[test]
+fn it_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let output = command("no-such-design", &socket).output().unwrap();
+    refused(
+        &output,
+        &[
+            "no model of `no-such-design`",
+            "rtl/cosim/model.sh no-such-design",
+            "--list",
+        ],
+    );
+    refused(
+        &command("../xts", &socket).output().unwrap(),
+        &["no name of a design"],
+    );
+    fs::write(folder.path().join("xts.so"), "no library").unwrap();
+    let output = command_with(folder.path(), "xts", &socket)
+        .output()
+        .unwrap();
+    refused(&output, &["cannot use", "rtl/cosim/model.sh xts"]);
+    let trace = folder.path().join("trace.vcd");
+    let output = command(DESIGN, &socket)
+        .arg("--trace")
+        .arg(trace)
+        .output()
+        .unwrap();
+    refused(&output, &["rtl/cosim/model.sh --trace xts"]);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn it_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "mine").unwrap();
+    refused(
+        &command(DESIGN, &path).output().unwrap(),
+        &["cannot listen on", "choose another path"],
+    );
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+    let simulator = Simulator::start(DESIGN, &[]);
+    refused(
+        &command(DESIGN, &simulator.socket()).output().unwrap(),
+        &["cannot listen on"],
+    );
+    assert_eq!(
+        Driver::new(&simulator).read(REG_ID),
+        xtent_engine_sim::registers::ID
+    );
+}
+
+#[test]
+fn its_socket_is_private_and_goes_away_with_it() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let mut simulator = Simulator::start(DESIGN, &[]);
+        let metadata = fs::metadata(simulator.socket()).unwrap();
+        assert!(metadata.file_type().is_socket());
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        // With a client, whose connection ends.
+        let driver = (signal == Signal::SIGTERM).then(|| Driver::new(&simulator));
+        simulator.signal(signal);
+        let status = simulator.wait();
+        assert_eq!(status.code(), Some(0), "{signal}: {status}");
+        assert!(!simulator.socket().exists(), "{signal}");
+        drop(driver);
+    }
+}
+
+#[test]
+fn it_ends_after_one_client_if_it_is_to() {
+    let mut simulator = Simulator::start(DESIGN, &["--once"]);
+    drop(Driver::new(&simulator));
+    assert_eq!(simulator.wait().code(), Some(0));
+    assert!(!simulator.socket().exists());
+}
+
+#[test]
+fn the_next_client_finds_a_new_device() {
+    let simulator = Simulator::start(DESIGN, &[]);
+    for _ in 0..3 {
+        let mut driver = Driver::new(&simulator);
+        let register = common::ring_register(0, RING_SQ_LO);
+        assert_eq!(driver.read(register), 0);
+        driver.write(register, 0x40);
+        assert_eq!(driver.read(register), 0x40);
+        driver.client.reset().unwrap();
+        assert_eq!(driver.read(register), 0);
+        driver.write(register, 0x80);
+    }
+}
