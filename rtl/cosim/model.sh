@@ -5,7 +5,7 @@
 #        model.sh --list
 #
 #   NAME      a design of designs.txt; its model is FOLDER/NAME.so
-#   --trace   able to write all signals to a file, which makes it slower
+#   --trace   models that can write all signals to a file, and are slower: FOLDER/NAME-trace.so
 #   --models  where to build, target/rtl/cosim if it is not said
 #   --list    shows the names
 #
@@ -64,35 +64,34 @@ done
 
 build() {
     local name=$1 parameters parameter options=()
+    local model=$models/$name${trace:+-trace}
     parameters=$(designs | awk -v name="$name" '$1 == name { print $2 }')
     [ -n "$parameters" ] || {
         echo "model.sh: there is no design $name; there are: $(designs | awk '{ printf " %s", $1 }')" >&2
         exit 2
     }
     for parameter in ${parameters//,/ }; do options+=(-G"$parameter"); done
-    # Of models with a trace and without, the makefiles differ.
-    local folder=$models/$name${trace:+-trace}
-    mkdir -p "$folder"
+    mkdir -p "$model"
     # Two that build the same model take turns.
-    exec 9>"$folder/lock"
+    exec 9>"$model/lock"
     flock 9
     if ! nice verilator --cc --exe --build -j 2 -O3 --x-assign fast --x-initial fast -Wall ${trace[@]+"${trace[@]}"} \
-        --top-module xtent_engine --prefix Vmodel --Mdir "$folder" -o "$folder/model.so" \
+        --top-module xtent_engine --prefix Vmodel --Mdir "$model" -o "$model/model.so" \
         -CFLAGS "-std=c++17 -fPIC -fvisibility=hidden -I$cosim/model" -LDFLAGS -shared \
         -MAKEFLAGS "OPT_FAST=-O2 OPT_SLOW=-O1 OPT_GLOBAL=-O2" \
         "${folders[@]}" "${packages[@]}" "${options[@]}" "$rtl/engine/xtent_engine.sv" "$cosim/model/model.cpp" \
-        >"$folder/log" 2>&1; then
-        cat "$folder/log" >&2
+        >"$model/log" 2>&1; then
+        cat "$model/log" >&2
         echo "model.sh: $name was not built" >&2
         exit 1
     fi
     # Whoever has the model of before open keeps it.
-    if ! cmp -s "$folder/model.so" "$models/$name.so"; then
-        cp "$folder/model.so" "$models/$name.so.new"
-        mv "$models/$name.so.new" "$models/$name.so"
+    if ! cmp -s "$model/model.so" "$model.so"; then
+        cp "$model/model.so" "$model.so.new"
+        mv "$model.so.new" "$model.so"
     fi
     exec 9>&-
-    echo "$models/$name.so"
+    echo "$model.so"
 }
 
 for name in "${names[@]}"; do build "$name"; done

@@ -39,8 +39,8 @@ struct Args {
     /// From a write's last data to its response.
     #[arg(long, value_name = "CYCLES", default_value_t = 20)]
     write_latency: u16,
-    /// Write all signals to this file, as VCD: a megabyte for every few hundred cycles. Needs a
-    /// model of `model.sh --trace`.
+    /// Write all signals to this file, as VCD; large and slow. Takes the model that `model.sh
+    /// --trace` builds.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// End when the first client leaves.
@@ -127,7 +127,7 @@ fn serve(args: &Args) -> Result<(), String> {
     if let Some(path) = &args.trace {
         model
             .trace(path)
-            .map_err(|error| trace_error(error, args))?;
+            .map_err(|error| format!("cannot trace: {error}"))?;
     }
     let (listener, socket) = listen_at(&args.socket).map_err(|error| {
         let hint = match error.kind() {
@@ -214,14 +214,19 @@ fn open(args: &Args) -> Result<Model, String> {
         ));
     }
     let folder = args.models.clone().unwrap_or_else(default_models);
-    let path = folder.join(format!("{design}.so"));
+    let (kind, option) = if args.trace.is_some() {
+        ("-trace", "--trace ")
+    } else {
+        ("", "")
+    };
+    let path = folder.join(format!("{design}{kind}.so"));
     Model::open(&path).map_err(|error| match error {
         model::Error::Missing => format!(
-            "there is no model of `{design}` in {}: build it with rtl/cosim/model.sh {design}, whose --list has all names",
-            folder.display()
+            "there is no {}: build it with rtl/cosim/model.sh {option}{design}, whose --list has all names",
+            path.display()
         ),
         error => format!(
-            "cannot use {}: {error}; build it with rtl/cosim/model.sh {design}",
+            "cannot use {}: {error}; build it with rtl/cosim/model.sh {option}{design}",
             path.display()
         ),
     })
@@ -232,16 +237,6 @@ fn default_models() -> PathBuf {
     target
         .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"))
         .join("rtl/cosim")
-}
-
-fn trace_error(error: model::Error, args: &Args) -> String {
-    match error {
-        model::Error::NoTrace => format!(
-            "the model of `{0}` cannot be traced: build it with rtl/cosim/model.sh --trace {0}",
-            args.design
-        ),
-        error => format!("cannot trace: {error}"),
-    }
 }
 
 /// Where log lines go.

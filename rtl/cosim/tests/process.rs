@@ -28,7 +28,7 @@ fn it_says_what_is_missing() {
     refused(
         &output,
         &[
-            "no model of `no-such-design`",
+            "there is no ",
             "rtl/cosim/model.sh no-such-design",
             "--list",
         ],
@@ -42,13 +42,11 @@ fn it_says_what_is_missing() {
         .output()
         .unwrap();
     refused(&output, &["cannot use", "rtl/cosim/model.sh xts"]);
-    let trace = folder.path().join("trace.vcd");
-    let output = command(DESIGN, &socket)
-        .arg("--trace")
-        .arg(trace)
+    let output = command_with(folder.path(), "xts", &socket)
+        .args(["--trace", "vcd"])
         .output()
         .unwrap();
-    refused(&output, &["rtl/cosim/model.sh --trace xts"]);
+    refused(&output, &["there is no ", "rtl/cosim/model.sh --trace xts"]);
     assert!(!socket.exists());
 }
 

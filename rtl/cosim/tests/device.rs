@@ -1,0 +1,582 @@
+//! What the co-processor does, against the ciphers of `sector-cipher`.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use common::{
+    BASE, DATA, Driver, LISTS, LOG_RING, OUT, Simulator, Submission, noise, ring_register,
+};
+use rustix::fs::{MemfdFlags, memfd_create};
+use sector_cipher::{Cipher, First, SectorCount, SectorSize};
+use xtent_engine_sim::registers::*;
+
+const DECRYPT: u8 = 1 << FLAG_DECRYPT;
+const IN_PLACE: u8 = 1 << FLAG_IN_PLACE;
+const SOURCE_LIST: u8 = 1 << FLAG_SOURCE_LIST;
+const DESTINATION_LIST: u8 = 1 << FLAG_DESTINATION_LIST;
+const DONE: u32 = KEY_RESULT_DONE as u32;
+
+/// AES of blocks one by one: the first blocks of CBC with IV 0.
+fn ecb(key: &[u8], decrypt: bool, data: &[u8]) -> Vec<u8> {
+    let spec = "aes-cbc-plain64".parse().unwrap();
+    let size = SectorSize::new(512).unwrap();
+    let aes = Cipher::new(spec, size, SectorCount::Large, key, None).unwrap();
+    let block = |block: &[u8]| {
+        let mut sector = [0; 512];
+        sector[..16].copy_from_slice(block);
+        if decrypt {
+            aes.try_decrypt(First::Index(0), &mut sector).unwrap();
+        } else {
+            aes.try_encrypt(First::Index(0), &mut sector).unwrap();
+        }
+        <[u8; 16]>::try_from(&sector[..16]).unwrap()
+    };
+    data.chunks(16).flat_map(block).collect()
+}
+
+/// Units of a mode, whose tweaks start at `tweak` and go up by `step`.
+fn units(mode: &str, key: &[u8], unit: usize, tweak: u64, step: u64, data: &mut [u8]) {
+    let spec = format!("{mode}-plain64").parse().unwrap();
+    let size = SectorSize::new(unit.try_into().unwrap()).unwrap();
+    let cipher = Cipher::new(spec, size, SectorCount::Large, key, None).unwrap();
+    for (i, unit) in (0..).zip(data.chunks_mut(unit)) {
+        cipher
+            .try_encrypt(First::Index(tweak + i * step), unit)
+            .unwrap();
+    }
+}
+
+fn place(at: u64) -> u64 {
+    BASE + at
+}
+
+#[test]
+fn it_says_what_is_built() {
+    for (design, level, rings, bus, ciphers, key_bits) in [
+        ("ecb", 1, 1, 16, 1, 2),
+        ("xts-512", 2, 1, 16, 1, 2),
+        ("xts", 3, 1, 16, 3, 2),
+        ("xts-2rings", 3, 2, 16, 3, 2),
+        ("xts-bus4", 3, 1, 4, 3, 2),
+    ] {
+        let simulator = Simulator::start(design, &[]);
+        let mut driver = Driver::new(&simulator);
+        assert_eq!(driver.read(REG_VERSION) >> 16, u32::from(MAJOR));
+        assert_eq!(
+            driver.field(REG_CAP0, CAP0_LEVEL_LOW, CAP0_LEVEL_BITS),
+            level,
+            "{design}"
+        );
+        assert_eq!(
+            driver.field(REG_CAP0, CAP0_RINGS_LOW, CAP0_RINGS_BITS),
+            rings,
+            "{design}"
+        );
+        assert_eq!(
+            driver.field(REG_CAP0, CAP0_BUS_BYTES_LOW, CAP0_BUS_BYTES_BITS),
+            bus,
+            "{design}"
+        );
+        assert_eq!(
+            driver.field(REG_CAP1, CAP1_CIPHERS_LOW, CAP1_CIPHERS_BITS),
+            ciphers,
+            "{design}"
+        );
+        assert_eq!(
+            driver.field(REG_CAP1, CAP1_KEY_BITS_LOW, CAP1_KEY_BITS_BITS),
+            key_bits,
+            "{design}"
+        );
+        assert_eq!(driver.eventfds.len(), rings as usize + 1);
+    }
+}
+
+#[test]
+fn blocks() {
+    for design in ["ecb", "xts-512", "xts", "xts-bus4"] {
+        let simulator = Simulator::start(design, &[]);
+        let mut driver = Driver::new(&simulator);
+        let key = noise(1, 32);
+        assert_eq!(driver.key(3, CIPHER_ECB, 256, &key), DONE);
+        assert_eq!(driver.read(REG_KEY_SLOTS), 8);
+        driver.ring(0);
+        for blocks in [1_u16, 2, 31, 32, 33, 64, 65, 500] {
+            let data = noise(blocks.into(), 16 * usize::from(blocks));
+            driver.put(DATA + 16, &data);
+            let mut submission = Submission {
+                op: OP_ECB,
+                slot: 3,
+                log2_unit: 4,
+                units: blocks.into(),
+                source: place(DATA + 16),
+                destination: place(OUT + 0xff0),
+                cookie: u64::from(blocks) << 40 | 1,
+                ..Submission::default()
+            };
+            let completion = driver.run(0, &submission);
+            assert_eq!(
+                (completion.status, completion.units),
+                (STATUS_DONE, submission.units),
+                "{design}"
+            );
+            let encrypted = driver.get(OUT + 0xff0, data.len());
+            assert_eq!(
+                encrypted,
+                ecb(&key, false, &data),
+                "{design}, {blocks} blocks"
+            );
+            assert_eq!(
+                driver.get(OUT + 0xff0 + 16 * u64::from(blocks), 16),
+                [0; 16],
+                "beyond the last block"
+            );
+            submission.source = submission.destination;
+            submission.destination = 0;
+            submission.flags = DECRYPT | IN_PLACE;
+            assert_eq!(driver.run(0, &submission).status, STATUS_DONE);
+            assert_eq!(
+                driver.get(OUT + 0xff0, data.len()),
+                data,
+                "{design}, {blocks} blocks back"
+            );
+            driver.put(OUT + 0xff0, &vec![0; data.len()]);
+        }
+    }
+}
+
+#[test]
+fn units_with_encrypted_tweaks() {
+    for design in ["xts-512", "xts"] {
+        let simulator = Simulator::start(design, &[]);
+        let mut driver = Driver::new(&simulator);
+        let key = noise(2, 64);
+        assert_eq!(driver.key(0, CIPHER_ECB, 256, &key[..32]), DONE);
+        driver.ring(0);
+        for sector in [0, 1, 0x1234_5678_9abc] {
+            let mut data = noise(sector, 512);
+            driver.put(DATA, &data);
+            let mut number = [0; 16];
+            number[..8].copy_from_slice(&sector.to_le_bytes());
+            let tweak = ecb(&key[32..], false, &number);
+            let submission = Submission {
+                op: OP_XTS,
+                log2_unit: 9,
+                units: 1,
+                tweak: u128::from_le_bytes(tweak.try_into().unwrap()),
+                source: place(DATA),
+                destination: place(OUT),
+                cookie: sector,
+                ..Submission::default()
+            };
+            assert_eq!(driver.run(0, &submission).status, STATUS_DONE, "{design}");
+            units("aes-xts", &key, 512, sector, 1, &mut data);
+            assert_eq!(driver.get(OUT, 512), data, "{design}, sector {sector}");
+        }
+    }
+}
+
+#[test]
+fn runs() {
+    for design in ["xts", "xts-bus4"] {
+        let simulator = Simulator::start(design, &[]);
+        let mut driver = Driver::new(&simulator);
+        let key = noise(3, 64);
+        assert_eq!(driver.key(31, CIPHER_XTS, 256, &key), DONE);
+        driver.ring(0);
+        let mut cookie = 0;
+        for log2_unit in 9..=12 {
+            let unit = 1 << log2_unit;
+            for (count, tweak, step) in [
+                (1, 0, 1),
+                (2, u64::MAX - 8, 8),
+                (7, 0xffff_fffe, 3),
+                (16, 1, 0),
+            ] {
+                cookie += 1;
+                let data = noise(cookie, count * unit);
+                driver.put(DATA, &data);
+                let submission = Submission {
+                    op: OP_RUN,
+                    slot: 31,
+                    log2_unit,
+                    step,
+                    units: u32::try_from(count).unwrap(),
+                    tweak: tweak.into(),
+                    source: place(DATA),
+                    destination: place(OUT),
+                    cookie,
+                    ..Submission::default()
+                };
+                let completion = driver.run(0, &submission);
+                assert_eq!(
+                    (completion.status, completion.units),
+                    (STATUS_DONE, submission.units)
+                );
+                let mut wanted = data.clone();
+                units("aes-xts", &key, unit, tweak, step.into(), &mut wanted);
+                assert_eq!(
+                    driver.get(OUT, data.len()),
+                    wanted,
+                    "{design}, {submission:?}"
+                );
+                let back = Submission {
+                    flags: DECRYPT | IN_PLACE,
+                    source: place(OUT),
+                    destination: 0,
+                    ..submission
+                };
+                assert_eq!(driver.run(0, &back).status, STATUS_DONE);
+                assert_eq!(driver.get(OUT, data.len()), data, "{design}, {back:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lists() {
+    let simulator = Simulator::start("xts", &[]);
+    let mut driver = Driver::new(&simulator);
+    let key = noise(4, 64);
+    assert_eq!(driver.key(0, CIPHER_XTS, 256, &key), DONE);
+    driver.ring(0);
+    let pieces: [u32; 6] = [16, 4096, 48, 2000, 4080, 2048];
+    let bytes: u32 = pieces.iter().sum();
+    assert_eq!(bytes, 24 * 512);
+    let data = noise(5, bytes as usize);
+    // Each piece where the next but one ends.
+    let mut entries = Vec::new();
+    let mut done = 0;
+    for (i, &piece) in (0..).zip(&pieces) {
+        let at = DATA + 0x2000 * (5 - i) + 0x10 * i;
+        driver.put(at, &data[done..done + piece as usize]);
+        entries.push((at, piece));
+        done += piece as usize;
+    }
+    let source = driver.list(LISTS, &entries);
+    let outs: Vec<_> = entries
+        .iter()
+        .rev()
+        .map(|&(at, piece)| (at - DATA + OUT, piece))
+        .collect();
+    let destination = driver.list(LISTS + 0x1000, &outs);
+    let submission = Submission {
+        op: OP_RUN,
+        flags: SOURCE_LIST | DESTINATION_LIST,
+        log2_unit: 9,
+        step: 1,
+        units: bytes / 512,
+        tweak: 77,
+        source,
+        destination,
+        source_entries: 6,
+        destination_entries: 6,
+        cookie: 9,
+        ..Submission::default()
+    };
+    assert_eq!(driver.run(0, &submission).status, STATUS_DONE);
+    let mut wanted = data.clone();
+    units("aes-xts", &key, 512, 77, 1, &mut wanted);
+    let out: Vec<u8> = outs
+        .iter()
+        .flat_map(|&(at, piece)| driver.get(at, piece as usize))
+        .collect();
+    assert!(out == wanted, "through two lists");
+    let short = Submission {
+        source_entries: 5,
+        ..submission
+    };
+    assert_eq!(driver.run(0, &short).status, STATUS_LIST);
+}
+
+/// Memory that the device cannot reach ends a request with an error, and no other.
+#[test]
+fn memory_that_is_not_there() {
+    let simulator = Simulator::start("xts", &[]);
+    let mut driver = Driver::new(&simulator);
+    let key = noise(6, 64);
+    assert_eq!(driver.key(0, CIPHER_XTS, 256, &key), DONE);
+    driver.ring(0);
+    let other = File::from(memfd_create("other", MemfdFlags::CLOEXEC).unwrap());
+    other.set_len(0x2000).unwrap();
+    let elsewhere = 0x7000_0000_0000;
+    driver
+        .client
+        .dma_map(0, elsewhere, 0x2000, other.as_raw_fd())
+        .unwrap();
+    let good = Submission {
+        op: OP_RUN,
+        log2_unit: 9,
+        step: 1,
+        units: 16,
+        source: place(DATA),
+        destination: place(OUT),
+        ..Submission::default()
+    };
+    let data = noise(7, 16 * 512);
+    driver.put(DATA, &data);
+    let mut wanted = data.clone();
+    units("aes-xts", &key, 512, 0, 1, &mut wanted);
+    let mut cookie = 0;
+    let mut check =
+        |driver: &mut Driver, changed: Submission, status: u8, units_done: Option<u32>| {
+            for submission in [changed, good] {
+                cookie += 1;
+                let submission = Submission {
+                    cookie,
+                    ..submission
+                };
+                let completion = driver.run(0, &submission);
+                let is_good =
+                    submission.source == good.source && submission.destination == good.destination;
+                assert_eq!(
+                    completion.status,
+                    if is_good { STATUS_DONE } else { status },
+                    "{submission:?}"
+                );
+                if is_good {
+                    assert!(driver.get(OUT, data.len()) == wanted);
+                    driver.put(OUT, &vec![0; data.len()]);
+                } else if let Some(units) = units_done {
+                    assert_eq!(completion.units, units, "{submission:?}");
+                }
+            }
+        };
+    let from = |source| Submission { source, ..good };
+    let to = |destination| Submission {
+        destination,
+        ..good
+    };
+    check(
+        &mut driver,
+        from(elsewhere + 0x10_0000),
+        STATUS_READ,
+        Some(0),
+    );
+    check(
+        &mut driver,
+        to(elsewhere + 0x10_0000),
+        STATUS_WRITE,
+        Some(0),
+    );
+    // Four units are there.
+    check(&mut driver, from(elsewhere + 0x1800), STATUS_READ, None);
+    check(&mut driver, from(elsewhere), STATUS_DONE, Some(16));
+    other.set_len(0x1000).unwrap();
+    check(&mut driver, from(elsewhere), STATUS_READ, None);
+    check(&mut driver, to(elsewhere), STATUS_WRITE, None);
+    other.set_len(0).unwrap();
+    check(&mut driver, to(elsewhere), STATUS_WRITE, Some(0));
+    assert_eq!(
+        other.metadata().unwrap().len(),
+        0,
+        "the file was made longer"
+    );
+    driver.client.dma_unmap(elsewhere, 0x2000).unwrap();
+    check(&mut driver, from(elsewhere), STATUS_READ, Some(0));
+    // Without bus mastering there is no descriptor either.
+    driver
+        .client
+        .region_write(common::CONFIG, 4, &2_u16.to_le_bytes())
+        .unwrap();
+    driver.submit(0, &good);
+    driver.doorbell(0);
+    driver.interrupt(1);
+    assert_eq!(
+        driver.field(REG_FAULT, FAULT_CODE_LOW.into(), FAULT_CODE_BITS.into()),
+        u32::from(FAULT_DESCRIPTOR)
+    );
+}
+
+#[test]
+fn interrupts_go_to_their_vectors() {
+    let simulator = Simulator::start("xts-2rings", &[]);
+    let mut driver = Driver::new(&simulator);
+    driver.ring(0);
+    driver.ring(1);
+    for (ring, cookie) in [(1, 5), (0, 6), (1, 7), (1, 8), (0, 9)] {
+        let submission = Submission {
+            cookie,
+            ..Submission::default()
+        };
+        driver.submit(ring, &submission);
+        driver.doorbell(ring);
+        assert_eq!(driver.interrupt(ring), 1);
+        assert_eq!(driver.read(REG_INT_STATUS), 1 << ring);
+        driver.write(REG_INT_STATUS, 1 << ring);
+        let completion = driver.completed(ring).unwrap();
+        assert_eq!(
+            (completion.status, completion.cookie),
+            (STATUS_DONE, cookie)
+        );
+    }
+    // Beyond the ring: a fault of ring 1, and ring 0 goes on.
+    let tail = (1_u32 << LOG_RING) + 4;
+    driver.write(ring_register(1, RING_TAIL), tail);
+    assert_eq!(driver.interrupt(2), 1);
+    assert_eq!(driver.read(REG_INT_STATUS), 1 << INT_STATUS_FAULT_LOW);
+    let fault = u32::from(FAULT_DOORBELL) | 1 << FAULT_RING_LOW;
+    assert_eq!(driver.read(REG_FAULT), fault);
+    assert_eq!(driver.run(0, &Submission::default()).status, STATUS_DONE);
+}
+
+/// The clock runs until the timer has.
+#[test]
+fn interrupts_that_wait() {
+    let simulator = Simulator::start("xts", &[]);
+    let mut driver = Driver::new(&simulator);
+    driver.write(
+        ring_register(0, RING_COALESCE),
+        200 << RING_COALESCE_US_LOW | 8,
+    );
+    driver.ring(0);
+    for cookie in 0..3 {
+        driver.submit(
+            0,
+            &Submission {
+                cookie,
+                ..Submission::default()
+            },
+        );
+    }
+    driver.doorbell(0);
+    assert_eq!(driver.interrupt(0), 1);
+    for cookie in 0..3 {
+        assert_eq!(driver.completed(0).unwrap().cookie, cookie);
+    }
+}
+
+/// Who leaves takes keys, rings and requests along.
+#[test]
+fn clients_that_leave() {
+    let simulator = Simulator::start("xts", &[]);
+    for round in 0..4 {
+        let mut driver = Driver::new(&simulator);
+        assert_eq!(driver.read(REG_KEY_SLOTS), 0);
+        assert_eq!(driver.read(ring_register(0, RING_CONTROL)), 0);
+        assert_eq!(
+            driver.read(REG_STATUS) & 7,
+            1 << STATUS_READY_LOW | 1 << STATUS_IDLE_LOW
+        );
+        let key = noise(round, 64);
+        assert_eq!(driver.key(0, CIPHER_XTS, 256, &key), DONE);
+        driver.ring(0);
+        let mut data = noise(round, 4096);
+        driver.put(DATA, &data);
+        let mut submission = Submission {
+            op: OP_RUN,
+            log2_unit: 12,
+            units: 1,
+            source: place(DATA),
+            destination: place(OUT),
+            ..Submission::default()
+        };
+        assert_eq!(driver.run(0, &submission).status, STATUS_DONE);
+        units("aes-xts", &key, 4096, 0, 1, &mut data);
+        assert!(driver.get(OUT, 4096) == data);
+        // A request that is still under way.
+        submission.units = 256;
+        driver.submit(0, &submission);
+        driver.doorbell(0);
+        if round == 2 {
+            driver.client.reset().unwrap();
+            assert_eq!(driver.read(REG_KEY_SLOTS), 0);
+        }
+    }
+}
+
+#[test]
+fn counters_sum_up() {
+    let simulator = Simulator::start("xts", &[]);
+    let mut driver = Driver::new(&simulator);
+    assert_eq!(driver.key(0, CIPHER_XTS, 256, &noise(8, 64)), DONE);
+    driver.ring(0);
+    driver.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_CLEAR_LOW);
+    for cookie in 0..20 {
+        let submission = Submission {
+            op: OP_RUN,
+            log2_unit: 9,
+            step: 1,
+            units: 8,
+            source: place(DATA),
+            destination: place(OUT),
+            cookie,
+            ..Submission::default()
+        };
+        assert_eq!(driver.run(0, &submission).status, STATUS_DONE);
+    }
+    driver.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_SNAPSHOT_LOW);
+    let rows: u64 = (REG_COUNTER_FETCH..=REG_COUNTER_IDLE)
+        .step_by(8)
+        .map(|row| driver.counter(row))
+        .sum();
+    assert_eq!(driver.counter(REG_COUNTER_TOTAL), rows);
+    assert_eq!(driver.counter(REG_COUNTER_REQUESTS), 20);
+    assert_eq!(driver.counter(REG_COUNTER_FAILED), 0);
+    assert_eq!(driver.counter(REG_COUNTER_UNITS), 160);
+    assert_eq!(driver.counter(REG_COUNTER_BYTES), 160 * 512);
+    assert_eq!(driver.counter(REG_COUNTER_INTERRUPTS), 20);
+}
+
+/// As many requests under way as the ring holds, of all kinds and sizes, for two rings at once.
+#[test]
+fn many_at_once() {
+    let simulator = Simulator::start("xts-2rings", &[]);
+    let mut driver = Driver::new(&simulator);
+    let keys = [noise(9, 64), noise(10, 64)];
+    assert_eq!(driver.key(0, CIPHER_XTS, 256, &keys[0]), DONE);
+    assert_eq!(driver.key(1, CIPHER_XTS, 256, &keys[1]), DONE);
+    for ring in 0..2 {
+        driver.ring(ring);
+    }
+    let area = 0x8000;
+    for round in 0..6 {
+        let sizes = noise(round, 32);
+        let mut wanted = Vec::new();
+        for (i, size) in (0..).zip(&sizes) {
+            let ring = usize::from(i % 2 == 1);
+            let (count, tweak) = (usize::from(size % 9) + 1, round << 20 | i << 8);
+            let mut data = noise(tweak, count * 512);
+            driver.put(DATA + area * i, &data);
+            let slot = size >> 4 & 1;
+            let submission = Submission {
+                op: OP_RUN,
+                slot,
+                log2_unit: 9,
+                step: 1,
+                units: u32::try_from(count).unwrap(),
+                tweak: tweak.into(),
+                source: place(DATA + area * i),
+                destination: place(OUT + area * i),
+                cookie: tweak,
+                ..Submission::default()
+            };
+            driver.submit(ring, &submission);
+            units(
+                "aes-xts",
+                &keys[usize::from(slot)],
+                512,
+                tweak,
+                1,
+                &mut data,
+            );
+            wanted.push((i, tweak, data));
+        }
+        driver.doorbell(0);
+        driver.doorbell(1);
+        for (i, cookie, data) in &wanted {
+            let completion = driver.completion(usize::from(i % 2 == 1));
+            assert_eq!(
+                (completion.cookie, completion.status),
+                (*cookie, STATUS_DONE),
+                "round {round}, request {i}"
+            );
+            assert!(
+                driver.get(OUT + area * i, data.len()) == *data,
+                "round {round}, request {i}"
+            );
+        }
+    }
+}
