@@ -75,7 +75,7 @@ build() {
     # Two that build the same model take turns.
     exec 9>"$model/lock"
     flock 9
-    if ! nice verilator --cc --exe --build -j 2 -O3 --x-assign fast --x-initial fast -Wall ${trace[@]+"${trace[@]}"} \
+    if ! nice verilator --cc --exe --build -j 2 -O3 --x-assign fast --x-initial fast -Wno-fatal ${trace[@]+"${trace[@]}"} \
         --top-module xtent_engine --prefix Vmodel --Mdir "$model" -o "$model/model.so" \
         -CFLAGS "-std=c++17 -fPIC -fvisibility=hidden -I$cosim/model" -LDFLAGS -shared \
         -MAKEFLAGS "OPT_FAST=-O2 OPT_SLOW=-O1 OPT_GLOBAL=-O2" \

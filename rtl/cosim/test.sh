@@ -3,7 +3,8 @@
 #
 # usage: test.sh [--all] [CARGO-TEST-ARGUMENTS...]
 #
-#   --all  every design of designs.txt, which takes many minutes to build; without it a few
+#   --all  every design of designs.txt, which takes many minutes to build, and what needs them;
+#          without it a few
 #
 # Needs what scripts/setup.sh rtl installs.
 set -euo pipefail
@@ -17,11 +18,11 @@ designs=(xts xts-2rings xts-512 ecb xts-bus4)
 case ${1:-} in
 --all)
     mapfile -t designs < <("$cosim/model.sh" --list)
-    export XTENT_COSIM_ALL=1
     shift
+    set -- "$@" -- --include-ignored
     ;;
 --help | -h)
-    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
     exit
     ;;
 esac

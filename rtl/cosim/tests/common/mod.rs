@@ -280,7 +280,21 @@ impl Driver {
             Some(&patience),
         )
         .unwrap();
-        assert_eq!(ready, 1, "no interrupt {line}");
+        if ready != 1 {
+            let state: Vec<_> = [
+                REG_STATUS,
+                REG_INT_STATUS,
+                REG_FAULT,
+                RINGS_OFFSET + RING_STATE,
+                RINGS_OFFSET + RING_COMPLETED,
+            ]
+            .map(|register| format!("{:#x}", self.read(register)))
+            .into();
+            panic!(
+                "no interrupt {line}: STATUS, INT_STATUS, FAULT, ring 0's STATE and COMPLETED are {state:?}"
+            );
+        }
+        let eventfd = &mut self.eventfds[line];
         let mut count = [0; 8];
         eventfd.read_exact(&mut count).unwrap();
         u64::from_ne_bytes(count)
@@ -293,8 +307,15 @@ impl Driver {
                 return completion;
             }
             self.interrupt(ring);
-            self.write(REG_INT_STATUS, 1 << ring);
+            self.acknowledge(1 << ring);
         }
+    }
+
+    /// Clears interrupts. The write is posted: until it has arrived, a completion that comes
+    /// would raise no line anew, so what is looked at before may be too old.
+    pub fn acknowledge(&mut self, lines: u32) {
+        self.write(REG_INT_STATUS, lines);
+        self.read(REG_INT_STATUS);
     }
 
     /// The next completion if it is there.
