@@ -5,8 +5,20 @@ mod engine;
 mod error;
 mod facts;
 mod keyed;
+mod line;
+mod memory;
 mod options;
+mod port;
 pub mod registers;
+mod reset;
+mod ring;
+mod selftest;
+mod shared;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+mod tweak;
 
 pub use address::Address;
 pub use engine::Engine;

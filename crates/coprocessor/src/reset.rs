@@ -1,0 +1,385 @@
+//! Keys in the device, and what happens when something is wrong with it.
+//!
+//! A device that is silent, or that reports a fault of its own, is reset and goes on, with its keys loaded again; one
+//! that has completed nothing since the last time is not given another chance. One that did what cannot be is reset and
+//! not used again.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use xtent_secret::SecretBytes;
+use zeroize::Zeroizing;
+
+use crate::registers as reg;
+use crate::ring::{Fault, Flight};
+use crate::shared::{Life, Shared, dead};
+use crate::{Error, ErrorKind, Wait};
+
+/// All bits of the interrupt registers that mean something.
+pub(crate) const EVERY_INTERRUPT: u32 =
+    (1 << reg::INT_STATUS_RINGS_BITS) - 1 | 1 << reg::INT_STATUS_FAULT_LOW;
+
+/// Something is wrong with the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    reason: Arc<str>,
+    /// Whether it may go on after a reset.
+    may_go_on: bool,
+}
+
+impl Trouble {
+    /// It cannot be reached.
+    pub(crate) fn gone(error: Error) -> Self {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        Self {
+            reason: format!("{error}{}", cause.unwrap_or_default()).into(),
+            may_go_on: false,
+        }
+    }
+
+    /// It did what cannot be.
+    pub(crate) fn broken(what: String) -> Self {
+        Self {
+            reason: format!("the device is broken: {what}").into(),
+            may_go_on: false,
+        }
+    }
+
+    /// It does nothing.
+    pub(crate) fn late(limit: Duration) -> Self {
+        Self {
+            reason: format!("it completed nothing for {} ms", limit.as_millis()).into(),
+            may_go_on: true,
+        }
+    }
+
+    fn fault(what: &str) -> Self {
+        Self {
+            reason: format!("it reports a fault: {what}").into(),
+            may_go_on: true,
+        }
+    }
+}
+
+/// A key slot.
+enum Place {
+    Free,
+    /// Nothing is in it any more, but the device may still have requests for it.
+    Cleared,
+    Loaded(Loaded),
+}
+
+/// What is in a slot. The key is kept for after a reset, which wipes the slots.
+struct Loaded {
+    cipher: u8,
+    is_aes256: bool,
+    key: SecretBytes,
+}
+
+/// All key slots.
+pub(crate) struct Keys {
+    places: Vec<Place>,
+}
+
+impl Keys {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self {
+            places: (0..slots).map(|_| Place::Free).collect(),
+        }
+    }
+
+    pub(crate) fn free(&mut self, slot: u8) {
+        if let Some(place) = self.places.get_mut(usize::from(slot)) {
+            *place = Place::Free;
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads a key into a slot that is free, and gives its number.
+    pub(crate) fn load_key(&self, cipher: u8, is_aes256: bool, key: &[u8]) -> Result<u8, Error> {
+        let mut keys = self.keys();
+        if let Some(reason) = self.death() {
+            return Err(dead(&reason));
+        }
+        let free = keys
+            .places
+            .iter()
+            .position(|place| matches!(place, Place::Free));
+        let Some((number, slot)) = free.and_then(|n| Some((n, u8::try_from(n).ok()?))) else {
+            let message = format!(
+                "all {} key slots of the engine are taken",
+                keys.places.len()
+            );
+            return Err(Error::new(ErrorKind::Slots, message));
+        };
+        let key = SecretBytes::copy_of(key)
+            .map_err(|e| Error::by(ErrorKind::Memory, "cannot keep the key", e))?;
+        let loaded = Loaded {
+            cipher,
+            is_aes256,
+            key,
+        };
+        self.command(slot, 1, Some(&loaded))?;
+        keys.places[number] = Place::Loaded(loaded);
+        Ok(slot)
+    }
+
+    /// Wipes a slot. It is not free before [`Keys::free`].
+    pub(crate) fn clear_key(&self, slot: u8) {
+        let mut keys = self.keys();
+        if let Some(place) = keys.places.get_mut(usize::from(slot)) {
+            *place = Place::Cleared;
+        }
+        if !matches!(self.lock().life, Life::Up) {
+            // A reset has wiped it.
+            return;
+        }
+        if let Err(error) = self.command(slot, 2, None) {
+            let mut core = self.lock();
+            core.trouble.get_or_insert(Trouble::gone(error));
+            drop(core);
+            self.kick();
+        }
+    }
+
+    /// Carries out a key command, with the keys' lock held.
+    fn command(&self, slot: u8, command: u32, loaded: Option<&Loaded>) -> Result<(), Error> {
+        let mut word =
+            u32::from(slot) << reg::KEY_CMD_SLOT_LOW | command << reg::KEY_CMD_COMMAND_LOW;
+        if let Some(loaded) = loaded {
+            for (register, bytes) in (reg::REG_KEY_DATA..).step_by(4).zip(loaded.key.chunks(4)) {
+                let mut value = Zeroizing::new([0; 4]);
+                value[..bytes.len()].copy_from_slice(bytes);
+                self.port.write_secret(register, &value)?;
+            }
+            word |= u32::from(loaded.cipher) << reg::KEY_CMD_CIPHER_LOW
+                | u32::from(loaded.is_aes256) << reg::KEY_CMD_KEY_BITS_LOW;
+        }
+        self.port.write(reg::REG_KEY_CMD, word)?;
+        let status = self.read_until(reg::REG_KEY_STATUS, "carry out a key command", |status| {
+            status >> reg::KEY_STATUS_BUSY_LOW & 1 == 0
+        })?;
+        let result =
+            status >> reg::KEY_STATUS_RESULT_LOW & ((1 << reg::KEY_STATUS_RESULT_BITS) - 1);
+        let what = match u8::try_from(result).unwrap_or(u8::MAX) {
+            reg::KEY_RESULT_DONE => return Ok(()),
+            reg::KEY_RESULT_EQUAL => "the two halves of the key are the same",
+            reg::KEY_RESULT_SLOT => "no such slot",
+            reg::KEY_RESULT_CIPHER => "no such cipher",
+            reg::KEY_RESULT_LENGTH => "no such key length",
+            _ => "no such command",
+        };
+        let message = format!("the engine refuses the key: {what}");
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Reads a register until it says so; as long as the watchdog would wait.
+    fn read_until(
+        &self,
+        register: u32,
+        what: &str,
+        is_done: impl Fn(u32) -> bool,
+    ) -> Result<u32, Error> {
+        let start = Instant::now();
+        for attempt in 0_u32.. {
+            let value = self.port.read(register)?;
+            if value == u32::MAX {
+                break;
+            }
+            if is_done(value) {
+                return Ok(value);
+            }
+            if start.elapsed() >= self.options.watchdog {
+                let message = format!("the engine does not {what}");
+                return Err(Error::new(ErrorKind::Dead, message));
+            }
+            std::thread::sleep(Duration::from_micros(10 << attempt.min(7)));
+        }
+        Err(Error::new(
+            ErrorKind::Dead,
+            "the engine is gone: its registers read all ones",
+        ))
+    }
+
+    /// Looks at the state of a device that is silent.
+    pub(crate) fn doubt(&self) -> Option<Trouble> {
+        let read = |register| self.port.read(register).map_err(Trouble::gone);
+        let look = || {
+            let status = read(reg::REG_STATUS)?;
+            if status == u32::MAX {
+                return Err(Trouble::broken("its registers read all ones".into()));
+            }
+            if status >> reg::STATUS_FAULT_LOW & 1 == 0 {
+                return Ok(());
+            }
+            let fault = read(reg::REG_FAULT)?;
+            Err(Trouble::fault(fault_meaning(fault)))
+        };
+        look().err()
+    }
+
+    /// Resets the device. It is at rest when this returns without an error.
+    pub(crate) fn reset(&self) -> Result<(), Error> {
+        self.port.write(reg::REG_CTRL, 1 << reg::CTRL_RESET_LOW)?;
+        self.read_until(reg::REG_STATUS, "end its reset", |status| {
+            status >> reg::STATUS_READY_LOW & 1 != 0
+        })?;
+        // What has been reset is off.
+        let rings = 0..self.facts.rings;
+        let controls = rings.map(|number| Self::ring_register(number, reg::RING_CONTROL));
+        for register in controls.chain([reg::REG_CTRL]) {
+            let value = self.port.read(register)?;
+            if value & 1 != 0 {
+                let message = "the engine does not let itself be reset";
+                return Err(Error::new(ErrorKind::Dead, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a device that was reset to work: rings, interrupts, keys.
+    pub(crate) fn start(&self, keys: &Keys) -> Result<(), Error> {
+        let mut core = self.lock();
+        for number in 0..core.rings.len() {
+            let ring = &mut core.rings[number];
+            ring.restart(&self.memory);
+            let write = |register, value| {
+                self.port
+                    .write(Self::ring_register(number, register), value)
+            };
+            let halves = [
+                (reg::RING_SQ_LO, reg::RING_SQ_HI, ring.submissions),
+                (reg::RING_CQ_LO, reg::RING_CQ_HI, ring.completions),
+            ];
+            for (low, high, offset) in halves {
+                let [low_half, high_half] = halves_of(self.memory.address(offset));
+                write(low, low_half)?;
+                write(high, high_half)?;
+            }
+            write(reg::RING_SIZE, ring.log2)?;
+            let count = self.options.coalesce;
+            let us = match (count, self.options.coalesce_us) {
+                // Without a timer the last completions would never be told.
+                (2.., 0) => 1,
+                (_, us) => us,
+            };
+            write(
+                reg::RING_COALESCE,
+                u32::from(count) | u32::from(us) << reg::RING_COALESCE_US_LOW,
+            )?;
+            let when_empty = u32::from(count > 1) << reg::RING_CONTROL_WHEN_EMPTY_LOW;
+            write(
+                reg::RING_CONTROL,
+                1 << reg::RING_CONTROL_ENABLE_LOW | when_empty,
+            )?;
+        }
+        core.has_worked = false;
+        drop(core);
+        self.port.write(reg::REG_INT_STATUS, EVERY_INTERRUPT)?;
+        if self.options.wait == Wait::Interrupts {
+            self.port.write(reg::REG_INT_SET, EVERY_INTERRUPT)?;
+        }
+        self.port.write(reg::REG_CTRL, 1 << reg::CTRL_ENABLE_LOW)?;
+        for (slot, place) in (0_u8..).zip(&keys.places) {
+            if let Place::Loaded(loaded) = place {
+                self.command(slot, 1, Some(loaded))?;
+            }
+        }
+        match self.doubt() {
+            None => Ok(()),
+            Some(trouble) => Err(Error::new(ErrorKind::Dead, &*trouble.reason)),
+        }
+    }
+
+    /// Ends what is under way, and resets the device: then it goes on, or it is dead.
+    pub(crate) fn recover(self: &Arc<Self>, trouble: &Trouble) {
+        let mut core = self.lock();
+        let has_worked = core.has_worked;
+        core.life = Life::Resetting;
+        let flights: Vec<Flight> = core.rings.iter_mut().flat_map(|r| r.take_all()).collect();
+        drop(core);
+        // Their memory stays theirs, but nobody has to wait for the reset.
+        for flight in &flights {
+            let reason = Arc::clone(&trouble.reason);
+            flight.ticket.settle(Err(Fault::Reset(reason)));
+        }
+        let keys = self.keys();
+        let rest = self.reset();
+        let may_go_on = rest.is_ok() && trouble.may_go_on && has_worked;
+        let again = may_go_on.then(|| self.start(&keys));
+        drop(keys);
+        let reason = match again {
+            Some(Ok(())) => {
+                tracing::warn!(
+                    "the engine was reset, with {} requests under way: {}",
+                    flights.len(),
+                    trouble.reason
+                );
+                self.lock().life = Life::Up;
+                drop(flights);
+                self.wake_all();
+                return;
+            }
+            Some(Err(error)) => format!("{}; after a reset: {error}", trouble.reason).into(),
+            None => Arc::clone(&trouble.reason),
+        };
+        tracing::error!("the engine is out of service: {reason}");
+        self.end(&reason, flights, rest.is_ok());
+    }
+
+    /// Ends the use of the device: it is at rest then, or has no memory of ours.
+    pub(crate) fn close(&self) {
+        let mut core = self.lock();
+        if matches!(core.life, Life::Dead(_)) {
+            return;
+        }
+        core.life = Life::Resetting;
+        let flights: Vec<Flight> = core.rings.iter_mut().flat_map(|r| r.take_all()).collect();
+        drop(core);
+        let reason: Arc<str> = "it was closed".into();
+        for flight in &flights {
+            flight.ticket.settle(Err(Fault::Reset(Arc::clone(&reason))));
+        }
+        let is_at_rest = self.reset().is_ok();
+        self.end(&reason, flights, is_at_rest);
+    }
+
+    /// Puts the device out of service: at rest or not, it gets no more of the memory.
+    pub(crate) fn end(&self, reason: &Arc<str>, flights: Vec<Flight>, is_at_rest: bool) {
+        let is_away = self.port.unmap(&self.memory).is_ok();
+        let mut core = self.lock();
+        core.life = Life::Dead(Arc::clone(reason));
+        if is_at_rest || is_away {
+            drop(core);
+            drop(flights);
+        } else {
+            core.lost.extend(flights);
+            drop(core);
+        }
+        self.wake_all();
+    }
+}
+
+/// A 64-bit address as two registers have it: low, high.
+#[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
+fn halves_of(address: u64) -> [u32; 2] {
+    [address as u32, (address >> 32) as u32]
+}
+
+/// What a fault register says.
+fn fault_meaning(fault: u32) -> &'static str {
+    match u8::try_from(fault >> reg::FAULT_CODE_LOW & 0xff).unwrap_or_default() {
+        reg::FAULT_DESCRIPTOR => "a request could not be read",
+        reg::FAULT_COMPLETION => "a completion could not be written",
+        reg::FAULT_DOORBELL => "an index that cannot be",
+        reg::FAULT_ERASE => "the data of a failed request could not be erased",
+        reg::FAULT_WIPED => "its keys were wiped",
+        reg::FAULT_RING => "a ring that cannot be",
+        _ => "an unknown one",
+    }
+}

@@ -1,0 +1,484 @@
+//! What all users of an engine share: rings, memory, and who waits for what.
+
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::line::Line;
+use crate::memory::{Memory, Places};
+use crate::port::Port;
+use crate::registers as reg;
+use crate::reset::{Keys, Trouble};
+use crate::ring::{Fault, Flight, Request, Ring, Ticket};
+use crate::{Error, ErrorKind, Facts, Options};
+
+/// Whether requests are taken.
+#[derive(Clone, Debug)]
+pub(crate) enum Life {
+    /// Yes.
+    Up,
+    /// Not before the reset that is under way has ended.
+    Resetting,
+    /// No, for this reason.
+    Dead(Arc<str>),
+}
+
+/// What an engine's users share.
+pub(crate) struct Shared {
+    // Dropped before the memory that the device sees.
+    pub(crate) port: Box<dyn Port>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) facts: Facts,
+    pub(crate) options: Options,
+    /// Bytes of memory for data.
+    pub(crate) data_bytes: usize,
+    /// Wakes the thread that attends to the device.
+    pub(crate) kick: OwnedFd,
+    pub(crate) stopped: AtomicBool,
+    /// The time, where it is not the clock's: in tests.
+    pub(crate) clock: Option<Mutex<Instant>>,
+    /// Taken before `core` where both are.
+    pub(crate) keys: Mutex<Keys>,
+    core: Mutex<Core>,
+}
+
+pub(crate) struct Core {
+    pub(crate) life: Life,
+    pub(crate) rings: Vec<Ring>,
+    places: Places,
+    /// Who waits for memory, and who for room in a ring.
+    memory_line: Line,
+    ring_line: Line,
+    /// The next request's cookie.
+    cookie: u64,
+    /// What was found where it could not be dealt with.
+    pub(crate) trouble: Option<Trouble>,
+    /// Whether the device has completed something since it was started.
+    pub(crate) has_worked: bool,
+    /// Whether the thread looks by itself before long.
+    is_watched: bool,
+    /// Requests whose memory a device that could not be stopped may write to, for ever.
+    pub(crate) lost: Vec<Flight>,
+}
+
+/// What a look at the device is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Completions are there, by these bits of `INT_STATUS`.
+    Interrupt(u32),
+    /// Nothing has been heard for a while, or of a fault.
+    Doubt,
+    /// It is time.
+    Time,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        port: Box<dyn Port>,
+        facts: Facts,
+        options: Options,
+        clock: Option<Instant>,
+    ) -> Result<Self, Error> {
+        let kick = rustix::event::eventfd(
+            0,
+            rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK,
+        )
+        .map_err(|e| {
+            let message = "cannot make an event counter";
+            Error::by(ErrorKind::Memory, message, std::io::Error::from(e))
+        })?;
+        let now = clock.unwrap_or_else(Instant::now);
+        let count = options.rings.clamp(1, facts.rings);
+        let entries = options.ring_entries.clamp(1, 1 << 15).next_power_of_two();
+        let log2 = entries.min(facts.ring_entries).trailing_zeros();
+        let rings: Vec<_> = (0..count)
+            .map(|number| Ring::new(number * Ring::bytes(log2).next_multiple_of(64), log2, now))
+            .collect();
+        let before = (count * Ring::bytes(log2).next_multiple_of(64)).next_multiple_of(4096);
+        let data_bytes = options
+            .memory
+            .clamp(64 << 10, 1 << 30)
+            .next_multiple_of(4096);
+        let memory = Arc::new(Memory::new(before + data_bytes)?);
+        let end = memory.address(memory.len());
+        if facts.address_bits < 64 && end > 1 << facts.address_bits {
+            let message = format!(
+                "the engine has {} address bits: too few to reach its memory",
+                facts.address_bits
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(Self {
+            port,
+            memory,
+            facts,
+            options,
+            data_bytes,
+            kick,
+            stopped: AtomicBool::new(false),
+            clock: clock.map(Mutex::new),
+            keys: Mutex::new(Keys::new(facts.slots)),
+            core: Mutex::new(Core {
+                life: Life::Resetting,
+                rings,
+                places: Places::new(before, data_bytes),
+                memory_line: Line::default(),
+                ring_line: Line::default(),
+                cookie: 1,
+                trouble: None,
+                has_worked: false,
+                is_watched: false,
+                lost: Vec::new(),
+            }),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        match &self.clock {
+            None => Instant::now(),
+            Some(clock) => *clock.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Has the thread look.
+    pub(crate) fn kick(&self) {
+        // It fails only when it is full: then the thread is about to look anyway.
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    /// Why requests are not taken, if they are not for good.
+    pub(crate) fn death(&self) -> Option<Arc<str>> {
+        match &self.lock().life {
+            Life::Dead(reason) => Some(Arc::clone(reason)),
+            _ => None,
+        }
+    }
+
+    /// A register of a ring.
+    pub(crate) fn ring_register(number: usize, register: u32) -> u32 {
+        let number = u32::try_from(number).unwrap_or_default();
+        reg::RINGS_OFFSET + number * reg::RINGS_STRIDE + register
+    }
+
+    /// Memory for `len` bytes of data, once there is some; at most [`Shared::data_bytes`].
+    pub(crate) async fn slab(self: &Arc<Self>, len: usize) -> Result<Arc<Slab>, Error> {
+        let mut turn = Turn::new(self, |core| &mut core.memory_line);
+        let start = poll_fn(|context| {
+            turn.poll(context, |core, _| core.places.take(len))
+                .map(|done| {
+                    // In here, so that the piece has an owner whatever happens next.
+                    done.map(|start| {
+                        Arc::new(Slab {
+                            shared: Arc::clone(self),
+                            start,
+                            len,
+                        })
+                    })
+                })
+        });
+        start.await
+    }
+
+    /// Puts requests on data in `slab` into rings, as there is room.
+    pub(crate) async fn submit(
+        self: &Arc<Self>,
+        slab: &Arc<Slab>,
+        slot: &Arc<Slot>,
+        requests: &[Request],
+    ) -> Result<Vec<Arc<Ticket>>, Error> {
+        let mut tickets = Vec::with_capacity(requests.len());
+        let mut turn = Turn::new(self, |core| &mut core.ring_line);
+        poll_fn(|context| {
+            turn.poll(context, |core, shared| {
+                let rest = &requests[tickets.len()..];
+                core.put(shared, rest, (slab, slot), &mut tickets);
+                (tickets.len() == requests.len()).then_some(())
+            })
+        })
+        .await?;
+        drop(turn);
+        Ok(tickets)
+    }
+
+    /// Looks what the device has done, and whether it does anything.
+    pub(crate) fn attend(self: &Arc<Self>, now: Instant, cause: Cause) {
+        let mut done = Vec::new();
+        let mut trouble = None;
+        if let Cause::Interrupt(bits) = cause {
+            trouble = self
+                .port
+                .write(reg::REG_INT_STATUS, bits)
+                .err()
+                .map(Trouble::gone);
+        }
+        let mut core = self.lock();
+        if !matches!(core.life, Life::Up) {
+            return;
+        }
+        trouble = core.trouble.take().or(trouble);
+        for number in 0..core.rings.len() {
+            if trouble.is_some() {
+                break;
+            }
+            let ring = &mut core.rings[number];
+            let before = ring.head();
+            trouble = ring
+                .look(&self.memory, now, &mut done)
+                .err()
+                .map(Trouble::broken);
+            let head = ring.head();
+            if head != before {
+                core.has_worked = true;
+                let register = Self::ring_register(number, reg::RING_CQ_HEAD);
+                let rung = self.port.write(register, head.into());
+                trouble = trouble.or(rung.err().map(Trouble::gone));
+            }
+        }
+        let limit = self.options.watchdog;
+        let is_late = core.rings.iter().any(|ring| ring.is_late(now, limit));
+        let next = (!done.is_empty()).then(|| core.ring_line.first()).flatten();
+        drop(core);
+        for (flight, outcome) in done {
+            flight.ticket.settle(outcome);
+        }
+        if let Some(waker) = next {
+            waker.wake();
+        }
+        if trouble.is_none() && (cause == Cause::Doubt || is_late) {
+            trouble = self.doubt();
+        }
+        if trouble.is_none() && is_late {
+            trouble = Some(Trouble::late(limit));
+        }
+        if let Some(trouble) = trouble {
+            self.recover(&trouble);
+        }
+    }
+
+    /// When the thread is to look next, if nothing is heard.
+    pub(crate) fn next_look(&self, last_seen: Instant, now: Instant) -> Option<Duration> {
+        let tick = self.tick();
+        let mut core = self.lock();
+        let is_busy = core.rings.iter().any(|ring| ring.under_way() > 0);
+        // A little longer than there is something to do, so that whoever has one request after the other need not wake
+        // the thread each time.
+        let is_up = matches!(core.life, Life::Up);
+        core.is_watched = is_up && (is_busy || now.saturating_duration_since(last_seen) < tick);
+        let is_trouble = core.trouble.is_some();
+        match (core.is_watched, self.options.wait) {
+            (_, _) if is_trouble && is_up => Some(Duration::ZERO),
+            (false, _) => None,
+            (true, crate::Wait::Polling(pause)) if is_busy => {
+                Some(pause.clamp(Duration::from_micros(1), tick))
+            }
+            (true, _) => Some(tick),
+        }
+    }
+
+    /// Time after which the thread looks at a device that is silent.
+    pub(crate) fn tick(&self) -> Duration {
+        (self.options.watchdog / 4).clamp(Duration::from_millis(1), Duration::from_millis(100))
+    }
+
+    /// Has everybody look who waits.
+    pub(crate) fn wake_all(&self) {
+        let core = self.lock();
+        let wakers: Vec<_> = core.memory_line.all().chain(core.ring_line.all()).collect();
+        drop(core);
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// The error of a request that ended with a fault.
+    pub(crate) fn error(&self, fault: &Fault) -> Error {
+        match fault {
+            Fault::Status(status) => Error::new(
+                ErrorKind::Failed,
+                format!(
+                    "the engine failed a request: {} (status {status})",
+                    crate::ring::meaning(*status)
+                ),
+            ),
+            Fault::Reset(reason) => match self.death() {
+                Some(_) => dead(reason),
+                None => Error::new(
+                    ErrorKind::Failed,
+                    format!("the engine was reset with a request under way: {reason}"),
+                ),
+            },
+        }
+    }
+}
+
+/// What requests end with once the engine is dead.
+pub(crate) fn dead(reason: &str) -> Error {
+    Error::new(
+        ErrorKind::Dead,
+        format!("the engine is out of service: {reason}"),
+    )
+}
+
+impl Core {
+    /// Submits as many of the requests as there is room for, and rings once for each ring.
+    fn put(
+        &mut self,
+        shared: &Shared,
+        requests: &[Request],
+        owners: (&Arc<Slab>, &Arc<Slot>),
+        tickets: &mut Vec<Arc<Ticket>>,
+    ) {
+        let mut rung = 0_u32;
+        let now = shared.now();
+        for request in requests {
+            let rings = self.rings.iter().enumerate();
+            let Some((number, _)) = rings
+                .filter(|(_, ring)| ring.room() > 0)
+                .min_by_key(|(_, ring)| ring.under_way())
+            else {
+                break;
+            };
+            let ticket = self.rings[number].put(&shared.memory, request, owners, self.cookie, now);
+            self.cookie = self.cookie.wrapping_add(1);
+            tickets.push(ticket);
+            rung |= 1 << number;
+        }
+        // What was written is there before the device hears of it.
+        fence(Ordering::SeqCst);
+        for (number, ring) in self.rings.iter().enumerate() {
+            if rung >> number & 1 != 0 {
+                let register = Shared::ring_register(number, reg::RING_TAIL);
+                if let Err(error) = shared.port.write(register, ring.tail().into()) {
+                    self.trouble.get_or_insert(Trouble::gone(error));
+                }
+            }
+        }
+        if rung != 0 && (!self.is_watched || self.trouble.is_some()) {
+            self.is_watched = true;
+            shared.kick();
+        }
+    }
+}
+
+/// A place in one of the lines; given up when dropped.
+struct Turn<'a> {
+    shared: &'a Shared,
+    line: fn(&mut Core) -> &mut Line,
+    /// None before the first wait.
+    number: Option<u64>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(shared: &'a Shared, line: fn(&mut Core) -> &mut Line) -> Self {
+        Self {
+            shared,
+            line,
+            number: None,
+        }
+    }
+
+    /// Tries, when it is its turn and the engine takes requests.
+    fn poll<R>(
+        &mut self,
+        context: &Context<'_>,
+        mut attempt: impl FnMut(&mut Core, &Shared) -> Option<R>,
+    ) -> Poll<Result<R, Error>> {
+        let mut core = self.shared.lock();
+        if let Life::Dead(reason) = &core.life {
+            return Poll::Ready(Err(dead(reason)));
+        }
+        let is_up = matches!(core.life, Life::Up);
+        if is_up
+            && (self.line)(&mut core).is_first(self.number)
+            && let Some(result) = attempt(&mut core, self.shared)
+        {
+            return Poll::Ready(Ok(result));
+        }
+        (self.line)(&mut core).wait(&mut self.number, context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else {
+            return;
+        };
+        let mut core = self.shared.lock();
+        let next = (self.line)(&mut core).leave(number);
+        drop(core);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+/// Memory for the data of requests; wiped and given back when its last user is done, which may be the device.
+pub(crate) struct Slab {
+    shared: Arc<Shared>,
+    start: usize,
+    len: usize,
+}
+
+impl Slab {
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Copies in.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len, "inside the slab");
+        self.shared.memory.write(self.start + at, bytes);
+    }
+
+    /// Copies out.
+    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) {
+        assert!(at + bytes.len() <= self.len, "inside the slab");
+        self.shared.memory.read(self.start + at, bytes);
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        self.shared.memory.wipe(self.start, self.len);
+        let mut core = self.shared.lock();
+        core.places.give(self.start, self.len);
+        let next = core.memory_line.first();
+        drop(core);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+/// A key slot: free for other keys when its last user is done, which may be the device.
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
+    number: u8,
+}
+
+impl Slot {
+    pub(crate) fn new(shared: &Arc<Shared>, number: u8) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            number,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u8 {
+        self.number
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.keys().free(self.number);
+    }
+}

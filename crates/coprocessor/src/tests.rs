@@ -1,0 +1,3 @@
+//! The driver against the model of the device.
+
+mod ciphers;
