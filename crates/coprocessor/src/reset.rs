@@ -335,18 +335,22 @@ impl Shared {
     /// Ends the use of the device: it is at rest then, or has no memory of ours.
     pub(crate) fn close(&self) {
         let mut core = self.lock();
-        if matches!(core.life, Life::Dead(_)) {
-            return;
+        if !matches!(core.life, Life::Dead(_)) {
+            core.life = Life::Resetting;
+            let flights: Vec<Flight> = core.rings.iter_mut().flat_map(|r| r.take_all()).collect();
+            drop(core);
+            let reason: Arc<str> = "it was closed".into();
+            for flight in &flights {
+                flight.ticket.settle(Err(Fault::Reset(Arc::clone(&reason))));
+            }
+            let is_at_rest = self.reset().is_ok();
+            self.end(&reason, flights, is_at_rest);
+            core = self.lock();
         }
-        core.life = Life::Resetting;
-        let flights: Vec<Flight> = core.rings.iter_mut().flat_map(|r| r.take_all()).collect();
+        // Nobody uses the memory again, so it may be given back to the system now, behind the way to the device.
+        let lost = std::mem::take(&mut core.lost);
         drop(core);
-        let reason: Arc<str> = "it was closed".into();
-        for flight in &flights {
-            flight.ticket.settle(Err(Fault::Reset(Arc::clone(&reason))));
-        }
-        let is_at_rest = self.reset().is_ok();
-        self.end(&reason, flights, is_at_rest);
+        drop(lost);
     }
 
     /// Puts the device out of service: at rest or not, it gets no more of the memory.

@@ -1,0 +1,181 @@
+//! Keys and their slots.
+
+use std::task::{Context, Waker};
+
+use super::{
+    COUNT, MODELS, by_hand, encrypts, held, key_bytes, load, options, sectors_of, texts, xts,
+};
+use crate::testing::{Build, Flaw, Pace};
+use crate::{Direction, ErrorKind, Model, RequestSize, Tweaks};
+
+#[test]
+fn slots_are_wiped_on_drop_and_used_again() {
+    let (device, engine) = by_hand(
+        Build {
+            slots: 3,
+            ..Build::default()
+        },
+        Pace::AtOnce,
+        options(),
+    );
+    let a = load(&engine, 1, Model::Runs).unwrap();
+    let b = load(&engine, 2, Model::Units(Tweaks::Engine)).unwrap();
+    assert_eq!(device.loaded(), 0b111);
+    let error = load(&engine, 3, Model::Runs).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Slots);
+    assert!(error.advice().unwrap().contains("CPU"));
+    drop(a);
+    assert_eq!(device.loaded(), 0b110);
+    // One of two slots is not enough, and is not kept.
+    assert_eq!(
+        load(&engine, 3, MODELS[2]).err().unwrap().kind(),
+        ErrorKind::Slots
+    );
+    assert_eq!(device.loaded(), 0b110);
+    let c = load(&engine, 3, Model::Mixed(Tweaks::Cpu, RequestSize::Run)).unwrap();
+    encrypts(&engine, &b, 2, 4096);
+    encrypts(&engine, &c, 3, 4096);
+    drop((b, c));
+    assert_eq!(device.loaded(), 0);
+    // The engine goes with the last key, not before.
+    let d = load(&engine, 4, Model::Runs).unwrap();
+    let future = d.crypt(Direction::Encrypt, 9, texts(4, 9, 512).0);
+    drop((engine, d));
+    assert_eq!(device.loaded(), 1);
+    assert!(device.is_mapped());
+    drop(future);
+    assert_eq!(device.loaded(), 0);
+    assert!(!device.is_mapped());
+}
+
+/// A slot has no other key as long as the device may have requests for it.
+#[test]
+fn a_slot_with_requests_under_way_is_not_used_again() {
+    let (device, engine) = held(
+        Build {
+            slots: 1,
+            ..Build::default()
+        },
+        options(),
+    );
+    let keyed = load(&engine, 1, Model::Runs).unwrap();
+    let mut future = Box::pin(keyed.crypt(Direction::Encrypt, 9, texts(1, 9, 512).0));
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
+    drop((future, keyed));
+    assert_eq!(device.loaded(), 0, "wiped at once");
+    assert_eq!(
+        load(&engine, 2, Model::Runs).err().unwrap().kind(),
+        ErrorKind::Slots
+    );
+    assert_eq!(device.work(9), 1, "with an error that nobody waits for");
+    engine.let_pass(engine.shared().tick());
+    load(&engine, 2, Model::Runs).unwrap();
+    assert_eq!(engine.failure(), None);
+}
+
+#[test]
+fn a_reset_gives_keys_that_are_in_use_back_and_no_others() {
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+    let a = load(&engine, 1, Model::Runs).unwrap();
+    let b = load(&engine, 2, Model::Units(Tweaks::Engine)).unwrap();
+    let c = load(&engine, 3, Model::Runs).unwrap();
+    drop(a);
+    encrypts(&engine, &b, 2, 4096);
+    device.spoil(0, Flaw::Hangs);
+    let (_, result) = engine.run(c.crypt(Direction::Encrypt, 9, texts(3, 9, 512).0));
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Failed);
+    assert_eq!(device.loaded(), 0b1110);
+    encrypts(&engine, &b, 2, 4096);
+    encrypts(&engine, &c, 3, 4096);
+}
+
+#[test]
+fn what_an_engine_cannot_do_is_said() {
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+    let key = |spec: &str, len, bytes, model| {
+        let spec = spec.parse().unwrap();
+        let kind = engine.key(spec, &key_bytes(7)[..len], sectors_of(bytes), COUNT, model);
+        kind.err().map(|error| error.kind())
+    };
+    let unsupported = Some(ErrorKind::Unsupported);
+    assert_eq!(key("aes-xts-plain64", 64, 512, Model::Runs), None);
+    assert_eq!(key("aes-xts-plain64be", 64, 512, Model::Runs), unsupported);
+    assert_eq!(key("aes-cbc-plain64", 32, 512, Model::Runs), unsupported);
+    assert_eq!(
+        key("aes-cbc-essiv:sha256", 24, 512, Model::Runs),
+        unsupported
+    );
+    assert_eq!(
+        key("xchacha12,aes-adiantum-plain64", 32, 512, Model::Runs),
+        unsupported
+    );
+    assert_eq!(
+        key("capi:xcb(aes)-plain64", 32, 512, Model::Runs),
+        unsupported
+    );
+    for model in &MODELS[1..] {
+        assert_eq!(key("aes-hctr2-plain64", 32, 512, *model), unsupported);
+    }
+    assert_eq!(
+        key("aes-xts-plain64", 64, 1024, Model::Units(Tweaks::Cpu)),
+        unsupported
+    );
+    assert_eq!(
+        key("aes-xts-plain64", 48, 512, Model::Runs),
+        Some(ErrorKind::Request)
+    );
+    // Equal halves: the device refuses them for runs.
+    let halves = [7; 64];
+    let error = engine
+        .key(xts(), &halves, sectors_of(512), COUNT, Model::Runs)
+        .err()
+        .unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("halves"));
+    assert_eq!(device.loaded(), 0);
+    let build = Build {
+        key_bits: 1,
+        level: 2,
+        ciphers: 1,
+        ..Build::default()
+    };
+    let (_, engine) = by_hand(build, Pace::AtOnce, options());
+    for (len, model, is_supported) in [
+        (32, MODELS[1], true),
+        (64, MODELS[1], false),
+        (32, Model::Runs, false),
+    ] {
+        let made = engine.key(xts(), &key_bytes(1)[..len], sectors_of(512), COUNT, model);
+        assert_eq!(made.is_ok(), is_supported, "{len} {model:?}");
+    }
+}
+
+#[test]
+fn what_is_no_run_is_refused() {
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+    for model in MODELS {
+        let keyed = load(&engine, 1, model).unwrap();
+        for (first, len) in [
+            (0, 511),
+            (0, 513),
+            (u128::MAX, 1024),
+            (u128::MAX - 3, 5 * 512),
+        ] {
+            let (data, result) = engine.run(keyed.crypt(Direction::Encrypt, first, vec![7; len]));
+            assert_eq!(
+                result.unwrap_err().kind(),
+                ErrorKind::Request,
+                "{first:#x} {len}"
+            );
+            assert!(data == vec![7; len]);
+        }
+        let (_, result) = engine.run(keyed.crypt(Direction::Encrypt, u128::MAX, Vec::new()));
+        result.unwrap();
+    }
+    assert_eq!(device.requests(), 0);
+}
