@@ -60,6 +60,15 @@ impl Memory {
         Ok(Self { region })
     }
 
+    /// The device's side of it: the file that it was given.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn of_file(file: File, len: usize) -> std::io::Result<Self> {
+        let region = MmapRegion::from_file(FileOffset::new(file, 0), len);
+        Ok(Self {
+            region: region.map_err(std::io::Error::other)?,
+        })
+    }
+
     /// How many bytes it has.
     pub fn len(&self) -> usize {
         self.region.size()

@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Wait};
 
 /// All bits of the interrupt registers that mean something.
 pub(crate) const EVERY_INTERRUPT: u32 =
-    (1 << reg::INT_STATUS_RINGS_BITS) - 1 | 1 << reg::INT_STATUS_FAULT_LOW;
+    ((1 << reg::INT_STATUS_RINGS_BITS) - 1) | (1 << reg::INT_STATUS_FAULT_LOW);
 
 /// Something is wrong with the device.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 
 mod device;
 mod registers;
+mod server;
 mod work;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 pub use crate::memory::Memory;
 pub use crate::port::Port;
 pub use device::{Build, Device, Flaw, Pace};
+
+pub use server::serve;
 
 use crate::{Engine, Error, Options};
 

@@ -4,6 +4,7 @@ mod faults;
 mod keys;
 mod load;
 mod opening;
+mod socket;
 mod waiting;
 
 use std::sync::Arc;

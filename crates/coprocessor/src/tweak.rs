@@ -87,6 +87,6 @@ pub(crate) fn mask(tweak: u128, from: &[u8], to: &mut [u8]) {
         block.copy_from_slice(from);
         to.copy_from_slice(&(u128::from_le_bytes(block) ^ mask).to_le_bytes());
         // Times alpha.
-        mask = mask << 1 ^ 0x87 * (mask >> 127);
+        mask = (mask << 1) ^ (0x87 * (mask >> 127));
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! The library's client waits for each reply, however long it takes, and ends in a panic over some replies. So it has a
 //! thread of its own, which takes one call after the other; whoever calls waits for a bounded time. Writes are not waited
-//! for, as over a bus.
+//! for, as over a bus. The thread of a process that answers no more stays with the connection until this process ends: the
+//! client gives nobody its socket.
+//!
+//! The process at the other end gets keys and data, and is trusted with them as this one is.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -225,6 +225,11 @@ impl Device {
         Box::new(Hand(self.clone()))
     }
 
+    /// Interrupt vectors that it has.
+    pub(super) fn vectors(&self) -> usize {
+        self.lock().build.vectors
+    }
+
     /// Does `flaw` to a request: 0 is the next one.
     pub fn spoil(&self, ahead: u64, flaw: Flaw) {
         let mut state = self.lock();

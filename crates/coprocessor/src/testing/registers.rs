@@ -164,7 +164,9 @@ impl State {
                 if value & 1 != 0 {
                     (ring.tail, ring.fetched, ring.completed, ring.cq_head) = (0, 0, 0, 0);
                     (ring.fault, ring.untold) = (0, 0);
-                    if ring.log2 > log2_most || (ring.submissions | ring.completions) % 64 != 0 {
+                    if ring.log2 > log2_most
+                        || !(ring.submissions | ring.completions).is_multiple_of(64)
+                    {
                         self.fault(number, reg::FAULT_RING);
                     }
                 }

@@ -257,7 +257,7 @@ fn pieces(
     len: usize,
     status: u8,
 ) -> Result<Pieces, u8> {
-    if address % 16 != 0 {
+    if !address.is_multiple_of(16) {
         return Err(reg::STATUS_ALIGNMENT);
     }
     if !is_list {
@@ -277,7 +277,7 @@ fn pieces(
         memory.read(place.ok_or(reg::STATUS_READ)?, &mut entry);
         let length = usize::try_from(number(&entry, reg::ENTRY_LENGTH, 4)).unwrap_or_default();
         let start = number(&entry, reg::ENTRY_ADDRESS, 8);
-        if start % 16 != 0 {
+        if !start.is_multiple_of(16) {
             return Err(reg::STATUS_ALIGNMENT);
         }
         if length == 0

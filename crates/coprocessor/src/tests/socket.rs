@@ -1,0 +1,110 @@
+//! The way to a device that is a process.
+
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{MODELS, encrypts, load, patient};
+use crate::testing::{Build, Device, Flaw, Pace, serve};
+use crate::{Address, Engine, ErrorKind, Options};
+
+/// A folder for a socket, and its address.
+fn place() -> (tempfile::TempDir, PathBuf, Address) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("engine");
+    let address = Address::VfioUser(path.clone());
+    (folder, path, address)
+}
+
+#[test]
+fn a_device_at_a_socket_does_all_that_others_do() {
+    for vectors in [1, 16] {
+        let (_folder, path, address) = place();
+        let device = Device::new(
+            Build {
+                vectors,
+                ..Build::default()
+            },
+            Pace::Thread,
+        );
+        let server = std::thread::spawn(serve(&device, &path).unwrap());
+        let engine = Engine::open(&address, patient()).unwrap();
+        for model in MODELS {
+            let keyed = load(&engine, 5, model).unwrap();
+            encrypts(&engine, &keyed, 5, 40 * 512);
+        }
+        assert_eq!(engine.counters().unwrap().requests, device.requests());
+        assert_eq!(device.loaded(), 0);
+        drop(engine);
+        server.join().unwrap();
+        assert!(!device.is_mapped());
+    }
+}
+
+/// The process fails in the middle: whatever comes, the driver ends what is under way.
+#[test]
+fn a_process_that_ends_or_is_silent_is_a_dead_device() {
+    for flaw in [Flaw::Unplugged, Flaw::Vanishes, Flaw::Hangs] {
+        let (_folder, path, address) = place();
+        let device = Device::new(Build::default(), Pace::Thread);
+        let server = std::thread::spawn(serve(&device, &path).unwrap());
+        let engine = Engine::open(&address, patient()).unwrap();
+        let keyed = load(&engine, 5, MODELS[0]).unwrap();
+        device.spoil(0, flaw);
+        let future = keyed.crypt(crate::Direction::Encrypt, 0, vec![7; 512]);
+        let (data, result) = engine.run(future);
+        let error = result.unwrap_err();
+        assert!(data == [7; 512]);
+        if flaw == Flaw::Hangs {
+            assert_eq!(error.kind(), ErrorKind::Failed);
+            encrypts(&engine, &keyed, 5, 512);
+        } else {
+            let (_, result) = engine.run(keyed.crypt(crate::Direction::Encrypt, 0, data));
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::Dead);
+        }
+        drop((keyed, engine));
+        // Unplugged, neither side hears of the other again.
+        if flaw != Flaw::Unplugged {
+            server.join().unwrap();
+        }
+    }
+}
+
+/// What is at the other end need not be a device.
+#[test]
+fn what_is_no_device_is_an_error_that_says_where() {
+    let options = || Options {
+        watchdog: Duration::from_millis(300),
+        ..Options::default()
+    };
+    let (_folder, path, address) = place();
+    let error = Engine::open(&address, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Open);
+    assert!(
+        error.to_string().contains(&path.display().to_string()),
+        "{error}"
+    );
+    // One that says nothing, one that hangs up, and some that say something else.
+    let listener = UnixListener::bind(&path).unwrap();
+    let error = Engine::open(&address, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Open);
+    let silent = listener.accept().unwrap();
+    let answers: [&[u8]; 4] = [
+        &[],
+        &[0; 20],
+        &[0xff; 64],
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    ];
+    for answer in answers {
+        std::thread::scope(|scope| {
+            let open = scope.spawn(|| Engine::open(&address, options()).map(drop));
+            let (mut stream, _) = listener.accept().unwrap();
+            // Whether it takes all of it is its affair.
+            let _ = stream.write_all(answer);
+            drop(stream);
+            assert_eq!(open.join().unwrap().unwrap_err().kind(), ErrorKind::Open);
+        });
+    }
+    drop(silent);
+}
