@@ -181,6 +181,11 @@ fn attend(shared: &Arc<Shared>, counters: &[OwnedFd]) {
     loop {
         let pause = shared.next_look(last_seen, Instant::now());
         let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
+        // A device that is not used any more cannot have this thread's time.
+        let counters = match shared.death() {
+            None => counters,
+            Some(_) => &[],
+        };
         let all = std::iter::once(&shared.kick).chain(counters);
         let mut fds: Vec<_> = all
             .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))

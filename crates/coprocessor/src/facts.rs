@@ -119,7 +119,7 @@ impl Facts {
                 (12..=32).contains(&self.request_bytes.trailing_zeros()),
                 "how long a request may be",
             ),
-            (self.ciphers & 1 << reg::CIPHER_ECB != 0, "its ciphers"),
+            (self.ciphers != 0, "its ciphers"),
             (self.key_bits != 0, "its key lengths"),
         ];
         checks

@@ -4,6 +4,7 @@ mod address;
 mod engine;
 mod error;
 mod facts;
+mod job;
 mod keyed;
 mod line;
 mod memory;
@@ -14,6 +15,7 @@ mod reset;
 mod ring;
 mod selftest;
 mod shared;
+mod slab;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

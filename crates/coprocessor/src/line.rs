@@ -1,7 +1,10 @@
 //! Futures that wait for their turn, in order.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
+
+use crate::Error;
+use crate::shared::{Core, Life, Shared, dead};
 
 /// Who waits, in order of arrival, by number.
 #[derive(Default)]
@@ -49,5 +52,58 @@ impl Line {
     /// All of them.
     pub(crate) fn all(&self) -> impl Iterator<Item = Waker> {
         self.waiting.iter().map(|(_, waker)| waker.clone())
+    }
+}
+
+/// A place in one of the lines; given up when dropped.
+pub(crate) struct Turn<'a> {
+    shared: &'a Shared,
+    line: fn(&mut Core) -> &mut Line,
+    /// None before the first wait.
+    number: Option<u64>,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(shared: &'a Shared, line: fn(&mut Core) -> &mut Line) -> Self {
+        Self {
+            shared,
+            line,
+            number: None,
+        }
+    }
+
+    /// Tries, when it is its turn and the engine takes requests.
+    pub(crate) fn poll<R>(
+        &mut self,
+        context: &Context<'_>,
+        mut attempt: impl FnMut(&mut Core, &Shared) -> Option<R>,
+    ) -> Poll<Result<R, Error>> {
+        let mut core = self.shared.lock();
+        if let Life::Dead(reason) = &core.life {
+            return Poll::Ready(Err(dead(reason)));
+        }
+        let is_up = matches!(core.life, Life::Up);
+        if is_up
+            && (self.line)(&mut core).is_first(self.number)
+            && let Some(result) = attempt(&mut core, self.shared)
+        {
+            return Poll::Ready(Ok(result));
+        }
+        (self.line)(&mut core).wait(&mut self.number, context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else {
+            return;
+        };
+        let mut core = self.shared.lock();
+        let next = (self.line)(&mut core).leave(number);
+        drop(core);
+        if let Some(waker) = next {
+            waker.wake();
+        }
     }
 }

@@ -299,6 +299,9 @@ impl Shared {
     /// Ends what is under way, and resets the device: then it goes on, or it is dead.
     pub(crate) fn recover(self: &Arc<Self>, trouble: &Trouble) {
         let mut core = self.lock();
+        if !matches!(core.life, Life::Up) {
+            return;
+        }
         let has_worked = core.has_worked;
         core.life = Life::Resetting;
         let flights: Vec<Flight> = core.rings.iter_mut().flat_map(|r| r.take_all()).collect();

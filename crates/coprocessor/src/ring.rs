@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::memory::Memory;
 use crate::registers as reg;
-use crate::shared::{Slab, Slot};
+use crate::slab::{Slab, Slot};
 
 /// What the device is asked to do, in place.
 #[derive(Clone, Copy, Debug)]

@@ -4,15 +4,15 @@ use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::line::Line;
+use crate::line::{Line, Turn};
 use crate::memory::{Memory, Places};
 use crate::port::Port;
 use crate::registers as reg;
 use crate::reset::{Keys, Trouble};
 use crate::ring::{Fault, Flight, Request, Ring, Ticket};
+use crate::slab::{Slab, Slot};
 use crate::{Error, ErrorKind, Facts, Options};
 
 /// Whether requests are taken.
@@ -48,9 +48,9 @@ pub(crate) struct Shared {
 pub(crate) struct Core {
     pub(crate) life: Life,
     pub(crate) rings: Vec<Ring>,
-    places: Places,
+    pub(crate) places: Places,
     /// Who waits for memory, and who for room in a ring.
-    memory_line: Line,
+    pub(crate) memory_line: Line,
     ring_line: Line,
     /// The next request's cookie.
     cookie: u64,
@@ -174,13 +174,7 @@ impl Shared {
             turn.poll(context, |core, _| core.places.take(len))
                 .map(|done| {
                     // In here, so that the piece has an owner whatever happens next.
-                    done.map(|start| {
-                        Arc::new(Slab {
-                            shared: Arc::clone(self),
-                            start,
-                            len,
-                        })
-                    })
+                    done.map(|start| Arc::new(Slab::new(self, start, len)))
                 })
         });
         start.await
@@ -364,121 +358,5 @@ impl Core {
             self.is_watched = true;
             shared.kick();
         }
-    }
-}
-
-/// A place in one of the lines; given up when dropped.
-struct Turn<'a> {
-    shared: &'a Shared,
-    line: fn(&mut Core) -> &mut Line,
-    /// None before the first wait.
-    number: Option<u64>,
-}
-
-impl<'a> Turn<'a> {
-    fn new(shared: &'a Shared, line: fn(&mut Core) -> &mut Line) -> Self {
-        Self {
-            shared,
-            line,
-            number: None,
-        }
-    }
-
-    /// Tries, when it is its turn and the engine takes requests.
-    fn poll<R>(
-        &mut self,
-        context: &Context<'_>,
-        mut attempt: impl FnMut(&mut Core, &Shared) -> Option<R>,
-    ) -> Poll<Result<R, Error>> {
-        let mut core = self.shared.lock();
-        if let Life::Dead(reason) = &core.life {
-            return Poll::Ready(Err(dead(reason)));
-        }
-        let is_up = matches!(core.life, Life::Up);
-        if is_up
-            && (self.line)(&mut core).is_first(self.number)
-            && let Some(result) = attempt(&mut core, self.shared)
-        {
-            return Poll::Ready(Ok(result));
-        }
-        (self.line)(&mut core).wait(&mut self.number, context.waker());
-        Poll::Pending
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let Some(number) = self.number else {
-            return;
-        };
-        let mut core = self.shared.lock();
-        let next = (self.line)(&mut core).leave(number);
-        drop(core);
-        if let Some(waker) = next {
-            waker.wake();
-        }
-    }
-}
-
-/// Memory for the data of requests; wiped and given back when its last user is done, which may be the device.
-pub(crate) struct Slab {
-    shared: Arc<Shared>,
-    start: usize,
-    len: usize,
-}
-
-impl Slab {
-    pub(crate) fn start(&self) -> usize {
-        self.start
-    }
-
-    /// Copies in.
-    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.len, "inside the slab");
-        self.shared.memory.write(self.start + at, bytes);
-    }
-
-    /// Copies out.
-    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) {
-        assert!(at + bytes.len() <= self.len, "inside the slab");
-        self.shared.memory.read(self.start + at, bytes);
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        self.shared.memory.wipe(self.start, self.len);
-        let mut core = self.shared.lock();
-        core.places.give(self.start, self.len);
-        let next = core.memory_line.first();
-        drop(core);
-        if let Some(waker) = next {
-            waker.wake();
-        }
-    }
-}
-
-/// A key slot: free for other keys when its last user is done, which may be the device.
-pub(crate) struct Slot {
-    shared: Arc<Shared>,
-    number: u8,
-}
-
-impl Slot {
-    pub(crate) fn new(shared: &Arc<Shared>, number: u8) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            number,
-        }
-    }
-
-    pub(crate) fn number(&self) -> u8 {
-        self.number
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.shared.keys().free(self.number);
     }
 }
