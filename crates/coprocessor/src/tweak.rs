@@ -90,3 +90,42 @@ pub(crate) fn mask(tweak: u128, from: &[u8], to: &mut [u8]) {
         mask = (mask << 1) ^ (0x87 * (mask >> 127));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 197, appendix C.
+    #[test]
+    fn blocks_are_those_of_the_standard() {
+        let plain =
+            u128::from_be_bytes(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_le_bytes());
+        let key: Vec<u8> = (0..32).collect();
+        for (len, expected) in [
+            (16, 0x69c4_e0d8_6a7b_0430_d8cd_b780_70b4_c55a_u128),
+            (32, 0x8ea2_b7ca_5167_45bf_eafc_4990_4b49_6089_u128),
+        ] {
+            let expected = u128::from_le_bytes(expected.to_be_bytes());
+            for count in [1, 31, 32, 33, 100] {
+                let mut tweaks = vec![plain; count];
+                TweakKey::new(&key[..len]).unwrap().encrypt(&mut tweaks);
+                assert_eq!(tweaks, vec![expected; count]);
+            }
+        }
+        for len in [0, 15, 24, 31] {
+            assert_eq!(
+                TweakKey::new(&key[..len]).err().unwrap().kind(),
+                ErrorKind::Request
+            );
+        }
+    }
+
+    #[test]
+    fn masks_double() {
+        let mut to = [0; 48];
+        mask(1 << 127, &[0; 48], &mut to);
+        assert_eq!(to[..16], (1_u128 << 127).to_le_bytes());
+        assert_eq!(to[16..32], 0x87_u128.to_le_bytes());
+        assert_eq!(to[32..], 0x10e_u128.to_le_bytes());
+    }
+}
