@@ -45,6 +45,11 @@ impl Trouble {
         }
     }
 
+    /// Nobody drives its bus.
+    pub(crate) fn all_ones() -> Self {
+        Self::broken("its registers read all ones".into())
+    }
+
     /// It does nothing.
     pub(crate) fn late(limit: Duration) -> Self {
         Self {
@@ -212,7 +217,7 @@ impl Shared {
         let look = || {
             let status = read(reg::REG_STATUS)?;
             if status == u32::MAX {
-                return Err(Trouble::broken("its registers read all ones".into()));
+                return Err(Trouble::all_ones());
             }
             if status >> reg::STATUS_FAULT_LOW & 1 == 0 {
                 return Ok(());

@@ -10,10 +10,13 @@ use crate::line::{Line, Turn};
 use crate::memory::{Memory, Places};
 use crate::port::Port;
 use crate::registers as reg;
-use crate::reset::{Keys, Trouble};
+use crate::reset::{EVERY_INTERRUPT, Keys, Trouble};
 use crate::ring::{Fault, Flight, Request, Ring, Ticket};
 use crate::slab::{Slab, Slot};
 use crate::{Error, ErrorKind, Facts, Options};
+
+/// Times that interrupts are cleared before a look, if they come as fast: the next look is not far then.
+const ACKNOWLEDGEMENTS: usize = 4;
 
 /// Whether requests are taken.
 #[derive(Clone, Debug)]
@@ -206,11 +209,10 @@ impl Shared {
         let mut done = Vec::new();
         let mut trouble = None;
         if let Cause::Interrupt(bits) = cause {
-            trouble = self
-                .port
-                .write(reg::REG_INT_STATUS, bits)
-                .err()
-                .map(Trouble::gone);
+            trouble = self.acknowledge(bits).err();
+        } else if cause == Cause::Doubt {
+            // Were it not told of an interrupt, there would never be another one.
+            trouble = self.acknowledge(EVERY_INTERRUPT).err();
         }
         let mut core = self.lock();
         if !matches!(core.life, Life::Up) {
@@ -254,6 +256,24 @@ impl Shared {
         if let Some(trouble) = trouble {
             self.recover(&trouble);
         }
+    }
+
+    /// Clears interrupts, for certain: a write that is on its way still would clear those of completions that are not
+    /// there yet when the rings are looked at. One that comes at the same moment stays, and does not interrupt again.
+    fn acknowledge(&self, bits: u32) -> Result<(), Trouble> {
+        for _ in 0..ACKNOWLEDGEMENTS {
+            self.port
+                .write(reg::REG_INT_STATUS, bits)
+                .map_err(Trouble::gone)?;
+            let left = self.port.read(reg::REG_INT_STATUS).map_err(Trouble::gone)?;
+            if left == u32::MAX {
+                return Err(Trouble::all_ones());
+            }
+            if left & bits == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// When the thread is to look next, if nothing is heard.

@@ -1,5 +1,6 @@
 //! Who waits for what, and futures that nobody waits for.
 
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,6 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::{MODELS, encrypts, held, load, options, texts};
+use crate::memory::Memory;
+use crate::port::Port;
+use crate::registers as reg;
+use crate::shared::Cause;
 use crate::testing::{Build, Device, Pace};
 use crate::{Direction, Engine, Error, Keyed, Model, Options, Wait};
 
@@ -197,6 +202,79 @@ fn coalesced_interrupts_tell_of_all() {
         let engine = Engine::by_port(device.port(), options).unwrap();
         let keyed = load(&engine, 1, MODELS[1]).unwrap();
         encrypts(&engine, &keyed, 1, 100 * 512);
+    }
+}
+
+/// A bus that writes later: a clear of interrupts arrives when something is read behind it. Before it arrives, or just
+/// then, the device completes a request.
+struct Posted {
+    honest: Box<dyn Port>,
+    device: Device,
+    is_before: bool,
+    clear: Mutex<Option<u32>>,
+}
+
+impl Port for Posted {
+    fn read(&self, register: u32) -> Result<u32, Error> {
+        if let Some(bits) = self.clear.lock().unwrap().take() {
+            if self.is_before {
+                self.device.work(1);
+            }
+            self.honest.write(reg::REG_INT_STATUS, bits)?;
+            if !self.is_before {
+                self.device.work(1);
+            }
+        }
+        self.honest.read(register)
+    }
+    fn write(&self, register: u32, value: u32) -> Result<(), Error> {
+        if register == reg::REG_INT_STATUS {
+            *self.clear.lock().unwrap() = Some(value);
+            return Ok(());
+        }
+        self.honest.write(register, value)
+    }
+    fn write_secret(&self, register: u32, value: &[u8; 4]) -> Result<(), Error> {
+        self.honest.write_secret(register, value)
+    }
+    fn map(&self, memory: &Arc<Memory>) -> Result<(), Error> {
+        self.honest.map(memory)
+    }
+    fn unmap(&self, memory: &Memory) -> Result<(), Error> {
+        self.honest.unmap(memory)
+    }
+    fn interrupts(&self, counters: &[OwnedFd]) -> Result<usize, Error> {
+        self.honest.interrupts(counters)
+    }
+}
+
+/// A completion that meets the clear of the interrupt before is not left for another one, which would not come.
+#[test]
+fn a_clear_on_its_way_hides_no_completion() {
+    for is_before in [false, true] {
+        let device = Device::new(
+            Build {
+                rings: 1,
+                ..Build::default()
+            },
+            Pace::Held,
+        );
+        let port = Posted {
+            honest: device.port(),
+            device: device.clone(),
+            is_before,
+            clear: Mutex::new(None),
+        };
+        let engine = Engine::by_hand(Box::new(port), options(), false).unwrap();
+        let keyed = load(&engine, 1, Model::Runs).unwrap();
+        let (mut a, mut b) = (job(&keyed, 512), job(&keyed, 512));
+        assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
+        device.work(1);
+        let shared = engine.shared();
+        shared.attend(shared.now(), Cause::Interrupt(1));
+        assert!(poll(&mut a).is_ready());
+        assert!(poll(&mut b).is_ready(), "before: {is_before}");
+        assert_eq!(shared.port.read(reg::REG_INT_STATUS).unwrap(), 0);
     }
 }
 
