@@ -81,26 +81,27 @@ impl Socket {
             }),
             Ok(Err(reason)) => Err(fail(reason)),
             Err(RecvTimeoutError::Timeout) => Err(fail("it does not answer".into())),
-            Err(RecvTimeoutError::Disconnected) => Err(fail("it does not speak vfio-user".into())),
+            Err(RecvTimeoutError::Disconnected) => Err(fail(PROTOCOL.into())),
         }
     }
 
-    fn gone(&self, what: &str) -> Error {
-        let reason = self.end.get().map_or("", String::as_str);
-        let message = format!("the engine's process is gone, or {what}");
-        match reason {
-            "" => Error::new(ErrorKind::Dead, message),
-            reason => Error::by(ErrorKind::Dead, message, reason.to_owned()),
-        }
+    fn gone(&self) -> Error {
+        let reason = self.end.get().map_or(PROTOCOL, String::as_str);
+        Error::by(
+            ErrorKind::Dead,
+            "the engine's process is gone",
+            reason.to_owned(),
+        )
     }
 
     fn send(&self, call: Call) -> Result<(), Error> {
-        self.calls
-            .send(call)
-            .map_err(|_| self.gone("did not follow the protocol"))
+        match self.end.get() {
+            None => self.calls.send(call).map_err(|_| self.gone()),
+            Some(_) => Err(self.gone()),
+        }
     }
 
-    /// Carries out a call and waits for its end.
+    /// Carries out a call and waits for its end. One that takes too long is the last.
     fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Client) -> Result<R, vfio_user::Error> + Send + 'static,
@@ -111,11 +112,18 @@ impl Socket {
             let _ = say.send(call(client)?);
             Ok(())
         }))?;
-        heard
-            .recv_timeout(self.patience)
-            .map_err(|_| self.gone("does not answer"))
+        heard.recv_timeout(self.patience).map_err(|error| {
+            if error == RecvTimeoutError::Timeout {
+                // There may be another reason already, which is as good.
+                let _ = self.end.set("it does not answer".into());
+            }
+            self.gone()
+        })
     }
 }
+
+/// Why a connection ends where its client does not say it.
+const PROTOCOL: &str = "it does not follow the protocol";
 
 /// Connects, and looks whether it is a device with an engine's registers.
 fn greet(path: &Path) -> Result<Client, String> {
