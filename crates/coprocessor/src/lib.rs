@@ -35,8 +35,24 @@ mod facts;
 mod job;
 mod keyed;
 mod line;
+#[cfg_attr(
+    not(any(test, feature = "testing")),
+    allow(
+        unreachable_pub,
+        clippy::len_without_is_empty,
+        reason = "public by `testing`"
+    )
+)]
 mod memory;
 mod options;
+#[cfg_attr(
+    not(any(test, feature = "testing")),
+    allow(
+        unreachable_pub,
+        clippy::len_without_is_empty,
+        reason = "public by `testing`"
+    )
+)]
 mod port;
 pub mod registers;
 mod reset;

@@ -75,6 +75,7 @@ impl Memory {
     }
 
     /// Whether it has none: never.
+    #[cfg(any(test, feature = "testing"))]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -85,6 +86,7 @@ impl Memory {
     }
 
     /// The offset of an address of the device's, if `len` bytes from there on are in this memory.
+    #[cfg(any(test, feature = "testing"))]
     pub fn offset(&self, address: u64, len: usize) -> Option<usize> {
         let offset = usize::try_from(address.checked_sub(BASE)?).ok()?;
         let end = offset.checked_add(len)?;
@@ -137,6 +139,7 @@ impl Memory {
     }
 
     /// Writes an aligned word, at once, after all that was written before.
+    #[cfg(any(test, feature = "testing"))]
     pub fn store(&self, offset: usize, word: u64) {
         self.slice(offset, 8)
             .store(word.to_le(), 0, Ordering::Release)
