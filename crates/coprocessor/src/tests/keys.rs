@@ -179,3 +179,11 @@ fn what_is_no_run_is_refused() {
     }
     assert_eq!(device.requests(), 0);
 }
+
+#[test]
+fn threads_share_engines_and_keys() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<crate::Engine>();
+    shared::<crate::Keyed>();
+    shared::<crate::Error>();
+}
