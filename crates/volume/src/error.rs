@@ -4,6 +4,9 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+/// What an error came of.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,10 +22,12 @@ pub enum ErrorKind {
     NoMemory,
     /// The store failed.
     Store(xtent_store::ErrorKind),
+    /// The cipher engine failed, or does not do what the CPU does.
+    Engine,
 }
 
-/// A failed request: what, where, why. `Display` is the message alone; the store's error is
-/// in [`std::error::Error::source`].
+/// A failed request: what, where, why. `Display` is the message alone; the store's or the
+/// engine's error is in [`std::error::Error::source`].
 #[derive(Debug)]
 pub struct Error {
     /// What kind of failure.
@@ -31,8 +36,8 @@ pub struct Error {
     pub offset: Option<u64>,
     /// What to tell a person.
     pub message: String,
-    /// The store's error, where it was that.
-    pub source: Option<xtent_store::Error>,
+    /// The store's or the engine's error, where it was that.
+    pub source: Option<Cause>,
 }
 
 impl Error {
@@ -54,7 +59,7 @@ impl Error {
                 | Store::Unsupported
                 | Store::Fenced),
             ) => kind.errno(),
-            ErrorKind::Store(_) => Errno::IO,
+            ErrorKind::Store(_) | ErrorKind::Engine => Errno::IO,
         }
     }
 
@@ -104,7 +109,32 @@ impl Error {
                 Some(offset) => format!("request at byte {offset} of the volume failed"),
                 None => "request to the volume failed".into(),
             },
+            source: Some(source.into()),
+        }
+    }
+
+    pub(crate) fn engine(source: Cause, offset: Option<u64>) -> Self {
+        Self {
+            kind: ErrorKind::Engine,
+            offset,
+            message: match offset {
+                Some(offset) => {
+                    format!("the cipher engine failed a request at byte {offset} of the volume")
+                }
+                None => "the cipher engine failed a sample of sectors".into(),
+            },
             source: Some(source),
+        }
+    }
+
+    pub(crate) fn engine_differs() -> Self {
+        Self {
+            kind: ErrorKind::Engine,
+            offset: None,
+            message: "the cipher engine does not do what the CPU does with the same key: it would \
+                      damage data, and is not used"
+                .into(),
+            source: None,
         }
     }
 }
@@ -117,6 +147,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|e| e as _)
+        match &self.source {
+            Some(source) => Some(&**source),
+            None => None,
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! The driver of requests on memory that operations own: the way to stores that complete
-//! later. A request waits as a future, so that any number of them are under way without a
+//! later, and to cipher engines. A request waits as a future, so that any number of them are under way without a
 //! thread for each.
 //!
 //! The futures must be polled to their end: one that is dropped lets go of its range while
 //! its operation may still be under way in the store.
 //!
-//! Over a store that completes nothing later, each is the call of the same name of the other
-//! driver, carried out when first polled.
+//! Over a store that completes nothing later, what does not go to an engine is the call of the same
+//! name of the other driver, carried out when first polled.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,9 +30,10 @@ impl Volume {
         self.store.completes_later()
     }
 
-    /// As [`Store::prefers_long_reads`](xtent_store::Store::prefers_long_reads), of requests.
-    pub fn prefers_long_reads(&self) -> bool {
-        self.completes_later() && self.store.prefers_long_reads()
+    /// As [`Store::prefers_long_reads`](xtent_store::Store::prefers_long_reads), of a request of `len`
+    /// bytes: one that goes to an engine goes there whole.
+    pub fn prefers_long_read(&self, len: usize) -> bool {
+        self.goes_to_engine(len) || self.completes_later() && self.store.prefers_long_reads()
     }
 
     /// The memory that an operation on `len` bytes from `offset` on needs, and where in it
@@ -53,7 +54,7 @@ impl Volume {
         self.check_range(offset, len as u64)?;
         let hull = self.hull(offset, len);
         check_memory(&buffer, hull)?;
-        if !self.completes_later() {
+        if self.takes_at_once(len) {
             self.read_at(&mut buffer[hull.skip..hull.skip + len], offset)?;
             return Ok(buffer);
         }
@@ -82,7 +83,7 @@ impl Volume {
         let plan = self.owned_plan(offset, len);
         let hull = plan.hull();
         check_memory(&buffer, hull)?;
-        if !self.completes_later() {
+        if self.takes_at_once(len) {
             return self.write_at_in_place(&mut buffer[hull.skip..hull.skip + len], offset, fua);
         }
         if len == 0 {
@@ -100,9 +101,7 @@ impl Volume {
         }
         // The edges have told their time themselves.
         watch.restart();
-        for run in Plan::runs(hull.start, hull.len) {
-            self.encrypt(&mut buffer[run.bytes], run.position);
-        }
+        let buffer = self.encrypt_owned(buffer, hull.start).await?;
         watch.lap(Phase::Cipher);
         let operation = Operation::Write {
             buffer,
@@ -133,12 +132,10 @@ impl Volume {
         len: u64,
         fua: bool,
     ) -> Result<(), Error> {
-        if !self.completes_later() {
-            return self.discard(offset, len, fua);
-        }
         match self.discard {
             DiscardPolicy::Never => self.check_write(offset, len).map(|_| ()),
             DiscardPolicy::Zero => self.write_zeroes_async(memory, offset, len, fua).await,
+            DiscardPolicy::Allow if !self.completes_later() => self.discard(offset, len, fua),
             DiscardPolicy::Allow => {
                 self.check_write(offset, len)?;
                 if let Some(Discard { sectors, range }) = self.discardable(offset, len) {
@@ -167,10 +164,10 @@ impl Volume {
         len: u64,
         fua: bool,
     ) -> Result<(), Error> {
-        if !self.completes_later() {
+        self.check_write(offset, len)?;
+        if self.takes_at_once(usize::try_from(len).unwrap_or(PIECE).min(PIECE)) {
             return self.write_zeroes(offset, len, fua);
         }
-        self.check_write(offset, len)?;
         let end = offset + len;
         let step = PIECE as u64;
         // Each piece is a request of its own, so that others need not wait for all of a
@@ -217,7 +214,6 @@ impl Volume {
 
     /// Fills the buffer with units from `position` on, under the caller's lock.
     async fn read_units(&self, buffer: Buffer, position: u64) -> Result<Buffer, Error> {
-        let len = buffer.len();
         let offset = self.offset + position;
         let mut watch = Watch::of_all(&self.metrics);
         let Completed { buffer, result } =
@@ -225,10 +221,8 @@ impl Volume {
         watch.lap(Phase::Store);
         result.map_err(|e| Error::store(e, Some(position)))?;
         // A store that succeeds gives the memory back.
-        let mut buffer = buffer.ok_or_else(|| Error::no_memory("what was read"))?;
-        for run in Plan::runs(position, len) {
-            self.decrypt(&mut buffer[run.bytes], run.position);
-        }
+        let buffer = buffer.ok_or_else(|| Error::no_memory("what was read"))?;
+        let buffer = self.decrypt_owned(buffer, position).await?;
         watch.lap(Phase::Cipher);
         Ok(buffer)
     }

@@ -13,7 +13,8 @@
 //! * On memory that the operation owns until it completes ([`Volume::read_async`] and its
 //!   like), for stores that complete later: a future for each request, and no thread. The
 //!   memory is the caller's, but for two sectors (or blocks of the store) while a request that
-//!   covers its edges in part is under way.
+//!   covers its edges in part is under way. Where there is a [`CipherEngine`], this is also the way to
+//!   it, whatever the store.
 //!
 //! Requests that overlap are ordered against each other sector by sector, so
 //! that no reader ever decrypts a sector that is half old and half new, and no
@@ -23,6 +24,7 @@
 
 mod config;
 mod discard;
+mod engine;
 mod error;
 mod helpers;
 mod holes;
@@ -32,16 +34,19 @@ mod now;
 mod plan;
 mod range_lock;
 mod shared_cipher;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod volume;
 
 /// Memory that others see: a guest's.
 pub use sector_cipher::Foreign;
 
 pub use config::{CipherThreads, Config, DiscardPolicy};
-pub use error::{Error, ErrorKind};
+pub use engine::{CipherEngine, Crypted, Direction, Threshold};
+pub use error::{Cause, Error, ErrorKind};
 pub use holes::Holes;
 pub use metrics::{
-    Histogram, Metrics, Phase, RequestKind, Requests, Snapshot, Watch, now_and_then,
+    EngineRequests, Histogram, Metrics, Phase, RequestKind, Requests, Snapshot, Watch, now_and_then,
 };
 pub use plan::Hull;
 pub use volume::Volume;

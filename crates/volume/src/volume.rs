@@ -11,6 +11,7 @@ use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 use xtent_store::Store;
 
 use crate::config::UNIT;
+use crate::engine::Attached;
 use crate::holes::next_run;
 use crate::metrics::Metrics;
 use crate::plan::PIECE;
@@ -29,7 +30,9 @@ pub(crate) const MAX_SECTOR: usize = 4096;
 /// bytes outside its range, and leaves the volume fit for others.
 pub struct Volume {
     pub(crate) store: Arc<dyn Store>,
-    cipher: SharedCipher,
+    pub(crate) cipher: SharedCipher,
+    /// What takes long runs.
+    pub(crate) engine: Option<Attached>,
     /// Who works on which sectors, by number.
     pub(crate) locks: RangeLock,
     pub(crate) sector_size: SectorSize,
@@ -76,6 +79,7 @@ impl Volume {
         Ok(Self {
             store,
             cipher: SharedCipher::new(cipher),
+            engine: None,
             locks: RangeLock::default(),
             sector_size: config.sector_size,
             offset: config.offset,
@@ -262,14 +266,14 @@ impl Volume {
     }
 
     /// Counts a call of the cipher.
-    fn count(&self, len: usize) {
+    pub(crate) fn count(&self, len: usize) {
         if len > 0 {
             self.metrics.run(len / self.sector_size.bytes());
         }
     }
 
     /// The cipher's number for the sector that begins at `position`.
-    fn first(&self, position: u64) -> u64 {
+    pub(crate) fn first(&self, position: u64) -> u64 {
         self.iv_offset + position / UNIT
     }
 }

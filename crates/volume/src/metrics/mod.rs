@@ -157,6 +157,16 @@ impl Metrics {
         shard.runs.add(adders, sectors as u64, 1);
     }
 
+    /// A run of so many bytes has come back from the cipher engine.
+    pub(crate) fn of_engine(&self, bytes: usize, succeeded: bool) {
+        let (shard, adders) = self.shard();
+        shard.engine.count.add(adders, 1);
+        match succeeded {
+            true => shard.engine.bytes.add(adders, bytes as u64),
+            false => shard.engine.failed.add(adders, 1),
+        }
+    }
+
     /// What they are now. Counters that belong together may be a request apart.
     pub fn snapshot(&self) -> Snapshot {
         // Those that have ended first, so that no more seem to have ended than begun.
@@ -177,6 +187,11 @@ impl Metrics {
                 doubling::<RUNS>(),
                 self.all().map(|shard| shard.runs.read()),
             ),
+            engine: EngineRequests {
+                count: self.sum(|shard| &shard.engine.count),
+                bytes: self.sum(|shard| &shard.engine.bytes),
+                failed: self.sum(|shard| &shard.engine.failed),
+            },
             time: Phase::ALL
                 .map(|phase| Duration::from_nanos(self.sum(|shard| &shard.nanos[phase as usize]))),
             under_way,
@@ -196,11 +211,24 @@ pub struct Snapshot {
     pub requests: [Requests; RequestKind::ALL.len()],
     /// Sectors in each call of the cipher.
     pub runs: Histogram,
+    /// Of these calls, those of the cipher engine.
+    pub engine: EngineRequests,
     /// Where the time went, in the order of [`Phase::ALL`], added up over requests: more than the
     /// clock shows, where several are under way.
     pub time: [Duration; Phase::ALL.len()],
     /// Requests that wait for the store or for others.
     pub under_way: u64,
+}
+
+/// What a volume has had done by its cipher engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineRequests {
+    /// Runs, failed ones among them.
+    pub count: u64,
+    /// Bytes that it has encrypted and decrypted.
+    pub bytes: u64,
+    /// Runs that it failed.
+    pub failed: u64,
 }
 
 /// The requests of one kind.

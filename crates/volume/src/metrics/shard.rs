@@ -25,9 +25,17 @@ pub(super) const SHARDS: usize = OWNED + SHARED;
 pub(super) struct Shard {
     pub(super) requests: [Counters; RequestKind::ALL.len()],
     pub(super) runs: Cells<RUNS>,
+    pub(super) engine: Engine,
     pub(super) nanos: [Counter; Phase::ALL.len()],
     pub(super) begun: Counter,
     pub(super) ended: Counter,
+}
+
+#[derive(Default)]
+pub(super) struct Engine {
+    pub(super) count: Counter,
+    pub(super) bytes: Counter,
+    pub(super) failed: Counter,
 }
 
 #[derive(Default)]

@@ -8,12 +8,14 @@ use crate::range_lock::Mode;
 use crate::{Error, Holes, Volume};
 
 impl Volume {
-    /// Whether a request from `offset` on can have its data in these pieces: the cipher takes such memory, and each
-    /// is whole sectors.
+    /// Whether a request from `offset` on can have its data in these pieces: the cipher takes such memory, each is
+    /// whole sectors, and no engine takes the request.
     pub fn takes_foreign(&self, pieces: &[Foreign<'_>], offset: u64) -> bool {
         let sector = self.sector_size.bytes();
+        let len = pieces.iter().map(|piece| piece.len()).sum();
         let is_plain = self.holes == Holes::Noise && !self.turned;
         is_plain
+            && !self.goes_to_engine(len)
             && self.takes_foreign_memory()
             && offset.is_multiple_of(sector as u64)
             && pieces

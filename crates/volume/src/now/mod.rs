@@ -31,9 +31,12 @@ impl Volume {
     }
 
     /// As [`Volume::read_at`] if that needs to wait neither for a disk nor for
-    /// another request; `Ok(false)` otherwise, with the contents of `buf` undefined.
+    /// another request nor for an engine; `Ok(false)` otherwise, with the contents of `buf` undefined.
     pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
         let sectors = self.check_range(offset, buf.len() as u64)?;
+        if self.goes_to_engine(buf.len()) {
+            return Ok(false);
+        }
         let Some(_guard) = self.locks.try_lock(sectors, Mode::Shared) else {
             return Ok(false);
         };

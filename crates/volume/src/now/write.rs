@@ -69,6 +69,9 @@ impl Volume {
         if data.is_empty() {
             return Ok(true);
         }
+        if self.goes_to_engine(data.len()) {
+            return Ok(false);
+        }
         let Some(_guard) = self.locks.try_lock(sectors, Mode::Exclusive) else {
             return Ok(false);
         };
@@ -83,7 +86,7 @@ impl Volume {
 
     /// As [`Volume::write_at_in_place`] without `fua`, if that needs to wait
     /// neither for a disk read (partial sectors, partial pages of the cache)
-    /// nor for another request; `Ok(false)` otherwise, with `data` untouched.
+    /// nor for another request nor for an engine; `Ok(false)` otherwise, with `data` untouched.
     pub fn try_write_at_in_place(&self, data: &mut [u8], offset: u64) -> Result<bool, Error> {
         self.write_in_place(data, offset, false, Wait::Never)
     }
@@ -148,6 +151,9 @@ impl Volume {
         let sectors = self.check_write(offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(true);
+        }
+        if wait == Wait::Never && self.goes_to_engine(data.len()) {
+            return Ok(false);
         }
         let mut watch = Watch::of_some(&self.metrics);
         let guard = match wait {

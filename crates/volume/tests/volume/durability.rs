@@ -43,7 +43,7 @@ proptest! {
     #[test]
     fn acknowledged_data_survives(
         cipher in prop_oneof![Just(XTS), Just(CBC)],
-        driver in prop_oneof![Just(Driver::Now), Just(Driver::Later)],
+        driver in prop::sample::select(DRIVERS.to_vec()),
         steps in prop::collection::vec(step(), 1..6),
     ) {
         // Sectors of 512 bytes, which a disk does not tear.

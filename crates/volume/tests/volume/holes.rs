@@ -8,7 +8,7 @@ use xtent_store::{Limits, Store};
 use xtent_volume::{DiscardPolicy, Holes};
 
 use crate::support::{
-    CBC, DRIVERS, Driver, OFFSET, XTS, config, driven, image, open, pattern, plaintext, store_len,
+    CBC, DRIVERS, OFFSET, XTS, config, driven, image, open, pattern, plaintext, store_len,
 };
 
 /// More than two pieces.
@@ -41,7 +41,7 @@ proptest! {
         cipher in prop_oneof![Just(XTS), Just(CBC)],
         sector in prop_oneof![Just(512_u32), Just(4096)],
         block in prop_oneof![Just(1_u32), Just(8192)],
-        driver in prop_oneof![Just(Driver::Now), Just(Driver::Later)],
+        driver in prop::sample::select(DRIVERS.to_vec()),
         holes in prop::collection::vec(any::<bool>(), 1..50),
         requests in prop::collection::vec((0..5_u8, 0..LENGTH, prop_oneof![0..2000_usize, 0..LENGTH], any::<u64>()), 1..20),
     ) {

@@ -4,6 +4,7 @@
 
 mod concurrency;
 mod durability;
+mod engine;
 mod faults;
 mod holes;
 mod model;

@@ -154,7 +154,7 @@ proptest! {
         sector in prop_oneof![3 => Just(512u32), 1 => Just(1024), 1 => Just(2048), 3 => Just(4096)],
         count in prop_oneof![Just(SectorCount::Units512), Just(SectorCount::Large)],
         discard in policy(),
-        driver in prop_oneof![Just(Driver::Now), Just(Driver::Later)],
+        driver in prop::sample::select(DRIVERS.to_vec()),
         block in prop_oneof![Just(1_u32), Just(512), Just(8192)],
         requests in prop::collection::vec((request(), range()), 1..30),
     ) {

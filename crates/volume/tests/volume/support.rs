@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sector_cipher::{Cipher, CipherSpec, SectorCount, SectorSize};
+use sector_cipher::{Cipher, SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::testing::LaterStore;
 use xtent_store::{AlignedBuffer, Buffer, Memory, Store, block_on};
-use xtent_volume::{Config, DiscardPolicy, Error, Holes, Volume};
+use xtent_volume::testing::LaterEngine;
+use xtent_volume::{Config, DiscardPolicy, Error, Holes, Threshold, Volume};
 
 pub(crate) const XTS: &str = "aes-xts-plain64";
 pub(crate) const CBC: &str = "aes-cbc-essiv:sha256";
@@ -46,15 +47,23 @@ pub(crate) enum Driver {
     Now,
     /// On owned memory, over a store that completes later.
     Later,
+    /// On owned memory, over a store that does not, by an engine that has to do it all.
+    Engine,
 }
 
-pub(crate) const DRIVERS: [Driver; 2] = [Driver::Now, Driver::Later];
+pub(crate) const DRIVERS: [Driver; 3] = [Driver::Now, Driver::Later, Driver::Engine];
 
 /// A volume whose calls are carried out by one of the drivers.
 pub(crate) struct Driven {
     pub(crate) volume: Volume,
     pub(crate) driver: Driver,
     pub(crate) memory: Arc<Memory>,
+}
+
+/// An engine with the volume's key.
+pub(crate) fn engine(config: &Config, seed: u64) -> Arc<LaterEngine> {
+    let key = key(&config.cipher.to_string());
+    LaterEngine::new(config, &key, seed)
 }
 
 /// Opens it over the store, or over one that completes its operations later.
@@ -64,11 +73,18 @@ pub(crate) fn driven<S: Store + 'static>(
     driver: Driver,
 ) -> Driven {
     let store: Arc<dyn Store> = match driver {
-        Driver::Now => Arc::clone(store) as _,
+        Driver::Now | Driver::Engine => Arc::clone(store) as _,
         Driver::Later => Arc::new(LaterStore::new(Arc::clone(store), 7)),
     };
+    let volume = open(store, config);
+    let volume = match driver {
+        Driver::Engine => volume
+            .with_engine(engine(config, 11), Threshold::Bytes(0))
+            .unwrap(),
+        Driver::Now | Driver::Later => volume,
+    };
     Driven {
-        volume: open(store, config),
+        volume,
         driver,
         memory: Memory::new(4 << 20),
     }
@@ -98,7 +114,7 @@ impl Driven {
     pub(crate) fn write_at(&self, data: &[u8], offset: u64, fua: bool) -> Result<(), Error> {
         match self.driver {
             Driver::Now => self.volume.write_at(data, offset, fua),
-            Driver::Later => block_on(self.write_async(data, offset, fua)),
+            Driver::Later | Driver::Engine => block_on(self.write_async(data, offset, fua)),
         }
     }
 
@@ -122,14 +138,14 @@ impl Driven {
     ) -> Result<(), Error> {
         match self.driver {
             Driver::Now => self.volume.write_at_in_place(data, offset, fua),
-            Driver::Later => self.write_at(data, offset, fua),
+            Driver::Later | Driver::Engine => self.write_at(data, offset, fua),
         }
     }
 
-    /// A store that completes later takes nothing at once.
+    /// Neither a store that completes later nor an engine takes anything at once.
     pub(crate) fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {
         let is_read = self.volume.try_read_at(buf, offset)?;
-        if self.driver == Driver::Later && !buf.is_empty() {
+        if self.driver != Driver::Now && !buf.is_empty() {
             assert!(!is_read);
             self.read_at(buf, offset)?;
             return Ok(true);
@@ -143,7 +159,7 @@ impl Driven {
         offset: u64,
     ) -> Result<bool, Error> {
         let is_written = self.volume.try_write_at_in_place(data, offset)?;
-        if self.driver == Driver::Later && !data.is_empty() {
+        if self.driver != Driver::Now && !data.is_empty() {
             assert!(!is_written);
             self.write_at(data, offset, false)?;
             return Ok(true);
@@ -154,7 +170,7 @@ impl Driven {
     pub(crate) fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
         match self.driver {
             Driver::Now => self.volume.write_zeroes(offset, len, fua),
-            Driver::Later => {
+            Driver::Later | Driver::Engine => {
                 block_on(
                     self.volume
                         .write_zeroes_async(&self.memory, offset, len, fua),
@@ -166,14 +182,16 @@ impl Driven {
     pub(crate) fn discard(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
         match self.driver {
             Driver::Now => self.volume.discard(offset, len, fua),
-            Driver::Later => block_on(self.volume.discard_async(&self.memory, offset, len, fua)),
+            Driver::Later | Driver::Engine => {
+                block_on(self.volume.discard_async(&self.memory, offset, len, fua))
+            }
         }
     }
 
     pub(crate) fn flush(&self) -> Result<(), Error> {
         match self.driver {
             Driver::Now => self.volume.flush(),
-            Driver::Later => block_on(self.volume.flush_async()),
+            Driver::Later | Driver::Engine => block_on(self.volume.flush_async()),
         }
     }
 }
@@ -197,16 +215,20 @@ pub(crate) fn image(plaintext: &[u8], config: &Config) -> Vec<u8> {
     image
 }
 
-fn crypt(image: &[u8], config: &Config, crypt: fn(&Cipher, u64, &mut [u8])) -> Vec<u8> {
-    let spec: CipherSpec = config.cipher;
-    let cipher = Cipher::new(
-        spec,
+/// The cipher alone.
+fn cipher(config: &Config) -> Cipher {
+    Cipher::new(
+        config.cipher,
         config.sector_size,
         config.sector_count,
-        &key(&spec.to_string()),
+        &key(&config.cipher.to_string()),
         Some(sector_cipher::Backend::Portable),
     )
-    .unwrap();
+    .unwrap()
+}
+
+fn crypt(image: &[u8], config: &Config, crypt: fn(&Cipher, u64, &mut [u8])) -> Vec<u8> {
+    let cipher = cipher(config);
     let offset = usize::try_from(config.offset).unwrap();
     let mut body = image[offset..][..usize::try_from(config.length).unwrap()].to_vec();
     let sector = config.sector_size.bytes();

@@ -1,0 +1,272 @@
+//! A cipher engine that completes later: what goes to it, and what becomes of its failures.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use rustix::io::Errno;
+use xtent_store::testing::{LaterStore, MemStore};
+use xtent_store::{AlignedBuffer, Buffer, block_on, chain};
+use xtent_volume::testing::LaterEngine;
+use xtent_volume::{Direction, ErrorKind, Holes, Phase, Threshold, Volume};
+
+use crate::support::{CBC, OFFSET, XTS, config, engine, image, open, pattern, plaintext};
+
+const LENGTH: usize = 1 << 20;
+/// Where runs begin to go to the engine.
+const LONG: usize = 64 << 10;
+
+struct Bench {
+    store: Arc<MemStore>,
+    engine: Arc<LaterEngine>,
+    volume: Volume,
+    config: xtent_volume::Config,
+    before: Vec<u8>,
+}
+
+fn bench(cipher: &str) -> Bench {
+    let config = config(cipher, 512, LENGTH as u64);
+    let before = pattern(LENGTH, 3);
+    let store = Arc::new(MemStore::from(image(&before, &config)));
+    let engine = engine(&config, 5);
+    let volume = open(Arc::clone(&store) as _, &config)
+        .with_engine(Arc::clone(&engine) as _, Threshold::Bytes(LONG))
+        .unwrap();
+    // It has been compared with the CPU.
+    assert_eq!(engine.take_done().len(), 4);
+    Bench {
+        store,
+        engine,
+        volume,
+        config,
+        before,
+    }
+}
+
+fn memory(volume: &Volume, data: &[u8], offset: u64) -> Buffer {
+    let hull = volume.hull(offset, data.len());
+    let mut buffer = Buffer::from(AlignedBuffer::zeroed(hull.len).unwrap());
+    buffer[hull.skip..hull.skip + data.len()].copy_from_slice(data);
+    buffer
+}
+
+fn read(volume: &Volume, offset: u64, len: usize) -> Result<Vec<u8>, xtent_volume::Error> {
+    let buffer = memory(volume, &vec![0; len], offset);
+    let skip = volume.hull(offset, len).skip;
+    block_on(volume.read_async(buffer, offset, len)).map(|read| read[skip..skip + len].to_vec())
+}
+
+#[test]
+fn long_runs_go_there_whole_and_all_else_stays_on_the_cpu() {
+    for cipher in [XTS, CBC] {
+        let b = bench(cipher);
+        assert_eq!(b.volume.engine_threshold(), Some(LONG));
+        for (offset, len, runs) in [
+            (0, LENGTH, vec![LENGTH]),
+            (0, LONG, vec![LONG]),
+            // Whole sectors around it.
+            (700, LONG, vec![LONG + 512]),
+            (0, LONG - 1, vec![]),
+            (4096, 512, vec![]),
+            (5000, 10, vec![]),
+            (0, 0, vec![]),
+        ] {
+            let is_long = !runs.is_empty();
+            assert_eq!(b.volume.goes_to_engine(len), is_long);
+            assert_eq!(b.volume.takes_at_once(len), !is_long);
+            let start = usize::try_from(offset).unwrap();
+            let end = start + len;
+            assert!(read(&b.volume, offset, len).unwrap() == b.before[start..end]);
+            assert_eq!(b.engine.take_done(), runs, "read of {len} at {offset}");
+            let data = memory(&b.volume, &b.before[start..end], offset);
+            block_on(b.volume.write_async(data, offset, len, false)).unwrap();
+            assert_eq!(b.engine.take_done(), runs, "write of {len} at {offset}");
+            // Who cannot wait is told so, and who lends memory is served by the CPU.
+            let mut lent = b.before[start..end].to_vec();
+            assert_eq!(b.volume.try_read_at(&mut lent, offset).unwrap(), !is_long);
+            let mut lent = b.before[start..end].to_vec();
+            assert_eq!(b.volume.try_write_at(&lent, offset).unwrap(), !is_long);
+            let is_written = b.volume.try_write_at_in_place(&mut lent, offset).unwrap();
+            assert_eq!(is_written, !is_long);
+            b.volume
+                .write_at(&b.before[start..end], offset, false)
+                .unwrap();
+            b.volume.read_at(&mut lent, offset).unwrap();
+            assert!(lent == b.before[start..end]);
+            assert!(b.engine.take_done().is_empty());
+        }
+        assert!(plaintext(&b.store.contents(), &b.config) == b.before);
+    }
+}
+
+#[test]
+fn zeros_go_there_in_pieces() {
+    let b = bench(XTS);
+    let memory = xtent_store::Memory::new(1 << 20);
+    block_on(b.volume.write_zeroes_async(&memory, 0, LENGTH as u64, true)).unwrap();
+    let piece = b.volume.preferred_piece();
+    assert_eq!(b.engine.take_done(), vec![piece; LENGTH / piece]);
+    assert!(plaintext(&b.store.contents(), &b.config) == vec![0; LENGTH]);
+    block_on(b.volume.write_zeroes_async(&memory, 0, 4096, false)).unwrap();
+    assert!(b.engine.take_done().is_empty());
+}
+
+#[test]
+fn a_failed_encryption_writes_nothing() {
+    let b = bench(XTS);
+    let (contents, writes) = (b.store.contents(), b.store.writes());
+    for offset in [0, 300] {
+        b.engine.fail(Some(Direction::Encrypt));
+        let data = memory(&b.volume, &pattern(LONG, 9), offset);
+        let error = block_on(b.volume.write_async(data, offset, LONG, false)).unwrap_err();
+        assert_eq!((error.kind, error.errno()), (ErrorKind::Engine, Errno::IO));
+        let text = chain(&error).to_string();
+        assert!(
+            text.contains("the cipher engine failed") && text.contains("the engine"),
+            "{text}"
+        );
+        assert_eq!(b.store.writes(), writes);
+        assert!(b.store.contents() == contents);
+    }
+    // Neither a lock nor anything else is left behind.
+    b.engine.fail(None);
+    let data = memory(&b.volume, &pattern(LONG, 9), 0);
+    block_on(b.volume.write_async(data, 0, LONG, false)).unwrap();
+    assert!(read(&b.volume, 0, LONG).unwrap() == pattern(LONG, 9));
+    let engine = b.volume.metrics().snapshot().engine;
+    assert_eq!((engine.count, engine.failed), (4, 2));
+    assert_eq!(engine.bytes, 2 * LONG as u64);
+}
+
+#[test]
+fn a_failed_decryption_gives_no_bytes() {
+    let b = bench(XTS);
+    b.engine.fail(Some(Direction::Decrypt));
+    let error = read(&b.volume, 0, LONG).unwrap_err();
+    assert_eq!((error.kind, error.offset), (ErrorKind::Engine, Some(0)));
+    // What is short does not need the engine, nor what the CPU does.
+    assert!(read(&b.volume, 0, 4096).unwrap() == b.before[..4096]);
+    let mut lent = vec![0; LONG];
+    b.volume.read_at(&mut lent, 0).unwrap();
+    assert!(lent == b.before[..LONG]);
+    b.engine.fail(None);
+    assert!(read(&b.volume, 0, LONG).unwrap() == b.before[..LONG]);
+}
+
+/// An engine with another key, or at another place of the counting, would damage every sector.
+#[test]
+fn an_engine_that_does_something_else_gets_nothing() {
+    let config = config(XTS, 4096, LENGTH as u64);
+    let another = xtent_volume::Config {
+        sector_count: sector_cipher::SectorCount::Large,
+        ..config.clone()
+    };
+    let wrong = engine(&config, 1);
+    wrong.be_wrong(true);
+    let failing = |direction| {
+        let failing = engine(&config, 1);
+        failing.fail(Some(direction));
+        failing
+    };
+    for engine in [
+        wrong,
+        engine(&another, 1),
+        failing(Direction::Encrypt),
+        failing(Direction::Decrypt),
+    ] {
+        let store = Arc::new(MemStore::new(LENGTH + 4096));
+        let result = open(store, &config).with_engine(engine, Threshold::Bytes(0));
+        assert_eq!(result.unwrap_err().kind, ErrorKind::Engine);
+    }
+}
+
+#[test]
+fn a_measured_threshold_is_found_in_time_or_there_is_none() {
+    let config = config(XTS, 4096, LENGTH as u64);
+    let image = image(&pattern(LENGTH, 1), &config);
+    let volume = open(Arc::new(MemStore::from(image)), &config)
+        .with_engine(engine(&config, 1), Threshold::Measured)
+        .unwrap();
+    // Which it is depends on the machine.
+    match volume.engine_threshold() {
+        Some(bytes) => assert!(volume.goes_to_engine(bytes) && !volume.goes_to_engine(bytes - 1)),
+        None => assert!(!volume.goes_to_engine(usize::MAX - 1)),
+    }
+    assert!(read(&volume, 0, LENGTH).unwrap() == pattern(LENGTH, 1));
+}
+
+#[test]
+fn runs_are_under_way_together_and_their_sectors_are_locked() {
+    let b = bench(XTS);
+    b.engine.hold(true);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut reads: Vec<_> = (0..LENGTH / LONG)
+        .map(|index| {
+            let offset = (index * LONG) as u64;
+            let buffer = memory(&b.volume, &[0; LONG], offset);
+            Box::pin(b.volume.read_async(buffer, offset, LONG))
+        })
+        .collect();
+    for read in &mut reads {
+        assert!(read.as_mut().poll(&mut context).is_pending());
+    }
+    assert_eq!(b.engine.waiting(), reads.len());
+    // Who would write to one of them waits; who reads it does not.
+    assert!(!b.volume.try_write_at_in_place(&mut [1; 512], 512).unwrap());
+    assert!(b.volume.try_read_at(&mut [0; 512], 512).unwrap());
+    b.engine.hold(false);
+    for (index, read) in reads.into_iter().enumerate() {
+        let found = block_on(read).unwrap();
+        assert!(found[..] == b.before[index * LONG..(index + 1) * LONG]);
+    }
+    assert!(b.engine.most_waiting() >= LENGTH / LONG);
+}
+
+#[test]
+fn a_volume_turned_round_has_its_plaintext_encrypted_there() {
+    let config = config(XTS, 512, LENGTH as u64);
+    let plain = pattern(LENGTH, 3);
+    let mut store = vec![0; usize::try_from(OFFSET).unwrap()];
+    store.extend_from_slice(&plain);
+    let engine = engine(&config, 5);
+    let volume = open(Arc::new(MemStore::from(store)), &config)
+        .turned()
+        .with_engine(Arc::clone(&engine) as _, Threshold::Bytes(0))
+        .unwrap();
+    let start = usize::try_from(OFFSET).unwrap();
+    assert!(read(&volume, 0, LENGTH).unwrap() == image(&plain, &config)[start..]);
+    assert!(engine.take_done().contains(&LENGTH));
+}
+
+#[test]
+fn what_is_all_holes_needs_no_engine() {
+    let mut config = config(XTS, 512, LENGTH as u64);
+    config.holes = Holes::Zero;
+    let engine = engine(&config, 5);
+    let store = MemStore::new(LENGTH + usize::try_from(OFFSET).unwrap());
+    let volume = open(Arc::new(store), &config)
+        .with_engine(Arc::clone(&engine) as _, Threshold::Bytes(0))
+        .unwrap();
+    engine.take_done();
+    assert!(read(&volume, 0, LENGTH).unwrap() == vec![0; LENGTH]);
+    assert!(engine.take_done().is_empty());
+}
+
+/// A far store and an engine: each is waited for in its turn, and its time is told apart.
+#[test]
+fn the_time_is_that_of_the_cipher() {
+    let config = config(XTS, 512, LENGTH as u64);
+    let image = image(&pattern(LENGTH, 3), &config);
+    let store = Arc::new(LaterStore::new(Arc::new(MemStore::from(image)), 3));
+    let engine = engine(&config, 5);
+    let volume = open(store, &config)
+        .with_engine(engine, Threshold::Bytes(LONG))
+        .unwrap();
+    let time = |phase| volume.metrics().snapshot().time[phase as usize];
+    assert!(read(&volume, 0, LENGTH).unwrap() == pattern(LENGTH, 3));
+    let (store, cipher) = (time(Phase::Store), time(Phase::Cipher));
+    assert!(!store.is_zero() && !cipher.is_zero());
+    let runs = volume.metrics().snapshot().runs;
+    assert_eq!((runs.count(), runs.sum), (1, LENGTH as u64 / 512));
+    assert_eq!(volume.metrics().snapshot().engine.count, 1);
+}
