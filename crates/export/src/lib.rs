@@ -92,7 +92,7 @@ impl From<xtent_volume::Error> for Error {
         Self {
             kind: ErrorKind::Volume(error.kind),
             message: error.message,
-            source: error.source.map(Into::into),
+            source: error.source,
         }
     }
 }

@@ -14,7 +14,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 
-use fuse_common::{Fixture, SIZE, file_only, is_unprivileged, volume, volume_over};
+use fuse_common::{
+    Fixture, SIZE, file_only, is_unprivileged, volume, volume_over, volume_with_engine,
+};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use xtent_export::ErrorKind;
@@ -40,6 +42,19 @@ fn the_file_is_the_volume() {
     }
     for store in near_and_far(&Arc::new(MemStore::new(SIZE))) {
         the_file_is(&volume_over(store, DiscardPolicy::Never, 4096, false));
+    }
+}
+
+#[test]
+fn an_engine_takes_the_long_requests() {
+    if is_unprivileged() {
+        return;
+    }
+    for store in near_and_far(&Arc::new(MemStore::new(SIZE))) {
+        let (volume, engine) = volume_with_engine(store, 100_000);
+        the_file_is(&volume);
+        let done = engine.take_done();
+        assert!(!done.is_empty() && done.iter().all(|len| *len >= 100_000));
     }
 }
 

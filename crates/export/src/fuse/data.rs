@@ -81,17 +81,17 @@ impl Data {
         };
         // At most what a request has.
         let len = usize::try_from(len).unwrap_or_default();
-        let memory = match self.volume().completes_later() {
-            true => None,
-            false => take_buffer(len),
+        let memory = match self.volume().takes_at_once(len) {
+            true => take_buffer(len),
+            false => None,
         };
         let reply = Some(reply);
         let reading = Reading { reply, len, memory };
         self.carrier.carry_out(reading, asked, &mut []);
     }
 
-    /// The data is borrowed from the session: where the store completes later it is copied, and it is waited
-    /// for the memory.
+    /// The data is borrowed from the session: where the store or an engine completes later it is copied,
+    /// and it is waited for the memory.
     pub(super) fn write(&self, range: &Range<u64>, data: &[u8], fua: bool, reply: ReplyWrite) {
         let (offset, len) = (range.start, data.len());
         let asked = Asked::Write {
@@ -107,7 +107,7 @@ impl Data {
         };
         let volume = self.carrier.volume();
         let request = Request::new(writing, &asked, volume);
-        if !volume.completes_later() {
+        if volume.takes_at_once(len) {
             let written = volume.write_at(data, offset, fua);
             return request.end(written.map_err(Failed::from));
         }
@@ -171,7 +171,7 @@ struct Reading {
 }
 
 impl Client for Reading {
-    /// What comes from a store that completes later is the answer as it comes: requests are small enough to come
+    /// What comes from a store or an engine that completes later is the answer as it comes: requests are small enough to come
     /// in one piece.
     fn put(&mut self, from: u64, data: &[u8]) -> Result<(), Failed> {
         match self.reply.take() {

@@ -24,12 +24,21 @@ pub fn json(volume: &Volume) -> Value {
         .zip(snapshot.time)
         .map(|(phase, time)| (phase.name().to_owned(), json!(time.as_secs_f64())))
         .collect();
-    json!({
+    let mut all = json!({
         "requests": requests,
         "run_sectors": histogram(&snapshot.runs),
         "seconds": time,
         "waiting": snapshot.under_way,
-    })
+    });
+    if volume.has_engine() {
+        all["engine"] = json!({
+            "runs": snapshot.engine.count,
+            "bytes": snapshot.engine.bytes,
+            "errors": snapshot.engine.failed,
+            "from_bytes": volume.engine_threshold(),
+        });
+    }
+    all
 }
 
 /// The cells that are not empty: the largest value of each (none of the last), and how many.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use xtent_volume::{Histogram, Phase, RequestKind, Requests, Snapshot};
+use xtent_volume::{EngineRequests, Histogram, Phase, RequestKind, Requests, Snapshot};
 
 use super::Exported;
 
@@ -37,6 +37,7 @@ fn write_all(out: &mut String, rows: &[Row<'_>]) -> fmt::Result {
     )?;
     write_volumes(out, rows)?;
     write_requests(out, rows)?;
+    write_engines(out, rows)?;
 
     family(
         out,
@@ -135,6 +136,40 @@ fn write_requests(out: &mut String, rows: &[Row<'_>]) -> fmt::Result {
         "xtent_request_errors_total",
         "Requests that the volume failed.",
         &|requests| requests.failed,
+    )
+}
+
+/// Of the volumes that have a cipher engine, if there is one.
+fn write_engines(out: &mut String, rows: &[Row<'_>]) -> fmt::Result {
+    let rows = || {
+        rows.iter()
+            .filter(|(export, ..)| export.volume.has_engine())
+    };
+    if rows().next().is_none() {
+        return Ok(());
+    }
+    let mut counter = |name: &str, help: &str, of: &dyn Fn(&EngineRequests) -> u64| {
+        family(out, name, "counter", help)?;
+        for (_, export, snapshot) in rows() {
+            let count = of(&snapshot.engine);
+            writeln!(out, "{name}{{export=\"{export}\"}} {count}")?;
+        }
+        Ok(())
+    };
+    counter(
+        "xtent_engine_runs_total",
+        "Runs that went to the cipher engine.",
+        &|engine| engine.count,
+    )?;
+    counter(
+        "xtent_engine_bytes_total",
+        "Bytes that the cipher engine has encrypted and decrypted.",
+        &|engine| engine.bytes,
+    )?;
+    counter(
+        "xtent_engine_errors_total",
+        "Runs that the cipher engine failed.",
+        &|engine| engine.failed,
     )
 }
 

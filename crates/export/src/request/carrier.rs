@@ -145,6 +145,12 @@ impl Carrier {
         }
     }
 
+    /// Whether a request may be carried out on the thread that asks: nothing completes it later for certain.
+    fn takes_at_once(&self, (_, len): Range) -> bool {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.volume.takes_at_once(len)
+    }
+
     /// The next piece of a range of which some is done: where it begins, and its bytes to where a piece of the
     /// size ends.
     fn piece((offset, len): Range, done: u64, size: u64) -> (u64, usize) {
@@ -159,16 +165,16 @@ impl Carrier {
         Self::piece(range, done, self.volume.preferred_piece() as u64)
     }
 
-    /// The next piece of what is waited for: a store that completes later has the whole run.
+    /// The next piece of what is waited for: a store that completes later, or an engine, has the whole run.
     fn large_piece(&self, range: Range, done: u64) -> (u64, usize) {
         let (offset, len) = range;
-        match self.volume.completes_later() {
-            false => self.small_piece(range, done),
+        match self.takes_at_once(range) {
+            true => self.small_piece(range, done),
             // It is whole, wherever it begins: nothing of it was done before.
-            true if len <= LARGE_PIECE && done == 0 => {
+            false if len <= LARGE_PIECE && done == 0 => {
                 (offset, usize::try_from(len).unwrap_or_default())
             }
-            true => Self::piece(range, done, LARGE_PIECE),
+            false => Self::piece(range, done, LARGE_PIECE),
         }
     }
 
@@ -226,7 +232,7 @@ impl Carrier {
         mut carry: impl FnMut(u64, u64, &mut [u8]) -> Result<bool, Failed>,
     ) -> (u64, Result<(), Failed>) {
         let mut done = 0;
-        while done < range.1 && !self.volume.completes_later() {
+        while done < range.1 && self.takes_at_once(range) {
             let (at, here) = self.small_piece(range, done);
             let carried = match scratch.get_mut(..here) {
                 Some(piece) => carry(done, at, piece),
@@ -316,15 +322,15 @@ impl Carrier {
         })
     }
 
-    /// What is left of a request in memory of its own, and where that begins in the volume. Where the store
-    /// completes nothing later it is carried out whole: under one lock, and made durable once.
+    /// What is left of a request in memory of its own, and where that begins in the volume. Where neither the
+    /// store nor an engine completes it later it is carried out whole: under one lock, and made durable once.
     fn own<'c, C: Client>(
         &self,
         client: &'c mut C,
         (offset, len): Range,
         done: u64,
     ) -> Option<(&'c mut [u8], u64)> {
-        if self.volume.completes_later() {
+        if !self.takes_at_once((offset, len)) {
             return None;
         }
         let own = client.own(done, usize::try_from(len - done).ok()?)?;

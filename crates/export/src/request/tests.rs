@@ -11,14 +11,18 @@ use sector_cipher::{SectorCount, SectorSize};
 use xtent_secret::SecretBytes;
 use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_store::{Limits, Store};
-use xtent_volume::{Config, DiscardPolicy, Holes};
+use xtent_volume::testing::LaterEngine;
+use xtent_volume::{Config, Direction, DiscardPolicy, Holes, Threshold};
 
 use super::*;
 use crate::executor::Executor;
 
 const SIZE: usize = 6 << 20;
 
-fn volume(store: Arc<dyn Store>) -> Arc<Volume> {
+/// Requests from here on go to the engine, where there is one.
+const LONG: usize = 100_000;
+
+fn volume(store: Arc<dyn Store>, has_engine: bool) -> (Arc<Volume>, Option<Arc<LaterEngine>>) {
     let config = Config {
         cipher: "aes-xts-plain64".parse().unwrap(),
         sector_size: SectorSize::new(4096).unwrap(),
@@ -32,7 +36,14 @@ fn volume(store: Arc<dyn Store>) -> Arc<Volume> {
         backend: None,
     };
     let key = SecretBytes::copy_of(&[7; 64]).unwrap();
-    Arc::new(Volume::open(store, &key, &config).unwrap())
+    let volume = Volume::open(store, &key, &config).unwrap();
+    if !has_engine {
+        return (Arc::new(volume), None);
+    }
+    let engine = LaterEngine::new(&config, &[7; 64], 9);
+    let volume = volume.with_engine(Arc::clone(&engine) as _, Threshold::Bytes(LONG));
+    engine.take_done();
+    (Arc::new(volume.unwrap()), Some(engine))
 }
 
 /// How a request ended: its data, the error, and whether it was later.
@@ -118,13 +129,25 @@ struct Bed {
     carrier: Arc<Carrier>,
     scratch: Vec<u8>,
     lies: Lies,
+    engine: Option<Arc<LaterEngine>>,
     sender: Sender<End>,
     ended: Receiver<End>,
 }
 
 impl Bed {
     fn new(store: Arc<dyn Store>, threads: Threads, lies: Lies) -> Self {
-        let volume = volume(store);
+        Self::of(volume(store, false), threads, lies)
+    }
+
+    fn with_engine(store: Arc<dyn Store>, threads: Threads, lies: Lies) -> Self {
+        Self::of(volume(store, true), threads, lies)
+    }
+
+    fn of(
+        (volume, engine): (Arc<Volume>, Option<Arc<LaterEngine>>),
+        threads: Threads,
+        lies: Lies,
+    ) -> Self {
         let executor = Executor::with_own_threads();
         executor.open(2).unwrap();
         let scratch = match lies {
@@ -136,6 +159,7 @@ impl Bed {
             carrier: Carrier::new(&volume, executor, 8 << 20, threads),
             scratch,
             lies,
+            engine,
             sender,
             ended,
         }
@@ -255,6 +279,7 @@ fn beds() -> Vec<Bed> {
             let far = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 5));
             beds.push(Bed::new(far, threads, lies));
             beds.push(Bed::new(Arc::new(Sometimes::new()), threads, lies));
+            beds.push(Bed::with_engine(Arc::new(Sometimes::new()), threads, lies));
         }
     }
     beds
@@ -340,6 +365,32 @@ fn memory_that_is_gone_is_an_error_and_nothing_is_written() {
         assert!(bed.read(0, 8192).1.is_err());
         bed.lies = Lies::Elsewhere;
         assert!(bed.read(0, 1 << 20).0 == before);
+    }
+}
+
+#[test]
+fn long_requests_go_to_the_engine_whole_and_short_ones_end_at_once() {
+    for threads in [Threads::Callers, Threads::Executors] {
+        for lies in [Lies::Here, Lies::Elsewhere, Lies::Foreign] {
+            let mut bed = Bed::with_engine(Arc::new(MemStore::new(SIZE)), threads, lies);
+            let engine = Arc::clone(bed.engine.as_ref().unwrap());
+            let data = pattern(5 << 20, 2);
+            assert!(bed.write(0, &data, false).1.is_ok());
+            assert!(bed.read(4096, 300_000).0 == data[4096..304_096]);
+            // What is longer than a piece of it goes there in such pieces.
+            assert_eq!(engine.take_done(), [4 << 20, 1 << 20, 303_104]);
+            let (read, _, later) = bed.read(4096, LONG - 1);
+            assert!(read == data[4096..4095 + LONG] && !later);
+            assert!(!bed.write(0, &data[..8192], false).2);
+            assert!(engine.take_done().is_empty());
+            engine.fail(Some(Direction::Decrypt));
+            let (_, result, later) = bed.read(0, LONG);
+            assert!(result.is_err_and(|failed| failed.errno() == Errno::IO) && later);
+            engine.fail(Some(Direction::Encrypt));
+            assert!(bed.write(0, &pattern(LONG, 3), false).1.is_err());
+            engine.fail(None);
+            assert!(bed.read(0, data.len()).0 == data);
+        }
     }
 }
 

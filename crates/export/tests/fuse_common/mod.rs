@@ -13,7 +13,8 @@ use xtent_export::mounts::{self, Mount, Options, Served, UmountOptions};
 use xtent_secret::SecretBytes;
 use xtent_store::Store;
 use xtent_store::testing::MemStore;
-use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
+use xtent_volume::testing::LaterEngine;
+use xtent_volume::{Config, DiscardPolicy, Holes, Threshold, Volume};
 
 /// Bytes in the volumes of these tests.
 pub const SIZE: usize = 16 << 20;
@@ -152,6 +153,24 @@ pub fn volume_over(
     sector_size: u32,
     read_only: bool,
 ) -> Arc<Volume> {
+    Arc::new(opened(store, discard, sector_size, read_only).0)
+}
+
+/// The same with an engine that takes requests from so many bytes on.
+pub fn volume_with_engine(store: Arc<dyn Store>, least: usize) -> (Arc<Volume>, Arc<LaterEngine>) {
+    let (volume, config, key) = opened(store, DiscardPolicy::Never, 4096, false);
+    let engine = LaterEngine::new(&config, &key, 9);
+    let volume = volume.with_engine(Arc::clone(&engine) as _, Threshold::Bytes(least));
+    engine.take_done();
+    (Arc::new(volume.unwrap()), engine)
+}
+
+fn opened(
+    store: Arc<dyn Store>,
+    discard: DiscardPolicy,
+    sector_size: u32,
+    read_only: bool,
+) -> (Volume, Config, Vec<u8>) {
     let config = Config {
         cipher: "aes-xts-plain64".parse().unwrap(),
         sector_size: SectorSize::new(sector_size).unwrap(),
@@ -165,6 +184,6 @@ pub fn volume_over(
         backend: None,
     };
     let key: Vec<u8> = (0..64).collect();
-    let key = SecretBytes::copy_of(&key).unwrap();
-    Arc::new(Volume::open(store, &key, &config).unwrap())
+    let secret = SecretBytes::copy_of(&key).unwrap();
+    (Volume::open(store, &secret, &config).unwrap(), config, key)
 }

@@ -53,7 +53,7 @@ impl Connection<'_> {
     }
 
     /// A large read: each piece is read, decrypted and passed on while it is in the cache, unless
-    /// the store would rather read all of it.
+    /// the store would rather read all of it, or an engine decrypts it.
     pub(super) fn read_in_pieces(
         &mut self,
         reply: Reply,
@@ -62,7 +62,7 @@ impl Connection<'_> {
         whole: bool,
     ) -> Result<(), Closed> {
         self.flush()?;
-        if self.volume.prefers_long_reads()
+        if self.volume.prefers_long_read(len)
             && let Some(buffer) = self.memory_for(offset, len)
         {
             return self.read_later(reply, offset, len, buffer, None);

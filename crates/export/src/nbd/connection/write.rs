@@ -16,13 +16,12 @@ impl Connection<'_> {
         len: usize,
         fua: bool,
     ) -> Result<(), Closed> {
-        if fua && len > 0 {
-            return match self.write_as_job(reply, offset, len, true)? {
-                true => Ok(()),
-                false => self.write_here(reply, offset, len, true),
-            };
+        // An engine is given all of it.
+        let is_job = fua && len > 0 || self.volume.goes_to_engine(len);
+        if is_job && self.write_as_job(reply, offset, len, fua)? {
+            return Ok(());
         }
-        self.write_here(reply, offset, len, false)
+        self.write_here(reply, offset, len, fua)
     }
 
     /// Receives the payload into memory that the request takes along; false if

@@ -15,7 +15,8 @@ use xtent_secret::SecretBytes;
 use xtent_store::testing::{FaultStore, LaterStore, MemStore};
 use xtent_store::{Limits, Store};
 use xtent_tls::{Channel, Handshake, Next};
-use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
+use xtent_volume::testing::LaterEngine;
+use xtent_volume::{Config, DiscardPolicy, Holes, Threshold, Volume};
 
 use crate::Shutdown;
 use crate::nbd::port::Timeouts;
@@ -172,6 +173,19 @@ impl Store for SlowStore {
 
 /// A volume on all of `store`.
 pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
+    Arc::new(opened(store, read_only).0)
+}
+
+/// The same with an engine that takes requests from so many bytes on.
+fn volume_with_engine(store: Arc<dyn Store>, least: usize) -> (Arc<Volume>, Arc<LaterEngine>) {
+    let (volume, config, key) = opened(store, false);
+    let engine = LaterEngine::new(&config, &key, 9);
+    let volume = volume.with_engine(Arc::clone(&engine) as _, Threshold::Bytes(least));
+    engine.take_done();
+    (Arc::new(volume.unwrap()), engine)
+}
+
+fn opened(store: Arc<dyn Store>, read_only: bool) -> (Volume, Config, Vec<u8>) {
     let key: Vec<u8> = (0..32).collect();
     let config = Config {
         cipher: "aes-xts-plain64".parse().unwrap(),
@@ -185,7 +199,8 @@ pub(super) fn volume(store: Arc<dyn Store>, read_only: bool) -> Arc<Volume> {
         holes: Holes::Noise,
         backend: None,
     };
-    Arc::new(Volume::open(store, &SecretBytes::copy_of(&key).unwrap(), &config).unwrap())
+    let secret = SecretBytes::copy_of(&key).unwrap();
+    (Volume::open(store, &secret, &config).unwrap(), config, key)
 }
 
 /// A volume under a name.
@@ -240,6 +255,15 @@ impl Rig {
         (rig, far)
     }
 
+    /// With a cipher engine that takes requests from so many bytes on.
+    pub(super) fn with_engine(options: Options, least: usize) -> (Self, Arc<LaterEngine>) {
+        let store = SlowStore::new();
+        let under = Arc::clone(&store) as Arc<dyn Store>;
+        let (default, engine) = volume_with_engine(Arc::clone(&under), least);
+        let rig = Self::of(default, under, store, options, super::PATIENT);
+        (rig, engine)
+    }
+
     fn over(
         under: Arc<dyn Store>,
         store: Arc<SlowStore>,
@@ -247,6 +271,16 @@ impl Rig {
         timeouts: Timeouts,
     ) -> Self {
         let default = volume(Arc::clone(&under), false);
+        Self::of(default, under, store, options, timeouts)
+    }
+
+    fn of(
+        default: Arc<Volume>,
+        under: Arc<dyn Store>,
+        store: Arc<SlowStore>,
+        options: Options,
+        timeouts: Timeouts,
+    ) -> Self {
         let read_only = volume(under, true);
         let exports = Exports::new();
         for (name, volume) in [("", &default), ("ro", &read_only)] {

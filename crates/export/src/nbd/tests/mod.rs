@@ -3,6 +3,7 @@
 mod client;
 mod coming_and_going;
 mod counting;
+mod engine;
 mod fairness;
 mod far;
 mod tls;
