@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sector_cipher::{CipherSpec, SectorCount, SectorSize};
 
 use crate::keyed::Purpose;
-use crate::port::{self, Port};
+use crate::port::{self, Port, Work};
 use crate::reset::EVERY_INTERRUPT;
 use crate::shared::{Cause, Life, Shared};
 use crate::{Address, Counters, Error, ErrorKind, Facts, Keyed, Model, Options, Wait};
@@ -81,6 +81,31 @@ impl Engine {
     /// What it can do.
     pub fn facts(&self) -> &Facts {
         &self.shared.facts
+    }
+
+    /// Runs `work` once in each of the driver's threads and returns what came of it: for what a thread can only do to
+    /// itself, such as giving up privileges. A thread that has ended gives nothing. Requests wait meanwhile.
+    pub fn in_each_thread<T, F>(&self, work: F) -> Vec<T>
+    where
+        T: Send + 'static,
+        F: Fn() -> T + Send + Sync + 'static,
+    {
+        let (sender, results) = std::sync::mpsc::channel();
+        let work = Arc::new(work);
+        let one = || -> Work {
+            let (work, sender) = (Arc::clone(&work), sender.clone());
+            Box::new(move || {
+                // There is a receiver until every sender has gone.
+                let _ = sender.send(work());
+            })
+        };
+        self.shared.port.in_thread(one());
+        if self.thread().as_ref().is_some_and(|it| !it.is_finished()) {
+            self.shared.errands().push(one());
+            self.shared.kick();
+        }
+        drop(sender);
+        results.iter().collect()
     }
 
     /// Why it is out of service, if it is.
@@ -197,6 +222,8 @@ fn attend(shared: &Arc<Shared>, counters: &[OwnedFd]) {
         if heard[0] {
             drain(&shared.kick);
         }
+        let errands = std::mem::take(&mut *shared.errands());
+        errands.into_iter().for_each(|work| work());
         if shared.stopped.load(Ordering::Acquire) {
             return;
         }

@@ -49,7 +49,13 @@ pub trait Port: Send + Sync {
     /// # Errors
     /// If the device has no interrupts of a kind that can be had.
     fn interrupts(&self, counters: &[OwnedFd]) -> Result<usize, Error>;
+
+    /// Has something done by the thread that the way has, if it has one; forgets it otherwise.
+    fn in_thread(&self, _work: Work) {}
 }
+
+/// Something for a thread to do.
+pub type Work = Box<dyn FnOnce() + Send>;
 
 /// Opens the way to a device.
 pub(crate) fn open(

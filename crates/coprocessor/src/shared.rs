@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::line::{Line, Turn};
 use crate::memory::{Memory, Places};
-use crate::port::Port;
+use crate::port::{Port, Work};
 use crate::registers as reg;
 use crate::reset::{EVERY_INTERRUPT, Keys, Trouble};
 use crate::ring::{Fault, Flight, Request, Ring, Ticket};
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     /// Wakes the thread that attends to the device.
     pub(crate) kick: OwnedFd,
     pub(crate) stopped: AtomicBool,
+    /// What the thread is to do besides.
+    pub(crate) errands: Mutex<Vec<Work>>,
     /// The time, where it is not the clock's: in tests.
     pub(crate) clock: Option<Mutex<Instant>>,
     /// Taken before `core` where both are.
@@ -122,6 +124,7 @@ impl Shared {
             data_bytes,
             kick,
             stopped: AtomicBool::new(false),
+            errands: Mutex::default(),
             clock: clock.map(Mutex::new),
             keys: Mutex::new(Keys::new(facts.slots)),
             core: Mutex::new(Core {
@@ -148,6 +151,10 @@ impl Shared {
             None => Instant::now(),
             Some(clock) => *clock.lock().unwrap_or_else(PoisonError::into_inner),
         }
+    }
+
+    pub(crate) fn errands(&self) -> MutexGuard<'_, Vec<Work>> {
+        self.errands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the thread look.

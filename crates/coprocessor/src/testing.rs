@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use crate::memory::Memory;
-pub use crate::port::Port;
+pub use crate::port::{Port, Work};
 pub use device::{Build, Device, Flaw, Pace};
 
 pub use server::serve;

@@ -246,4 +246,12 @@ impl Port for Socket {
         })?;
         super::some_vectors(used)
     }
+
+    fn in_thread(&self, work: super::Work) {
+        // Where the connection has ended there is no thread.
+        let _ = self.send(Box::new(move |_| {
+            work();
+            Ok(())
+        }));
+    }
 }
