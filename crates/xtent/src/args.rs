@@ -1,6 +1,7 @@
 //! Options that several commands share, written once.
 
 mod device;
+mod engine;
 mod kdf;
 mod passphrase;
 mod tls;
@@ -12,6 +13,7 @@ use clap::{Args, ValueEnum};
 use xtent_volume::{CipherThreads, Holes};
 
 pub(crate) use device::{DeviceArgs, DirectArgs, HeaderArgs, RECONNECT};
+pub(crate) use engine::{EngineArgs, EngineChoice};
 pub(crate) use kdf::{KdfArgs, Pbkdf};
 pub(crate) use passphrase::{KeyArgs, NewKeyArgs};
 pub(crate) use tls::TlsArgs;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use xtent_server_config::{Config, LONGEST, Server, Volume};
 
+use crate::args::EngineArgs;
 use crate::disk::is_uri;
 use crate::failure::{Exit, Failure, Result};
 use crate::open::parse_backend;
@@ -104,6 +105,7 @@ fn of(
         backend: backend
             .map_err(|e| Failure::parameters(format!("`cpu`: {e}")))?
             .or(cpu),
+        engine: EngineArgs::default(),
     })
 }
 

@@ -12,6 +12,7 @@ mod copy;
 mod daemon;
 mod disk;
 mod elsewhere;
+mod engine;
 mod failure;
 mod fds;
 mod growth;

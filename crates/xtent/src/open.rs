@@ -307,13 +307,8 @@ impl Container {
         }
     }
 
-    /// Asks for the passphrase and opens the volume; gives the keyslot that did, if one did.
-    pub(crate) fn volume_and_keyslot(
-        self,
-        unlock: &UnlockArgs,
-        config: &Config,
-        output: &Output,
-    ) -> Result<(Volume, Option<u32>)> {
+    /// Says so if nobody should keep data under its cipher.
+    pub(crate) fn warn_if_broken(&self, config: &Config, output: &Output) {
         if config.cipher.mode().is_broken() {
             output.warn(format!(
                 "{}: {} is broken: an attacker who has two chosen sectors encrypted or \
@@ -323,6 +318,16 @@ impl Container {
                 config.cipher
             ));
         }
+    }
+
+    /// Asks for the passphrase and opens the volume; gives the keyslot that did, if one did.
+    pub(crate) fn volume_and_keyslot(
+        self,
+        unlock: &UnlockArgs,
+        config: &Config,
+        output: &Output,
+    ) -> Result<(Volume, Option<u32>)> {
+        self.warn_if_broken(config, output);
         let Found { unlocked, token } =
             unlock_with_retries(&self.metadata, self.data.path(), unlock, output)?;
         let device = self.data.path().display().to_string();

@@ -79,6 +79,9 @@ pub(crate) struct Entry {
     pub(crate) sector_size: u64,
     /// As the header names it.
     pub(crate) cipher: String,
+    /// The engine that does some of the work, if there is one.
+    #[serde(default)]
+    pub(crate) engine: Option<String>,
     /// Whether writes are refused.
     pub(crate) read_only: bool,
     /// When it began, in seconds since 1970.
@@ -137,6 +140,7 @@ impl Entry {
             size,
             sector_size,
             cipher,
+            engine: None,
             read_only: false,
             since: since.unwrap_or_default().as_secs(),
             pid: std::process::id(),
@@ -376,6 +380,7 @@ mod tests {
             size,
             sector_size: 512,
             cipher: "aes-xts-plain64".into(),
+            engine: None,
             read_only: false,
             since: u64::from(pid),
             pid,

@@ -13,8 +13,9 @@ use xtent_store::Access;
 use xtent_upstream::Upstream;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
-use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, EngineArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::disk::{Disk, rbd};
+use crate::engine::{self, Engine};
 use crate::failure::{Failure, Result};
 use crate::growth::Growth;
 use crate::headerless::{Closed, PlainArgs, VolumeKey};
@@ -71,6 +72,7 @@ pub(crate) struct VolumeArgs {
 /// Makes options of a volume contradict `--config`, whose file has them for each volume.
 pub(crate) fn not_beside_config() -> impl Fn(Arg) -> Arg {
     let volume = VolumeArgs::augment_args(clap::Command::new("volume"));
+    let volume = EngineArgs::augment_args(volume);
     let names: Vec<Id> = volume.get_arguments().map(Arg::get_id).cloned().collect();
     move |arg| match names.contains(arg.get_id()) {
         true => arg.conflicts_with("config"),
@@ -128,6 +130,7 @@ pub(crate) struct Wanted {
     pub(crate) name: String,
     pub(crate) args: VolumeArgs,
     pub(crate) backend: Option<Backend>,
+    pub(crate) engine: EngineArgs,
 }
 
 /// A volume whose device is open and locked, and whose header has been read.
@@ -135,6 +138,7 @@ pub(crate) struct Prepared<'a> {
     wanted: &'a Wanted,
     closed: Closed,
     config: Config,
+    engine: Option<Engine>,
 }
 
 /// An open volume and what is told of it.
@@ -150,6 +154,8 @@ pub(crate) struct Opened {
     pub(crate) has_image: bool,
     /// The image with its data, if that is in a Ceph cluster.
     pub(crate) image: Option<Disk>,
+    /// What has its key, too.
+    pub(crate) engine: Option<Engine>,
     /// Names in certificates, of the clients that may have it; everybody if empty.
     pub(crate) allowed: Vec<String>,
 }
@@ -237,6 +243,7 @@ impl Wanted {
     fn try_prepare(&self, access: Access, output: &Output) -> Result<Prepared<'_>> {
         let args = &self.args;
         args.unlock.key.source().check()?;
+        let engine = self.engine.open()?;
         let device = args.direct.device(&args.device);
         let closed = Closed::open(&device, &args.plain, &args.unlock, access, output)?;
         let discard = match args.discard {
@@ -254,6 +261,7 @@ impl Wanted {
             wanted: self,
             closed,
             config,
+            engine,
         })
     }
 
@@ -271,9 +279,14 @@ impl Prepared<'_> {
     /// Asks for the passphrase and opens the volume.
     pub(crate) fn open(self, output: &Output) -> Result<Opened> {
         let wanted = self.wanted;
-        let by_passphrase =
-            |closed: Closed, config: &Config| closed.volume(&wanted.args.unlock, config, output);
-        self.try_open(by_passphrase).map_err(|e| wanted.name_in(e))
+        let unlock = &wanted.args.unlock;
+        let threads = wanted.args.threads.cipher_threads;
+        self.try_open(|closed, config, engine| {
+            let opened =
+                engine::volume_and_keyslot(engine, closed, unlock, config, threads, output);
+            opened.map(|(volume, _)| volume)
+        })
+        .map_err(|e| wanted.name_in(e))
     }
 
     /// Opens the volume by the key that it had when `before` was found; refuses another volume, and
@@ -284,24 +297,30 @@ impl Prepared<'_> {
         if !is_same_volume(&config, &self.config) {
             return Err(wanted.name_in(another_volume()));
         }
-        self.try_open(|closed, config| closed.volume_by_key(key, config))
-            .map_err(|e| match e.is_wrong_passphrase {
-                true => wanted.name_in(another_volume()),
-                false => wanted.name_in(e),
-            })
+        let threads = wanted.args.threads.cipher_threads;
+        self.try_open(|closed, config, engine| {
+            engine::volume_by_key(engine, closed, key, config, threads)
+        })
+        .map_err(|e| match e.is_wrong_passphrase {
+            true => wanted.name_in(another_volume()),
+            false => wanted.name_in(e),
+        })
     }
 
-    fn try_open(self, open: impl FnOnce(Closed, &Config) -> Result<Volume>) -> Result<Opened> {
+    fn try_open(
+        self,
+        open: impl FnOnce(Closed, &Config, Option<&Engine>) -> Result<Volume>,
+    ) -> Result<Opened> {
         let Self {
             wanted: Wanted { name, args, .. },
             closed,
             config,
+            engine,
         } = self;
         let uuid = uuid_of(&closed);
         let (data, header) = (closed.data(), closed.header().cloned());
         let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
-        let volume = open(closed, &config)?;
-        let volume = volume.with_cipher_threads(args.threads.cipher_threads);
+        let volume = open(closed, &config, engine.as_ref())?;
         let volume = Arc::new(match args.encrypt {
             true => volume.turned(),
             false => volume,
@@ -310,6 +329,7 @@ impl Prepared<'_> {
         let mut entry = Entry::new(Kind::Server, data.path(), uuid, cipher, &volume);
         (entry.partition, entry.start) = (args.device.partition, data.window_start());
         entry.export = Some(name.clone());
+        entry.engine = engine.as_ref().map(Engine::address);
         Ok(Opened {
             name: name.clone(),
             growth: Growth::new(&data, header.as_ref(), &volume),
@@ -318,6 +338,7 @@ impl Prepared<'_> {
             upstreams,
             has_image,
             image: data.is_image().then_some(data),
+            engine,
             allowed: args.clients.clone(),
         })
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 use xtent_control::Served;
 use xtent_store::Place;
 
+use crate::args::EngineArgs;
 use crate::cli::Global;
 use crate::config;
 use crate::control::Server;
@@ -101,6 +102,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         name: name.unwrap_or_else(|| export_name(&args.volume.device.device)),
         args: args.volume.clone(),
         backend: global.cpu,
+        engine: EngineArgs::default(),
     };
     // Before anybody types a passphrase.
     refuse_taken(&wanted, &server.status()?)?;

@@ -14,11 +14,12 @@ use xtent_export::mounts::{self, FILE_NAME, Mount, Served};
 use xtent_store::Access;
 use xtent_volume::{Config, Volume};
 
-use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs, UnlockArgs};
+use crate::args::{DeviceArgs, DirectArgs, EngineArgs, HolesArgs, ThreadsArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::control::Control;
 use crate::daemon::{self, Ready};
 use crate::disk::place;
+use crate::engine::{self, Engine};
 use crate::failure::{Failure, Result};
 use crate::growth::{Changes, Growth, follow_one, resizing};
 use crate::headerless::{Closed, PlainArgs};
@@ -116,6 +117,8 @@ pub(crate) struct Args {
     unlock: UnlockArgs,
     #[command(flatten)]
     plain: PlainArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -149,8 +152,9 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     } else {
         Access::ReadWrite
     };
-    // A store's threads inherit it.
+    // A store's threads inherit it, and an engine's.
     xtent_export::expect_writeback();
+    let engine = args.engine.open()?;
     let device = args.direct.device(&args.device);
     let container = Closed::open(&device, &args.plain, &args.unlock, access, &output)?;
     way.look_at(&container, &options)?;
@@ -159,8 +163,15 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let mut config = container.plan(args.read_only, discard, global.cpu)?;
     config.holes = args.holes.holes();
     let (data, header) = (container.data(), container.header().cloned());
-    let (volume, keyslot) = container.volume_and_keyslot(&args.unlock, &config, &output)?;
-    let volume = Arc::new(volume.with_cipher_threads(args.threads.cipher_threads));
+    let (volume, keyslot) = engine::volume_and_keyslot(
+        engine.as_ref(),
+        container,
+        &args.unlock,
+        &config,
+        args.threads.cipher_threads,
+        &output,
+    )?;
+    let volume = Arc::new(volume);
     let is_plain = header.is_none();
     let growth = Growth::new(&data, header.as_ref(), &volume);
     signals::hold()?;
@@ -200,6 +211,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     }
     let mut entry = entry(&mount, &opened);
     (entry.partition, entry.start) = (args.device.partition, start);
+    entry.engine = engine.as_ref().map(Engine::address);
     let registration = Arc::new(registry::register(std::slice::from_ref(&entry)));
     drop(volume);
     let stop = mount.stop();

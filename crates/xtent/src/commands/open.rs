@@ -106,7 +106,7 @@ pub(crate) struct Args {
 /// Options of the process that serves a device are for that alone.
 fn with_ublk(arg: clap::Arg) -> clap::Arg {
     match arg.get_id().as_str() {
-        "holes" | "direct_io" | "cipher_threads" => arg.requires("ublk"),
+        "holes" | "direct_io" | "cipher_threads" | "engine" => arg.requires("ublk"),
         _ => arg,
     }
 }

@@ -24,7 +24,7 @@ pub(super) use plan::export_name;
 use plan::{Plan, plan};
 use standby::Addresses;
 
-use crate::args::TlsArgs;
+use crate::args::{EngineArgs, TlsArgs};
 use crate::cli::Global;
 use crate::client::Client;
 use crate::control::{Control, Rules};
@@ -127,6 +127,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     volume: VolumeArgs,
     #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
     tls: TlsArgs,
 }
 
@@ -175,6 +177,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
     let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
+    let engines = opened.iter().filter_map(|it| it.engine.clone()).collect();
     let has_image = opened.iter().any(|it| it.has_image) || args.allow_connect && rbd::load();
     let (lose, losses) = fenced::Losses::new(has_image);
     let (changes, told) = grown::changes(&opened);
@@ -219,6 +222,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             signals_child: client.is_some(),
             user: plan.user.clone(),
             upstreams,
+            engines,
             has_image,
             connects: args.allow_connect,
             makes_memory: machine.is_some(),

@@ -60,6 +60,7 @@ pub(super) fn adopt(
     (entry.partition, entry.start) = (attach.partition, disk.window_start());
     let offset = attach.grows.then_some(attach.offset);
     Ok(Opened {
+        engine: None,
         name: attach.name.clone(),
         growth: Growth::to_the_end(&disk, offset, entry.uuid.clone(), &volume),
         volume,

@@ -20,7 +20,6 @@ use crate::output::Output;
 /// A volume's key, and how it was come by.
 pub(crate) struct VolumeKey {
     pub(crate) key: SecretBytes,
-    #[cfg(feature = "device-mapper")]
     pub(crate) keyslot: Option<u32>,
     #[cfg(feature = "device-mapper")]
     pub(crate) token: Option<u32>,
@@ -160,7 +159,6 @@ impl Closed {
                 let Found { unlocked, .. } = found;
                 Ok(VolumeKey {
                     key: unlocked.key,
-                    #[cfg(feature = "device-mapper")]
                     keyslot: unlocked.keyslot,
                     #[cfg(feature = "device-mapper")]
                     token: found.token,
@@ -168,11 +166,17 @@ impl Closed {
             }
             Self::Plain(headerless) => Ok(VolumeKey {
                 key: headerless.key(unlock, output)?,
-                #[cfg(feature = "device-mapper")]
                 keyslot: None,
                 #[cfg(feature = "device-mapper")]
                 token: None,
             }),
+        }
+    }
+
+    /// Says so if nobody should keep data under its cipher.
+    pub(crate) fn warn_if_broken(&self, config: &Config, output: &Output) {
+        if let Self::Luks(container) = self {
+            container.warn_if_broken(config, output);
         }
     }
 

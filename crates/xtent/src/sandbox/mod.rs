@@ -3,8 +3,8 @@
 //! would find the one volume it is connected to, and nothing else.
 //!
 //! Enter it before any thread is started: every step but the last is inherited
-//! by new threads only. The threads that receive from servers exist already, and take each step
-//! themselves.
+//! by new threads only. The threads that receive from servers, and those of cipher engines, exist already,
+//! and take each step themselves.
 
 mod files;
 mod privileges;
@@ -18,6 +18,7 @@ use nix::unistd::User;
 use rustix::fs::{Access, Mode, OFlags};
 use xtent_upstream::Upstream;
 
+use crate::engine::Engine;
 use crate::failure::{Failure, Result};
 
 /// What the process still needs inside.
@@ -31,6 +32,8 @@ pub(crate) struct Needs {
     pub(crate) user: Option<User>,
     /// Clients of servers, which connect again when a connection is lost.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Engines, each of which a thread attends to.
+    pub(crate) engines: Vec<Engine>,
     /// Whether clients of a Ceph cluster are among the threads, or may be later: they connect by
     /// themselves.
     pub(crate) has_image: bool,
@@ -66,9 +69,7 @@ pub(crate) fn enter<T>(
         tracing::warn!(%error, "this user's processes may look into this one");
     }
     in_force.push("no-capabilities");
-    for upstream in &needs.upstreams {
-        confine_threads(upstream, rules.as_ref().ok())?;
-    }
+    confine_threads(needs, rules.as_ref().ok())?;
     let started = start()?;
     match rules.and_then(files::close) {
         Ok(how) => in_force.push(how),
@@ -78,7 +79,13 @@ pub(crate) fn enter<T>(
         ),
     }
     let connects = needs.connects || !needs.upstreams.is_empty();
-    match syscalls::filter(connects, needs.has_image, needs.makes_memory) {
+    let wider = syscalls::Wider {
+        connects,
+        has_image: needs.has_image,
+        makes_memory: needs.makes_memory,
+        has_device: needs.engines.iter().any(Engine::is_device),
+    };
+    match syscalls::filter(wider) {
         Ok(()) => in_force.push("seccomp"),
         Err(error) => tracing::warn!(
             error = &*error as &dyn std::error::Error,
@@ -100,20 +107,27 @@ pub(crate) fn confine_client() -> Result<()> {
     privileges::keep_what_comes_before()
 }
 
-/// Has the threads of a client of a server give up what this one does.
-fn confine_threads(upstream: &Upstream, rules: Option<&RulesetCreated>) -> Result<()> {
+/// Has the threads of clients of servers, and those of engines, give up what this one does.
+fn confine_threads(needs: &Needs, rules: Option<&RulesetCreated>) -> Result<()> {
     let rules = rules.map(RulesetCreated::try_clone).transpose();
-    let rules = rules.map_err(|e| Failure::system("cannot confine a thread", e))?;
-    let confined = upstream.in_each_thread(move || {
+    let rules = Arc::new(rules.map_err(|e| Failure::system("cannot confine a thread", e))?);
+    let confine = move || {
         rustix::thread::set_no_new_privs(true)
             .map_err(|e| Failure::system("cannot give up new privileges", e))?;
         privileges::drop_capabilities()?;
         // This thread's own attempt says what is in force.
-        if let Some(Ok(rules)) = rules.as_ref().map(RulesetCreated::try_clone) {
+        if let Some(Ok(rules)) = rules.as_ref().as_ref().map(RulesetCreated::try_clone) {
             let _ = files::close(rules);
         }
         Ok(())
-    });
+    };
+    let upstreams = needs.upstreams.iter();
+    let mut confined: Vec<Result<()>> = upstreams
+        .flat_map(|upstream| upstream.in_each_thread(confine.clone()))
+        .collect();
+    for engine in &needs.engines {
+        confined.extend(engine.driver().in_each_thread(confine.clone()));
+    }
     confined.into_iter().collect()
 }
 

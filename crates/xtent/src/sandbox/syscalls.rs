@@ -160,16 +160,42 @@ const FCNTLS: &[i32] = &[
 /// Families of the sockets by which servers are connected to again; of clusters the latter two.
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// Filters every thread of the process from now on. With `connects`, connections to servers can be
-/// made; with `has_image`, those that librados makes to its cluster; with `makes_memory`, memory for
-/// others.
-pub(super) fn filter(connects: bool, has_image: bool, makes_memory: bool) -> Result<(), Missing> {
+/// `VFIO_IOMMU_UNMAP_DMA` and `VFIO_GROUP_UNSET_CONTAINER`: by which a device is let go.
+const OF_DEVICES: &[u64] = &[0x3b72, 0x3b69];
+
+/// Calls by which the driver of a device finds its group again when it lets go of it.
+#[cfg(target_arch = "x86_64")]
+const LINKS: &[i64] = &[libc::SYS_readlinkat, libc::SYS_readlink];
+#[cfg(not(target_arch = "x86_64"))]
+const LINKS: &[i64] = &[libc::SYS_readlinkat];
+
+/// What else is allowed, to those that need it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wider {
+    /// To make connections to servers.
+    pub(super) connects: bool,
+    /// To make those that librados makes to its cluster.
+    pub(super) has_image: bool,
+    /// To make memory for others.
+    pub(super) makes_memory: bool,
+    /// To let go of a PCI device.
+    pub(super) has_device: bool,
+}
+
+/// Filters every thread of the process from now on.
+pub(super) fn filter(wider: Wider) -> Result<(), Missing> {
     seccompiler::apply_filter_all_threads(&no_clone3()?)?;
-    seccompiler::apply_filter_all_threads(&allow_list(connects, has_image, makes_memory)?)?;
+    seccompiler::apply_filter_all_threads(&allow_list(wider)?)?;
     Ok(())
 }
 
-fn allow_list(connects: bool, has_image: bool, makes_memory: bool) -> Result<BpfProgram, Missing> {
+fn allow_list(wider: Wider) -> Result<BpfProgram, Missing> {
+    let Wider {
+        connects,
+        has_image,
+        makes_memory,
+        has_device,
+    } = wider;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
         .iter()
         .chain(ALLOWED_HERE)
@@ -188,6 +214,7 @@ fn allow_list(connects: bool, has_image: bool, makes_memory: bool) -> Result<Bpf
         libc::SYS_ioctl,
         IOCTLS
             .iter()
+            .chain(if has_device { OF_DEVICES } else { &[] })
             .map(|&request| equal(1, request))
             .collect::<Result<_, _>>()?,
     );
@@ -211,6 +238,9 @@ fn allow_list(connects: bool, has_image: bool, makes_memory: bool) -> Result<Bpf
         let sockets = families.map(|&family| equal(0, u64::try_from(family)?));
         rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
         rules.insert(libc::SYS_connect, Vec::new());
+    }
+    if has_device {
+        rules.extend(LINKS.iter().map(|&call| (call, Vec::new())));
     }
     if has_image {
         rules.extend(OF_CLIENTS.iter().map(|&call| (call, Vec::new())));
@@ -263,17 +293,37 @@ mod tests {
 
     #[test]
     fn both_filters_compile() {
-        let length = |connects, has_image, makes_memory| {
-            let list = allow_list(connects, has_image, makes_memory);
-            list.unwrap().len()
-        };
-        let least = length(false, false, false);
+        let length = |wider| allow_list(wider).unwrap().len();
+        let none = Wider::default();
+        let least = length(none);
         assert!(least > ALLOWED.len());
-        let to_servers = length(true, false, false);
-        let to_clusters = length(false, true, false);
+        let connects = Wider {
+            connects: true,
+            ..none
+        };
+        let to_servers = length(connects);
+        let to_clusters = length(Wider {
+            has_image: true,
+            ..none
+        });
         assert!(to_servers > least && to_clusters > least);
-        assert!(length(true, true, false) > to_servers);
-        assert!(length(false, false, true) > least);
+        let to_both = length(Wider {
+            has_image: true,
+            ..connects
+        });
+        assert!(to_both > to_servers);
+        for wider in [
+            Wider {
+                makes_memory: true,
+                ..none
+            },
+            Wider {
+                has_device: true,
+                ..none
+            },
+        ] {
+            assert!(length(wider) > least, "{wider:?}");
+        }
         assert!(!no_clone3().unwrap().is_empty());
     }
 }

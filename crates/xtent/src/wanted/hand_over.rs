@@ -49,6 +49,7 @@ impl Prepared<'_> {
             wanted: Wanted { name, args, .. },
             closed,
             config,
+            ..
         } = self;
         let data = closed.data();
         if let Disk::Image(image) = &data {

@@ -116,7 +116,8 @@ fn one(cipher: &Cipher, sectors: usize, threads: NonZeroUsize) -> Run {
     }
 }
 
-fn speed(len: usize, threads: NonZeroUsize, call: impl Fn(&mut [u8]) + Sync) -> f64 {
+/// Megabytes per second of calls for `len` bytes each, by one thread's CPU time or several's clock.
+pub(super) fn speed(len: usize, threads: NonZeroUsize, call: impl Fn(&mut [u8]) + Sync) -> f64 {
     if threads.get() == 1 {
         let (bytes, used) = repeat(&mut vec![0; len], call, || (), cpu_time);
         return rate(bytes, used);

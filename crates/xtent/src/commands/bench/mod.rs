@@ -3,6 +3,7 @@
 mod ciphers;
 mod derivations;
 mod device;
+mod engine;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use sector_cipher::CipherSpec;
 
-use crate::args::{HeaderArgs, UnlockArgs};
+use crate::args::{EngineChoice, HeaderArgs, UnlockArgs};
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
 use crate::size::parse_size;
@@ -22,6 +23,8 @@ EXAMPLES:
     xtent bench
   One cipher, in runs of 1 MiB, on four cores at once:
     xtent bench --cipher aes-xts-plain64 --size 1M --threads 4
+  A cipher engine, beside the CPU:
+    xtent bench --engine vfio-user:/run/engine.sock --cipher aes-xts-plain64
   How much of a disk's speed remains through the volume on it:
     xtent bench /dev/sdX
 
@@ -31,6 +34,10 @@ NOTES:
   is the best one that the CPU has; --cpu forces another. With --threads each thread
   has data of its own, and the figure is what all of them do by the clock on the wall.
   Key derivations are measured as cryptsetup benchmark does.
+  With --engine one cipher is measured (--cipher, else aes-xts-plain64) in the engine and on the CPU, with requests of
+  several sizes, one at a time and eight. Rates of the engine are by the clock on the wall; below them is what
+  the engine's own counters say its cycles went into. A simulated engine has few cycles in a second: what its figures
+  are good for is those counters.
   With DEVICE ranges of it are read raw and through the volume, in turns, after
   a first read has brought them into the page cache as far as they fit. Nothing
   is ever written.";
@@ -42,6 +49,7 @@ NOTES:
 #[command(after_long_help = MANUAL)]
 pub(crate) struct Args {
     /// Volume to read from as well (never written)
+    #[arg(conflicts_with = "engine")]
     device: Option<PathBuf>,
     /// The volume is partition N of the disk image (GPT or DOS table)
     #[arg(long, value_name = "N", requires = "device", value_parser = clap::value_parser!(u32).range(1..))]
@@ -62,6 +70,8 @@ pub(crate) struct Args {
     no_kdf: bool,
     #[command(flatten)]
     unlock: UnlockArgs,
+    #[command(flatten)]
+    engine: EngineChoice,
 }
 
 /// Larger runs than any request.
@@ -92,6 +102,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let output = global.output();
     // First what can fail.
     let cipher = args.cipher.as_deref().map(parse_cipher).transpose()?;
+    if let Some(address) = &args.engine.engine {
+        return engine::run(address, args, cipher, global);
+    }
     let through = match &args.device {
         Some(path) => {
             args.unlock.key.source().check()?;

@@ -14,11 +14,12 @@ use xtent_upstream::Upstream;
 use xtent_volume::{Config, DiscardPolicy, Volume};
 
 use super::{Args, unlock};
-use crate::args::{DeviceArgs, DirectArgs, HolesArgs, ThreadsArgs};
+use crate::args::{DeviceArgs, DirectArgs, EngineArgs, HolesArgs, ThreadsArgs};
 use crate::cli::Global;
 use crate::control::Control as ResizeControl;
 use crate::daemon::{self, Ready};
 use crate::disk::{Disk, place};
+use crate::engine::{self, Engine};
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Changes, Growth, follow_one, resizing};
 use crate::headerless::{Closed, VolumeKey};
@@ -57,6 +58,8 @@ pub(super) struct ServedArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_QUEUES)),
           requires = "ublk", help_heading = "Served by a process")]
     queues: Option<u16>,
+    #[command(flatten, next_help_heading = "Served by a process")]
+    engine: EngineArgs,
 }
 
 pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -113,6 +116,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         remove_in: registration.folder().into_iter().chain(folder).collect(),
         upstreams: opened.upstreams.clone(),
         has_image: opened.has_image,
+        engines: opened.engine.clone().into_iter().collect(),
         ..sandbox::Needs::default()
     };
     let server = ublk::spawn_confined(server, &needs)?;
@@ -198,6 +202,7 @@ struct Opened {
     identity: u64,
     upstreams: Vec<Arc<Upstream>>,
     has_image: bool,
+    engine: Option<Engine>,
 }
 
 impl Opened {
@@ -213,6 +218,7 @@ impl Opened {
         Entry {
             name: Some(name.to_string()),
             start: self.start,
+            engine: self.engine.as_ref().map(Engine::address),
             ..Entry::new(Kind::Ublk, &self.place, uuid, cipher, &self.volume)
         }
     }
@@ -225,6 +231,7 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     };
     // The process leaves its folder.
     let named = place(&args.device.device)?;
+    let engine = args.served.engine.open()?;
     let device: DeviceArgs = args.served.direct.device(&args.device);
     let closed = Closed::open(&device, &args.plain, &args.unlock, access, output)?;
     super::refuse_asking_for_plain(args, &closed)?;
@@ -246,8 +253,9 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
     let (upstreams, has_image) = (closed.upstreams(), closed.has_image());
     let uuid = closed.uuid().to_owned();
     let identity = ublk::identity(&ublk::path(&args.name), &uuid, &data.told_apart()?);
-    let volume = closed.volume_by_key(key, &config)?;
-    let volume = Arc::new(volume.with_cipher_threads(args.served.threads.cipher_threads));
+    let threads = args.served.threads.cipher_threads;
+    let volume = engine::volume_by_key(engine.as_ref(), closed, key, &config, threads)?;
+    let volume = Arc::new(volume);
     Ok(Opened {
         growth: Growth::new(&data, header.as_ref(), &volume),
         start: data.window_start(),
@@ -260,6 +268,7 @@ fn open(args: &Args, global: &Global, output: &Output) -> Result<Opened> {
         uuid,
         upstreams,
         has_image,
+        engine,
     })
 }
 

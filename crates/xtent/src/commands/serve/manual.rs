@@ -51,6 +51,8 @@ EXAMPLES:
     xtent serve --vhost-user /tmp/disk.vhost disk.img &
     qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=m,size=2G,share=on -machine memory-backend=m \\
       -chardev socket,id=d,path=/tmp/disk.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=d ...
+  With a cipher engine, here a simulated one that is to have every request (docs/coprocessor.md):
+    xtent serve --engine vfio-user:/tmp/engine.sock --engine-threshold 0 disk.img
   For one command, which finds the URI in $uri and the socket in $unixsocket:
     xtent serve --read-only --run 'nbdcopy \"$uri\" - | zstd >copy.zst' disk.img
 

@@ -101,6 +101,7 @@ fn of_devices(args: &Args, global: &Global) -> Result<Vec<Wanted>> {
             name: args.export.clone().unwrap_or_default(),
             args: args.volume.clone(),
             backend: global.cpu,
+            engine: args.engine.clone(),
         }]);
     }
     let of_one = [("--standby", args.standby), ("--run", args.run.is_some())];
@@ -135,6 +136,7 @@ fn of_devices(args: &Args, global: &Global) -> Result<Vec<Wanted>> {
             name,
             args: args.volume.of(device.clone()),
             backend: global.cpu,
+            engine: args.engine.clone(),
         });
     }
     Ok(wanted)

@@ -35,6 +35,9 @@ pub(super) struct Volume {
     /// Of a mount by ublk.
     pub(super) ublk_device: Option<String>,
     pub(super) cipher: Option<String>,
+    /// The engine that does some of the work, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) engine: Option<String>,
     pub(super) sector_size: Option<u64>,
     pub(super) size: u64,
     pub(super) read_only: bool,
@@ -68,6 +71,7 @@ impl Volume {
             loop_device: entry.loop_device,
             ublk_device: entry.ublk_device,
             cipher: Some(entry.cipher),
+            engine: entry.engine,
             sector_size: Some(entry.sector_size),
             size: entry.size,
             read_only: entry.read_only,
@@ -95,6 +99,7 @@ impl Volume {
             loop_device: mapped.loop_device.as_deref().map(text_of),
             ublk_device: None,
             cipher,
+            engine: None,
             sector_size,
             size: mapped.size,
             read_only: mapped.is_read_only,
@@ -120,6 +125,21 @@ impl Volume {
         .flatten()
         .chain(&self.uris)
         .any(|it| it == name)
+    }
+
+    /// What the engine has done, where the server can be asked.
+    fn done_in_engine(&self) -> String {
+        let engine = self.metrics.as_ref().and_then(|it| it.get("engine"));
+        let number = |name: &str| engine?.get(name)?.as_u64();
+        match (number("bytes"), number("runs"), number("errors")) {
+            (Some(bytes), Some(runs), Some(0)) => {
+                format!(", {} in {runs} runs", show_size(bytes))
+            }
+            (Some(bytes), Some(runs), Some(errors)) => {
+                format!(", {} in {runs} runs, {errors} failed", show_size(bytes))
+            }
+            _ => String::new(),
+        }
     }
 
     pub(super) fn text(&self) -> String {
@@ -165,6 +185,9 @@ impl Volume {
             .unwrap_or_default();
         let cipher = self.cipher.clone().unwrap_or_else(unknown);
         line("cipher", format!("{cipher}{sectors}"));
+        if let Some(engine) = &self.engine {
+            line("engine", format!("{engine}{}", self.done_in_engine()));
+        }
         let access = if self.read_only { ", read-only" } else { "" };
         line("size", format!("{}{access}", show_size(self.size)));
         if let (Some(pid), Some(uid)) = (self.pid, self.uid) {
@@ -296,6 +319,7 @@ mod tests {
             loop_device: hostile(),
             ublk_device: hostile(),
             cipher: hostile(),
+            engine: hostile(),
             sector_size: None,
             size: 0,
             read_only: false,
