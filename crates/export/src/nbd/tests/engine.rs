@@ -1,9 +1,12 @@
 //! A volume with a cipher engine, which completes later.
 
+use std::sync::Arc;
+
 use xtent_volume::Direction;
 
 use super::client::{Rig, header};
 use super::{EIO, Options, pattern, round_trips};
+use crate::metrics::{Exported, text};
 use crate::nbd::proto::constants::*;
 
 const LONG: usize = 300_000;
@@ -67,6 +70,17 @@ fn what_the_engine_fails_fails_alone() {
         assert!(client.read(0, 0, 1 << 20).unwrap() == data);
         let snapshot = rig.volume.metrics().snapshot();
         assert_eq!(snapshot.engine.failed, 2);
+        let volume = Arc::clone(&rig.volume);
+        let page = text(&[Exported {
+            name: "a".into(),
+            volume,
+            connections: 1,
+        }]);
+        let count = snapshot.engine.count;
+        assert!(page.contains(&format!(
+            "\nxtent_engine_runs_total{{export=\"a\"}} {count}\n"
+        )));
+        assert!(page.contains("\nxtent_engine_errors_total{export=\"a\"} 2\n"));
         rig.stop().unwrap();
     }
 }
