@@ -34,10 +34,10 @@ struct Args {
     #[arg(long, value_name = "FOLDER")]
     models: Option<PathBuf>,
     /// From a read's address to its first data.
-    #[arg(long, value_name = "CYCLES", default_value_t = 40)]
+    #[arg(long, value_name = "CYCLES", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..))]
     read_latency: u16,
     /// From a write's last data to its response.
-    #[arg(long, value_name = "CYCLES", default_value_t = 20)]
+    #[arg(long, value_name = "CYCLES", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     write_latency: u16,
     /// Write all signals to this file, as VCD; large and slow. Takes the model that `model.sh
     /// --trace` builds.

@@ -21,7 +21,7 @@ pub trait Memory {
     fn write(&self, address: u64, bytes: &[u8]) -> bool;
 }
 
-/// Cycles from an address, or the last data, to the answer.
+/// Cycles from an address, or the last data, to the answer; at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// From a read's address to its first data.

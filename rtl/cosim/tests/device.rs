@@ -189,12 +189,11 @@ fn runs() {
         let mut cookie = 0;
         for log2_unit in 9..=12 {
             let unit = 1 << log2_unit;
-            for (count, tweak, step) in [
-                (1, 0, 1),
-                (2, u64::MAX - 8, 8),
-                (7, 0xffff_fffe, 3),
-                (16, 1, 0),
-            ] {
+            // As far as the other side counts.
+            let last = u64::MAX >> (log2_unit - 9);
+            for (count, tweak, step) in
+                [(1, 0, 1), (2, last - 8, 8), (7, 0xffff_fffe, 3), (16, 1, 0)]
+            {
                 cookie += 1;
                 let data = noise(cookie, count * unit);
                 driver.put(DATA, &data);
@@ -289,6 +288,46 @@ fn lists() {
         ..submission
     };
     assert_eq!(driver.run(0, &short).status, STATUS_LIST);
+}
+
+#[test]
+fn memory_of_any_latency() {
+    let mut cycles = Vec::new();
+    for [read, write] in [["1", "1"], ["40", "20"], ["600", "400"]] {
+        let options = ["--read-latency", read, "--write-latency", write];
+        let simulator = Simulator::start("xts", &options);
+        let mut driver = Driver::new(&simulator);
+        let key = noise(11, 64);
+        assert_eq!(driver.key(0, CIPHER_XTS, 256, &key), DONE);
+        driver.ring(0);
+        driver.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_CLEAR_LOW);
+        let mut data = noise(12, 64 * 512);
+        driver.put(DATA, &data);
+        let submission = Submission {
+            op: OP_RUN,
+            log2_unit: 9,
+            step: 1,
+            units: 64,
+            source: place(DATA),
+            destination: place(OUT),
+            ..Submission::default()
+        };
+        assert_eq!(driver.run(0, &submission).status, STATUS_DONE);
+        units("aes-xts", &key, 512, 0, 1, &mut data);
+        assert!(driver.get(OUT, data.len()) == data, "{options:?}");
+        driver.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_SNAPSHOT_LOW);
+        let rows = [
+            REG_COUNTER_FETCH,
+            REG_COUNTER_SOURCE,
+            REG_COUNTER_CIPHER,
+            REG_COUNTER_DESTINATION,
+            REG_COUNTER_COMPLETION,
+        ];
+        cycles.push(rows.map(|row| driver.counter(row)).iter().sum::<u64>());
+    }
+    assert!(cycles.is_sorted_by(|a, b| a < b), "{cycles:?}");
+    // 2048 blocks.
+    assert!(cycles[0] > 2048, "{cycles:?}");
 }
 
 /// Memory that the device cannot reach ends a request with an error, and no other.
