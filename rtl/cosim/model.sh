@@ -72,7 +72,7 @@ build() {
     }
     for parameter in ${parameters//,/ }; do options+=(-G"$parameter"); done
     mkdir -p "$model"
-    # Two that build the same model take turns.
+    # Two that build the same model take turns. What lint says is for ../test/run.sh.
     exec 9>"$model/lock"
     flock 9
     if ! nice verilator --cc --exe --build -j 2 -O3 --x-assign fast --x-initial fast -Wno-fatal ${trace[@]+"${trace[@]}"} \
