@@ -46,9 +46,11 @@ impl Backend {
     }
 
     fn power_on(&mut self) -> io::Result<Ran> {
+        // First, so that nothing is under way that is cut off.
+        let ran = self.device.reset()?;
         self.device.mappings.set_master(false);
         (self.config, self.table) = power_on(&self.device);
-        self.device.reset()
+        Ok(ran)
     }
 
     /// The interrupts that clients are told of: with MSI-X a vector a ring, and one for faults.

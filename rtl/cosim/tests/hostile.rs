@@ -9,9 +9,9 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use common::{BAR0, CONFIG, Driver, Simulator, noise};
+use common::{BAR0, BASE, CONFIG, Driver, MEMORY, Simulator, Submission, noise};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket;
-use xtent_engine_sim::registers::{BAR_BYTES, ID, REG_ID};
+use xtent_engine_sim::registers::*;
 
 const DESIGN: &str = "xts";
 
@@ -309,6 +309,71 @@ fn resets_in_between() {
         }
         raw.send(&header(RESET, 16, 0), &[]);
         assert_eq!(raw.flags() & ERROR, 0);
+    }
+    check(&mut simulator);
+}
+
+/// Rings of noise, and registers written at random while they run: the model keeps to AXI, which
+/// the process watches, and works after a reset.
+#[test]
+fn noise_for_requests() {
+    let mut simulator = Simulator::start("xts-2rings", &["--read-latency", "7"]);
+    let before_end = u32::try_from(MEMORY).unwrap() - 1;
+    for seed in 0..40 {
+        let mut driver = Driver::new(&simulator);
+        for slot in 0..2 {
+            assert_eq!(
+                driver.key(slot, CIPHER_XTS, 256, &noise(seed, 64)),
+                u32::from(KEY_RESULT_DONE)
+            );
+        }
+        let mut bytes = noise(seed, 4096).into_iter();
+        let mut word = || u32::from_le_bytes([(); 4].map(|()| bytes.next().unwrap()));
+        for ring in 0..2 {
+            driver.ring(ring);
+            for _ in 0..8 {
+                let [kind, sizes, first, second] = [(); 4].map(|()| word());
+                let address = |word: u32| BASE + u64::from(word & before_end & !7);
+                let [op, flags, slot, log2_unit] = kind.to_le_bytes();
+                driver.submit(
+                    ring,
+                    &Submission {
+                        op: if op & 0xf0 == 0 { op } else { 3 },
+                        flags: flags & 0x1f,
+                        slot: slot % 3,
+                        log2_unit: 9 + log2_unit % 4,
+                        step: 1,
+                        units: sizes & 0x1f,
+                        tweak: first.into(),
+                        source: address(first) & !u64::from(op & 8),
+                        destination: address(second) & !u64::from(op & 8),
+                        source_entries: sizes >> 8 & 3,
+                        destination_entries: sizes >> 16 & 3,
+                        cookie: seed,
+                    },
+                );
+            }
+            driver.doorbell(ring);
+        }
+        for _ in 0..100 {
+            let [place, value] = [(); 2].map(|()| word());
+            // Of the first ring everything, of the second the doorbells; anything else below.
+            let register = match place & 3 {
+                0 => RINGS_OFFSET + (place >> 2 & 0x3c),
+                1 => RINGS_OFFSET + RINGS_STRIDE + RING_TAIL + (place >> 2 & 4),
+                2 => place >> 2 & 0x17c,
+                _ => REG_COUNTER_CTRL,
+            };
+            driver.write(
+                register,
+                if place & 0x8000 == 0 {
+                    value
+                } else {
+                    value & 0x1f
+                },
+            );
+        }
+        assert!(simulator.is_running(), "seed {seed}");
     }
     check(&mut simulator);
 }
