@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ test-later: ## servers against every peer again, on the driver for stores that c
 	XTENT_SERVE_OPTIONS=--direct-io $(CARGO) test --workspace --test matrix --test nbd_clients --test wide_block --test faults --test kills
 
 test-all: PART := --rest
-test-all: test test-later kernel-test rtl-test soak test-constant-time ## make test, and all that takes longer but no special machine
+test-all: test test-later kernel-test rtl-test engine-test soak test-constant-time ## make test, and all that takes longer but no special machine
 
 soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of a server under load, as many of the storage behind it, what many volumes cost; long
 	@scripts/setup.sh test
@@ -66,6 +66,14 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 rtl-test: ## lint, prove and simulate the hardware cores, the quick tests
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh $(PART) --build $(TARGET)/rtl
+
+engine-demo: ## a volume whose cipher is the simulated co-processor, read back by the CPU and by dm-crypt; minutes
+	@scripts/setup.sh engine
+	@scripts/engine-demo.sh
+
+engine-test: ## the simulated co-processor as a device, and the driver in user space against it
+	@scripts/setup.sh engine
+	@scripts/engine-test.sh
 
 rtl-test-full: ## every design and configuration of them with thousands of sectors, an hour
 	@scripts/setup.sh rtl
@@ -152,6 +160,12 @@ bench-guest: build ## a virtual machine's disk, encrypted outside it by xtent or
 	@scripts/setup.sh kernel
 	@scripts/setup.sh bench
 	bench/guest/disk.py --xtent $(TARGET)/release/xtent --output $(TARGET)/bench-guest $(BENCH)
+
+bench-engine: ## the co-processor's cycles beside the papers' figures: docs/coprocessor-figures.md
+	@scripts/setup.sh engine
+	rtl/cosim/model.sh --models $(TARGET)/rtl/cosim ecb ecb-bus8 ecb-bus4 xts-512 xts-512-bus8 xts-512-bus4 xts xts-bus8 xts-bus4
+	$(CARGO) build --release --manifest-path rtl/cosim/Cargo.toml --target-dir $(TARGET)/cosim
+	bench/engine/figures.py --models $(TARGET)/rtl/cosim --measure $(TARGET)/cosim/release/xtent-engine-measure $(BENCH)
 
 bench-kernel: ## dm-xtent against dm-crypt in User Mode Linux; BENCH="..." gives it options
 	@scripts/setup.sh kernel

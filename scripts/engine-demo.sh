@@ -34,10 +34,10 @@ trap 'exit 130' INT TERM
 step "Build the xtent command, and the hardware's simulation"
 cargo build --release --package xtent
 xtent=$target/release/xtent
-rtl/cosim/model.sh xts
-CARGO_TARGET_DIR=$target cargo build --release --manifest-path rtl/cosim/Cargo.toml
-sim=$target/release/xtent-engine-sim
-good "$("$xtent" --version), $("$sim" --version)"
+rtl/cosim/model.sh --models "$target/rtl/cosim" xts
+cargo build --release --manifest-path rtl/cosim/Cargo.toml --target-dir "$target/cosim"
+sim=$target/cosim/release/xtent-engine-sim
+good "$("$xtent" --version)"
 
 step "Start the device: AES-XTS over runs, with rings and DMA, behind vfio-user"
 printf '   %s$ xtent-engine-sim --design xts --socket engine.sock &%s\n' "$dim" "$plain"

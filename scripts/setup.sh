@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -31,6 +31,7 @@ kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
     arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11"
+engine="$demo verilator:verilator c++:g++ make:make perl:perl"
 
 deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"
 deb_test="$deb debootstrap:debootstrap lintian:lintian"
@@ -52,6 +53,7 @@ static) wanted=$static ;;
 static-test) wanted=$static_test ;;
 aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
+engine) wanted=$engine ;;
 kernel) wanted=$kernel ;;
 kernel-all) wanted=$kernel_all ;;
 deb) wanted=$deb ;;
@@ -61,7 +63,7 @@ fido2) wanted=$fido2 ;;
 container) wanted=$container ;;
 ceph) wanted=$ceph ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
     exit 2
     ;;
 esac

@@ -235,7 +235,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser.add_argument("--models", type=Path, default=target / "rtl/cosim")
-    parser.add_argument("--measure", type=Path, default=target / "release/xtent-engine-measure")
+    parser.add_argument("--measure", type=Path, default=target / "cosim/release/xtent-engine-measure")
     parser.add_argument("--output", type=Path, default=ROOT / "docs")
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Tests the co-processor's simulation as a device, and the driver in user space against it: every model of
+# sharing the work, against the ciphers of the CPU.
+#
+# usage: engine-test.sh [DESIGN...]   (of rtl/cosim/model.sh --list; without any, one of each level, and one with two rings)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
+designs=("$@")
+[ ${#designs[@]} -gt 0 ] || designs=(ecb xts-512 xts xts-2rings)
+
+rtl/cosim/test.sh
+rtl/cosim/model.sh --models "$target/rtl/cosim" "${designs[@]}"
+nice cargo build --release --manifest-path rtl/cosim/Cargo.toml --target-dir "$target/cosim"
+
+device=
+work=$(mktemp -d "${TMPDIR:-/tmp}/xtent-engine-test.XXXXXX")
+# shellcheck disable=SC2317  # called by the trap
+finish() {
+    [ -z "$device" ] || kill "$device" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+for design in "${designs[@]}"; do
+    echo "the driver against the design $design:"
+    rm -f "$work/announcement" && mkfifo "$work/announcement"
+    "$target/cosim/release/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" --socket "$work/socket" >"$work/announcement" &
+    device=$!
+    exec 3<"$work/announcement"
+    read -r -u 3 _
+    XTENT_ENGINE_SOCKET=$work/socket nice cargo test --package xtent-coprocessor --test conformance -- --ignored
+    kill "$device"
+    wait "$device"
+    device=
+done
