@@ -14,8 +14,8 @@ use crate::memory_port::{Latency, MemoryPort};
 use crate::model::{Inputs, Model, Outputs};
 use crate::registers::{
     CAP0_RINGS_BITS, CAP0_RINGS_LOW, CAP3_CYCLES_PER_US_BITS, CAP3_CYCLES_PER_US_LOW, ID, REG_CAP0,
-    REG_CAP3, REG_ID, REG_STATUS, RING_COALESCE, RING_COALESCE_US_LOW, RINGS_OFFSET, RINGS_STRIDE,
-    STATUS_IDLE_LOW, STATUS_READY_LOW,
+    REG_CAP3, REG_ID, REG_INT_STATUS, REG_STATUS, RING_COALESCE, RING_COALESCE_US_LOW,
+    RINGS_OFFSET, RINGS_STRIDE, STATUS_IDLE_LOW, STATUS_READY_LOW,
 };
 
 /// Writes that wait for the model at most; more wait in the client's socket.
@@ -233,11 +233,17 @@ impl Clock {
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(()),
                 }
             }
-            if let Some((Access::Read(_), value)) = self.tick()?
-                && let Some(reply) = answer.take()
-            {
-                // Who asked may be gone.
-                let _ = reply.send(value);
+            match self.tick()? {
+                Some((Access::Read(_), value)) => {
+                    if let Some(reply) = answer.take() {
+                        // Who asked may be gone.
+                        let _ = reply.send(value);
+                    }
+                }
+                Some((Access::Write(at, bits), _)) if u32::from(at) == REG_INT_STATUS => {
+                    self.interrupts.acknowledged(bits);
+                }
+                _ => {}
             }
         }
     }

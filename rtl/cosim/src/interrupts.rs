@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::registers::INT_STATUS_FAULT_LOW;
+
 /// For the thread of the client's messages and that of the model.
 #[derive(Debug)]
 pub struct Interrupts {
@@ -43,6 +45,17 @@ impl Interrupts {
                 signal(eventfd.as_mut());
             }
         }
+    }
+
+    /// After these bits were written to `INT_STATUS`: their lines, if they are up, count as ones
+    /// that rise. Where an interrupt comes in the cycle of the write, its line never falls.
+    pub fn acknowledged(&self, bits: u32) {
+        let mut state = self.state();
+        let fault = state.eventfds.len() - 1;
+        let bits = bits & !(1 << fault) | (bits >> INT_STATUS_FAULT_LOW & 1) << fault;
+        #[allow(clippy::cast_possible_truncation)]
+        let lines = bits as u16;
+        state.lines &= !lines;
     }
 
     /// Gives lines from `start` on their eventfds, or takes `count` of them away if there are
@@ -166,6 +179,23 @@ mod tests {
         interrupts.see(0);
         interrupts.see(7);
         assert_eq!((count(&first), count(&last)), (0, 0));
+    }
+
+    #[test]
+    fn lines_that_stay_up_are_signalled_again_when_acknowledged() {
+        let interrupts = Interrupts::new(2);
+        let eventfds = [new_eventfd(), new_eventfd()];
+        let files = eventfds.iter().map(|file| file.try_clone().unwrap());
+        interrupts.set(0, 2, files.collect()).unwrap();
+        let mut counts = Vec::new();
+        // Ring 0, nothing that is there, faults.
+        for bits in [1, 1 << 1, 1 << 31] {
+            interrupts.see(3);
+            interrupts.acknowledged(bits);
+            interrupts.see(3);
+            counts.push([count(&eventfds[0]), count(&eventfds[1])]);
+        }
+        assert_eq!(counts, [[2, 1], [0, 0], [0, 1]]);
     }
 
     #[test]
