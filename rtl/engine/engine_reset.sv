@@ -35,19 +35,24 @@ module engine_reset (
     .rst_no (rst_data_no)
   );
 
+  // What is reset does not say yet that it is wiping.
+  logic early_q;
   logic stop_q, ready_q;
   assign stop_o = stop_q;
   assign ready_o = ready_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      early_q <= 1'b1;
       stop_q  <= 1'b0;
       ready_q <= 1'b0;
     end else if (reset_i || zeroize_i) begin
+      early_q <= 1'b1;
       stop_q  <= 1'b1;
       ready_q <= 1'b0;
-    end else if (rst_data_no) begin
-      // Memories say so from their reset on.
+    end else if (early_q) begin
+      early_q <= 1'b0;
+    end else begin
       if (bus_idle_i) stop_q <= 1'b0;
       if (bus_idle_i && !wiping_i) ready_q <= 1'b1;
     end
