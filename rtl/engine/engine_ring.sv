@@ -20,7 +20,10 @@ module engine_ring
   import engine_pkg::*;
   import engine_regs_pkg::*;
 #(
-  parameter int unsigned AddressBits = 64
+  parameter int unsigned AddressBits = 64,
+  // Of an index, and of the size of the largest ring: less only to prove what holds.
+  parameter int unsigned IndexBits   = 16,
+  parameter int unsigned LogSize     = LogRing
 ) (
   input logic clk_i,
   input logic rst_ni,
@@ -76,8 +79,8 @@ module engine_ring
   output address_t   fault_address_o
 );
 
-  typedef logic [15:0] index_t;
-  localparam int unsigned SizeWidth = LogRing + 1;
+  typedef logic [IndexBits-1:0] index_t;
+  localparam int unsigned SizeWidth = LogSize + 1;
 
   address_t sq_q, cq_q;
   logic [3:0] log2_q;
@@ -92,17 +95,17 @@ module engine_ring
   logic active, size_bad;
   index_t size, mask;
   assign active = enable_q || busy_q != '0;
-  assign size_bad = log2_q > 4'(LogRing);
+  assign size_bad = log2_q > 4'(LogSize);
   assign size = size_bad ? '0 : index_t'(1) << log2_q;
   assign mask = size - 1'b1;
 
   assign want_o = serve_i && enable_q && !faulted_q && tail_q != issued_q
       && index_t'(issued_q - head_q) < size;
-  assign submission_o = sq_q + {42'b0, issued_q & mask, 6'b0};
-  assign completion_o = cq_q + {44'b0, posted_q & mask, 4'b0};
-  assign posted_o = posted_q;
+  assign submission_o = sq_q + 64'(index_t'(issued_q & mask)) * 64;
+  assign completion_o = cq_q + 64'(index_t'(posted_q & mask)) * 16;
+  assign posted_o = 16'(posted_q);
   // One in the first round.
-  assign phase_o = !posted_q[log2_q];
+  assign phase_o = (posted_q & size) == '0;
   assign dead_o = dead_q;
   assign last_o = index_t'(completed_q + 1'b1) == tail_q;
   assign when_empty_o = when_empty_q;
@@ -121,7 +124,7 @@ module engine_ring
 
   logic write_tail, write_head, tail_good, head_good;
   index_t index;
-  assign index = write_data_i[15:0];
+  assign index = write_data_i[IndexBits-1:0];
   assign write_tail = doorbell && 32'(write_offset_i) == RingTail;
   assign write_head = doorbell && 32'(write_offset_i) == RingCqHead;
   assign tail_good = index_t'(index - issued_q) <= size
@@ -131,8 +134,8 @@ module engine_ring
   // Where the rings would end, and whether that is beyond what the bus can say.
   logic [64:0] sq_end, cq_end;
   logic config_bad;
-  assign sq_end = {1'b0, sq_q} + {42'b0, 17'(size), 6'b0};
-  assign cq_end = {1'b0, cq_q} + {44'b0, 17'(size), 4'b0};
+  assign sq_end = {1'b0, sq_q} + 65'(size) * 64;
+  assign cq_end = {1'b0, cq_q} + 65'(size) * 16;
   assign config_bad = size_bad || sq_q[5:0] != '0 || cq_q[5:0] != '0
       || sq_end > (65'b1 << AddressBits) || cq_end > (65'b1 << AddressBits);
 
@@ -149,12 +152,12 @@ module engine_ring
       fault_code_o = 8'(FaultRing);
     end else if (done_i && done_error_i && !dead_q) begin
       fault_code_o = 8'(FaultCompletion);
-      fault_address_o = cq_q + {44'b0, completed_q & mask, 4'b0};
+      fault_address_o = cq_q + 64'(index_t'(completed_q & mask)) * 16;
     end else if (not_erased_i) begin
       fault_code_o = 8'(FaultErase);
     end else if (drop_i && lost_i) begin
       fault_code_o = 8'(FaultDescriptor);
-      fault_address_o = sq_q + {42'b0, fetched_q & mask, 6'b0};
+      fault_address_o = sq_q + 64'(index_t'(fetched_q & mask)) * 64;
     end else if ((write_tail && !tail_good) || (write_head && !head_good)) begin
       fault_code_o = 8'(FaultDoorbell);
     end else begin
@@ -248,7 +251,7 @@ module engine_ring
       RingTail: read_data_o = 32'(tail_q);
       RingCqHead: read_data_o = 32'(head_q);
       RingCoalesce: read_data_o = {us_q, 8'b0, count_q};
-      RingState: read_data_o = {fetched_q, code_q, 6'b0, faulted_q, active};
+      RingState: read_data_o = {16'(fetched_q), code_q, 6'b0, faulted_q, active};
       RingCompleted: read_data_o = 32'(completed_q);
       default: read_data_o = '0;
     endcase

@@ -8,7 +8,10 @@
 
 module engine_ring_props
   import engine_pkg::*;
-(
+#(
+  parameter int unsigned IndexBits = 16,
+  parameter int unsigned LogSize   = LogRing
+) (
   input logic        clk_i,
   input logic        rst_ni,
   input logic        wipe_i,
@@ -38,18 +41,18 @@ module engine_ring_props
   input logic        enable_q,
   input logic        faulted_q,
   input logic [ 7:0] code_q,
-  input logic [15:0] tail_q,
-  input logic [15:0] head_q,
-  input logic [15:0] issued_q,
-  input logic [15:0] fetched_q,
-  input logic [15:0] posted_q,
-  input logic [15:0] completed_q,
-  input logic [15:0] size,
+  input logic [IndexBits-1:0] tail_q,
+  input logic [IndexBits-1:0] head_q,
+  input logic [IndexBits-1:0] issued_q,
+  input logic [IndexBits-1:0] fetched_q,
+  input logic [IndexBits-1:0] posted_q,
+  input logic [IndexBits-1:0] completed_q,
+  input logic [IndexBits-1:0] size,
   input logic        active,
-  input logic [LogRing:0] busy_q
+  input logic [LogSize:0] busy_q
 );
 
-  typedef logic [15:0] index_t;
+  typedef logic [IndexBits-1:0] index_t;
 
   logic started_q;
   initial started_q = 1'b0;
@@ -85,7 +88,7 @@ module engine_ring_props
     assume (!not_erased_i || post_i || skip_i);
     assume (!done_i || open_q != '0);
     // As many as engine_completion has open.
-    assume (!post_i || open_q < 16'd4);
+    assume (!post_i || open_q < index_t'(4));
     // A cycle has one write.
     assume (!(wipe_i && write_i));
   end
@@ -104,8 +107,8 @@ module engine_ring_props
 
   // Where an index lies in a ring of a size that is a power of two.
   function automatic index_t place(index_t index);
-    for (int i = 0; i <= int'(LogRing); i++) begin
-      if (32'(log2_q) == 32'(i)) return index % 16'(1 << i);
+    for (int i = 0; i <= int'(LogSize); i++) begin
+      if (32'(log2_q) == 32'(i)) return index % index_t'(1 << i);
     end
     return '0;
   endfunction
@@ -117,22 +120,23 @@ module engine_ring_props
       // Off, with a size that cannot be, nothing has moved.
       if (enable_q && !faulted_q) assert (size != '0);
       if (issued_q != head_q || tail_q != issued_q) begin
-        assert (index_t'(issued_q - head_q) <= 16'(1 << LogRing));
-        assert (index_t'(tail_q - issued_q) <= 16'(1 << LogRing));
+        assert (index_t'(issued_q - head_q) <= index_t'(1 << LogSize));
+        assert (index_t'(tail_q - issued_q) <= index_t'(1 << LogSize));
       end
       if (active) begin
         assert (index_t'(issued_q - head_q) <= size);
         assert (index_t'(tail_q - issued_q) <= size);
       end
       // Nothing on the way is lost from sight.
-      assert (index_t'(issued_q - fetched_q) >= asked_q && asked_q <= 16'(1 << LogRing));
-      assert (index_t'(fetched_q - posted_q) >= owing_q && owing_q <= 16'(1 << LogRing));
-      assert (open_q <= 16'd4);
+      assert (index_t'(issued_q - fetched_q) >= asked_q && asked_q <= index_t'(1 << LogSize));
+      assert (index_t'(fetched_q - posted_q) >= owing_q && owing_q <= index_t'(1 << LogSize));
+      assert (open_q <= index_t'(4));
       assert (index_t'(posted_q - completed_q) >= open_q);
-      assert (index_t'(posted_q - completed_q) <= 16'd4);
+      assert (index_t'(posted_q - completed_q) <= index_t'(4));
       if (!dead_o) assert (index_t'(posted_q - completed_q) == open_q);
-      assert (16'(busy_q) == asked_q + owing_q + open_q);
+      assert (index_t'(busy_q) == asked_q + owing_q + open_q);
       assert (completed_q == good_q);
+      if (faulted_q) assert (code_q != '0);
       if (want_o) assert (serve_i && enable_q && !faulted_q && tail_q != issued_q);
       if (issue_i) begin
         assert (index_t'(issued_q - head_q) < size);
@@ -169,7 +173,6 @@ module engine_ring_props
     if (rst_ni && was_q) begin
       if (faulted_before_q && !started_before_q) assert (faulted_q);
       if (faulted_before_q) assert (faulted_q || started_before_q);
-      if (faulted_q) assert (code_q != '0);
       if (active_before_q) begin
         assert (sq_q == sq_before_q && cq_q == cq_before_q && log2_q == log2_before_q);
       end
@@ -181,7 +184,7 @@ module engine_ring_props
 
   always_comb begin
     // A ring of two goes round, full.
-    cover (rst_ni && log2_q == 4'd1 && completed_q == 16'd2 && !faulted_q && busy_q == 11'd2);
+    cover (rst_ni && log2_q == 4'd1 && completed_q == index_t'(2) && !faulted_q && busy_q == 2);
     cover (rst_ni && faulted_q && code_q == 8'(engine_regs_pkg::FaultDoorbell) && busy_q != '0);
     cover (rst_ni && faulted_q && code_q == 8'(engine_regs_pkg::FaultCompletion) && skip_i);
   end
@@ -191,6 +194,9 @@ module engine_ring_props
 
 endmodule
 
-bind engine_ring engine_ring_props u_props (
+bind engine_ring engine_ring_props #(
+  .IndexBits(IndexBits),
+  .LogSize  (LogSize)
+) u_props (
   .*
 );

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Proves the properties beside this script, by k-induction (Yosys, SymbiYosys, z3) or, where it
-# says so, for the first cycles, and that what they are about can happen.
+# Proves the properties beside this script, by k-induction (Yosys, SymbiYosys, z3) or, where
+# it says so, for the first cycles, and
+# that what they are about can happen.
 #
 # usage: run.sh FOLDER [MODULE...]
 #
@@ -20,12 +21,16 @@ mkdir -p "$build/formal"
 prove() {
     local name=$1 module=$2 depth=$3 parameter options=""
     shift 3
-    local sources=("$common/$module.sv")
-    # What it needs.
+    local sources=("$module.sv") folder=$common inside=
+    # What is inside it.
     case $module in
-    ram_fifo) sources+=("$common/wiped_ram.sv") ;;
+    ram_fifo) sources+=(wiped_ram.sv) ;;
     axi_* | list_walker | engine_*)
-        sources=("$engine"/engine{,_regs}_pkg.sv "$engine/$module.sv" "$common/stream_fifo.sv")
+        folder=$engine
+        sources=(engine_pkg.sv engine_regs_pkg.sv "$module.sv")
+        case $module in
+        engine_completion | axi_* | list_walker) inside=stream_fifo.sv ;;
+        esac
         ;;
     esac
     [[ $wanted == "  " || $wanted == *" $module "* ]] || return 0
@@ -42,14 +47,15 @@ cover: depth ${depth#*/}
 [engines]
 smtbmc z3
 [script]
-read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]##*/} any_value.sv stream_rules.sv followed_entry.sv ${module}_props.sv
+read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} $inside any_value.sv stream_rules.sv followed_entry.sv ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
 delete =any_constant =any_sequence
 prep -top $module
 [files]
 $formal/any_value.sv
-$(printf '%s\n' "${sources[@]}")
+$(printf '%s\n' "${sources[@]/#/$folder/}")
+${inside:+$common/$inside}
 $formal/stream_rules.sv
 $formal/followed_entry.sv
 $formal/${module}_props.sv
@@ -84,12 +90,12 @@ prove ram_fifo-2 ram_fifo 10 Width=2 Depth=2
 prove ram_fifo-4 ram_fifo 14 Width=2 Depth=4
 prove wiped_table-4 wiped_table 12 Width=2 Depth=4 Reads=2
 prove wiped_table-5 wiped_table 14 Width=2 Depth=5 Reads=1
+prove engine_ring engine_ring 2/16 IndexBits=7 LogSize=3
+prove engine_completion engine_completion 4/16 Rings=3
+prove engine_interrupts engine_interrupts 5/10 Rings=2 CyclesPerUs=3
+prove engine_counters engine_counters 2/12 Width=4
 prove axi_reader-4 axi_reader 12 Clients=3 BusBytes=4 AddressBits=16 Outstanding=3
 prove axi_reader-16 axi_reader 8 Clients=2 BusBytes=16 AddressBits=16 Outstanding=4
 bounded list_walker list_walker 6/12 AddressBits=14
 bounded axi_writer-4 axi_writer 10/14 Clients=2 BusBytes=4 AddressBits=14 Outstanding=2
 bounded axi_writer-16 axi_writer 8 Clients=2 BusBytes=16 AddressBits=14 Outstanding=3
-prove engine_ring engine_ring 4/16 AddressBits=64
-prove engine_completion engine_completion 4/16 Rings=3
-prove engine_interrupts engine_interrupts 5/10 Rings=2 CyclesPerUs=3
-prove engine_counters engine_counters 4/12 Width=6
