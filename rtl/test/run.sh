@@ -224,7 +224,7 @@ brw() {
 engine_cipher() {
     local case level ciphers bits xts unit folder
     local cases=("3 3 128 4096 512" "3 127 128 4096 512" "1 1 256 512 512" "2 1 128 512 512" "3 3 256 4096 512"
-        "3 124 256 4096 4096")
+        "3 17 256 4096 4096")
     [ "$mode" != quick ] || cases=("${cases[0]}")
     for case in "${cases[@]}"; do
         read -r level ciphers bits xts unit <<<"$case"
@@ -243,6 +243,30 @@ engine_dma() {
         simulate "engine-dma$bytes" engine_dma_tb engine_dma_test.cpp -GBusBytes="$bytes" \
             -CFLAGS "-std=c++17 -Wall -Wextra -DBUS_BYTES=$bytes"
         "$build/engine-dma$bytes/simulate" "$(either 1000 200)"
+    done
+}
+
+# The whole co-processor: each level, width of the bus, and cipher.
+engine() {
+    local case folder level ciphers key_bits unit xts rings slots bus address flags parameter
+    # Level, ciphers, bits of an AES key, bytes of units in other ciphers than XTS, of units of op XTS,
+    # rings, slots, bytes of the bus, bits of an address.
+    local cases=("3 3 128 4096 512 4 8 16 64" "3 3 256 4096 4096 8 32 8 40" "3 127 128 512 512 2 32 16 64"
+        "3 127 256 4096 512 3 16 4 64" "2 1 128 4096 512 4 4 16 64" "2 1 256 4096 4096 1 2 8 33"
+        "1 1 128 4096 512 1 1 4 32" "1 1 256 4096 512 8 32 16 64")
+    [ "$mode" != quick ] || cases=("${cases[0]}")
+    for case in "${cases[@]}"; do
+        read -r level ciphers key_bits unit xts rings slots bus address <<<"$case"
+        folder=engine-${case// /-}
+        flags="-std=c++17 -Wall -Wextra -DCYCLES_PER_US=100"
+        for parameter in LEVEL="$level" CIPHERS="$ciphers" KEY_BITS="$key_bits" UNIT_BYTES="$unit" XTS_BYTES="$xts" \
+            RINGS="$rings" SLOTS="$slots" BUS_BYTES="$bus" ADDRESS_BITS="$address"; do
+            flags+=" -D$parameter"
+        done
+        simulate "$folder" xtent_engine engine_test.cpp --savable -GLevel="$level" -GCiphers="$ciphers" \
+            -GKeyBits="$key_bits" -GUnitBytes="$unit" -GXtsBytes="$xts" -GRings="$rings" -GSlots="$slots" \
+            -GBusBytes="$bus" -GAddressBits="$address" -GCyclesPerUs=100 -CFLAGS "$flags"
+        "$build/$folder/simulate" "$(either 20000 5000)" 1
     done
 }
 
@@ -277,11 +301,12 @@ cores() {
     "$rtl/test/cores.py" "$build"
 }
 
-# One design with one block a beat and one with two.
+# One design with one block a beat and one with two, and the co-processor.
 cocotb() {
     tools
     "$build/venv/bin/python" "$rtl/test/cocotb/engine.py" "$build" Xts Cores=1
     "$build/venv/bin/python" "$rtl/test/cocotb/engine.py" "$build" Aez10
+    "$build/venv/bin/python" "$rtl/test/cocotb/coprocessor.py" "$build" BusBytes=8
 }
 
 crate=""
@@ -348,6 +373,7 @@ asked horner part && horner
 asked brw part && brw
 asked engine-cipher part && engine_cipher
 asked engine-dma part && engine_dma
+asked engine part && engine
 asked formal part && formal
 asked cores part && cores
 asked cocotb part && cocotb

