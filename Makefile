@@ -111,6 +111,9 @@ check: ## format, lints, licences, locked dependencies, documentation
 	$(CARGO) clippy --package xtent-rbd --features bench --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path bench/ciphers/Cargo.toml --check
 	$(CARGO) clippy $(CIPHER_BENCH) --no-default-features --all-targets -- -D warnings
+	$(CARGO) fmt --manifest-path rtl/cosim/Cargo.toml --check
+	$(CARGO) clippy --manifest-path rtl/cosim/Cargo.toml --target-dir $(TARGET)/cosim --all-targets -- -D warnings
+	@rtl/engine/generate.py --check
 	@scripts/package-check.sh --quick
 	@scripts/licences.py
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items

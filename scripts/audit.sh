@@ -27,7 +27,7 @@ elif ! git clone --quiet --depth 1 https://github.com/RustSec/advisory-db "$advi
     echo "audit: the advisories are out of reach: NOT CHECKED" >&2
     exit 0
 fi
-for lock in Cargo.lock fuzz/Cargo.lock bench/ciphers/Cargo.lock; do
+for lock in Cargo.lock fuzz/Cargo.lock bench/ciphers/Cargo.lock rtl/cosim/Cargo.lock; do
     echo "audit: $lock"
     "$tools/bin/cargo-audit" audit --no-fetch --db "$advisories" --file "$lock"
 done

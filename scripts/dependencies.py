@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the locked dependencies of the workspace, the fuzz targets and the ciphers'
-benchmark: that no Cargo.lock is behind its manifests, and that nothing in one needs a newer
+"""Checks the locked dependencies of the workspace, the fuzz targets, the ciphers' benchmark
+and the simulated co-processor: that no Cargo.lock is behind its manifests, and that nothing in one needs a newer
 Rust than the rust-version of the crates that use it.
 
 usage: dependencies.py
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-WORKSPACES = [".", "fuzz", "bench/ciphers"]
+WORKSPACES = [".", "fuzz", "bench/ciphers", "rtl/cosim"]
 
 
 def metadata(folder):
