@@ -2,7 +2,9 @@
 //
 // From completions and faults to interrupts: INT_STATUS, its mask, the first fault, and
 // when the completions of a ring are enough for an interrupt. What happens in the cycle
-// in which software clears a bit sets it again, so nothing is lost.
+// in which software clears a bit sets it again, so nothing is lost; and the line of a bit
+// that software clears is low in the cycle after, so that a receiver of edges (MSI) gets
+// another one for what happened meanwhile.
 
 module engine_interrupts
   import engine_pkg::*;
@@ -81,7 +83,7 @@ module engine_interrupts
 
   // INT_STATUS, in the layout of the register.
 
-  logic [31:0] status_q, mask_q, events, clear, lines, lines_q;
+  logic [31:0] status_q, mask_q, events, clear, cleared_q, lines, lines_q;
   always_comb begin
     events = '0;
     events[Rings-1:0] = raise;
@@ -89,18 +91,20 @@ module engine_interrupts
     clear = '0;
     if (write_i && 32'(write_address_i) == RegIntStatus) clear = write_data_i;
   end
-  assign lines = status_q & mask_q;
+  assign lines = status_q & mask_q & ~cleared_q;
 
   localparam logic [31:0] There = 32'((1 << Rings) - 1) | 32'(1 << IntStatusFaultLow);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      status_q <= '0;
-      mask_q   <= '0;
-      lines_q  <= '0;
+      status_q  <= '0;
+      mask_q    <= '0;
+      cleared_q <= '0;
+      lines_q   <= '0;
     end else begin
-      status_q <= (status_q & ~clear) | events;
-      lines_q  <= lines;
+      status_q  <= (status_q & ~clear) | events;
+      cleared_q <= clear;
+      lines_q   <= lines;
       if (write_i && 32'(write_address_i) == RegIntSet) mask_q <= mask_q | (write_data_i & There);
       if (write_i && 32'(write_address_i) == RegIntClear) mask_q <= mask_q & ~write_data_i;
     end

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What holds of engine_interrupts: what happens is seen in INT_STATUS until software
-// clears it afterwards; completions wait for an interrupt no longer than their count and,
+// clears it afterwards; a line goes low with each clear, so that what is not cleared raises
+// it again; completions wait for an interrupt no longer than their count and,
 // with a timer, no longer than its time and the tick after it; only faults that come when
 // FAULT is free are in it, and they stay.
 
@@ -61,6 +62,25 @@ module engine_interrupts_props
     code_before_q   <= code_q;
   end
 
+  // The lines a cycle ago, and those that have risen since their last clear.
+  logic [Rings-1:0] line_q, edge_q;
+  // A clear of ring 0 met something new.
+  logic kept_q;
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      line_q <= '0;
+      edge_q <= '0;
+      kept_q <= 1'b0;
+    end else begin
+      line_q <= interrupt_o[Rings-1:0];
+      kept_q <= was_q && asked_q[0] && status_q[0];
+      for (int i = 0; i < int'(Rings); i++) begin
+        if (write_i && 32'(write_address_i) == RegIntStatus && write_data_i[i]) edge_q[i] <= 1'b0;
+        else if (interrupt_o[i] && !line_q[i]) edge_q[i] <= 1'b1;
+      end
+    end
+  end
+
   always_comb begin
     if (rst_ni && was_q) begin
       for (int i = 0; i < int'(Rings); i++) begin
@@ -71,10 +91,19 @@ module engine_interrupts_props
       // Only a clearing write takes a bit away.
       assert ((status_before_q & ~status_q & ~asked_q) == '0);
       if (code_kept_q) assert (code_q == code_before_q);
+      // What happened after the last edge, or with a clear, makes another one: a line that
+      // stands has had its edge after the last clear.
+      for (int i = 0; i < int'(Rings); i++) begin
+        if (interrupt_o[i]) assert (edge_q[i] || !line_q[i]);
+        if (asked_q[i]) assert (!interrupt_o[i]);
+      end
     end
     if (rst_ni && started_q) begin
-      for (int i = 0; i < int'(Rings); i++) assert (interrupt_o[i] == (status_q[i] && mask_q[i]));
-      assert (interrupt_o[Rings] == (status_q[IntStatusFaultLow] && mask_q[IntStatusFaultLow]));
+      for (int i = 0; i < int'(Rings); i++) begin
+        assert (interrupt_o[i] == (status_q[i] && mask_q[i] && !(was_q && asked_q[i])));
+      end
+      assert (interrupt_o[Rings] == (status_q[IntStatusFaultLow] && mask_q[IntStatusFaultLow]
+          && !(was_q && asked_q[IntStatusFaultLow])));
     end
   end
 
@@ -123,6 +152,7 @@ module engine_interrupts_props
   always_comb begin
     cover (rst_ni && raise[0] && done_i == '0);
     cover (rst_ni && was_q && asked_q[0] && raised_q[0] && status_before_q[0]);
+    cover (rst_ni && interrupt_o[0] && !line_q[0] && kept_q);
     cover (rst_ni && raise[0] && waiting == 8'd2 && done_i[0] && !done_interrupt_i);
   end
 
