@@ -79,6 +79,34 @@ inline void registers(uint64_t seed) {
   for (uint32_t i = 0; i < XE(KEY_DATA_COUNT); i++) CHECK(engine.read(XE(REG_KEY_DATA) + 4 * i) == 0, "a key is read");
 }
 
+// Software uses the places of submissions again before it tells that it has read their
+// completions: only those are fetched for which there is room.
+inline void room(uint64_t seed, int count) {
+  Bed bed(seed, 2);
+  Engine& engine = bed.engine;
+  Random& random = bed.random;
+  for (int i = 0; i < count; i++) {
+    const int r = static_cast<int>(random.below(RINGS));
+    Engine::Ring& ring = engine.rings[r];
+    const uint16_t fetched = static_cast<uint16_t>(engine.ring_read(r, XE(RING_STATE)) >> 16);
+    const uint16_t read = static_cast<uint16_t>(engine.ring_read(r, XE(RING_CQ_HEAD)));
+    const uint64_t most = ring.size() - static_cast<uint16_t>(ring.tail - fetched);
+    for (uint64_t some = random.below(most + 1); some > 0; some--) {
+      uint8_t sqe[64] = {};
+      engine.submit(r, sqe);
+    }
+    engine.doorbell(r);
+    for (int wait = 0; wait < 500; wait++) engine.tick();
+    const uint16_t expected =
+        static_cast<uint16_t>(read + std::min<int>(ring.size(), static_cast<uint16_t>(ring.tail - read)));
+    const uint16_t now = static_cast<uint16_t>(engine.ring_read(r, XE(RING_STATE)) >> 16);
+    CHECK(now == expected, "ring %d: fetched %d, %d of them read, tail %d", r, now, read, ring.tail);
+    Completion completion;
+    while (ring.head != now) CHECK(engine.poll(r, completion), "ring %d: completion %d is lost", r, ring.head);
+    if (random.below(2)) engine.ring_write(r, XE(RING_CQ_HEAD), static_cast<uint16_t>(read + random.below(static_cast<uint16_t>(now - read) + 1)));
+  }
+}
+
 // Coalescing by count, by time, by flag, and when the ring is empty: the line against a
 // model of it in every cycle, with clears at any moment.
 inline void interrupts(uint64_t seed) {

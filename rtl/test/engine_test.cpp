@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   std::fprintf(stderr, "engine: level %d, bus of %d bytes, seed %llu\n", LEVEL, BUS_BYTES,
                static_cast<unsigned long long>(seed));
   registers(seed);
+  room(seed, 200);
   for (const BusTiming& timing : kTimings) mixed(seed + 1, count / 5, timing);
   std::fprintf(stderr, "engine: bus errors\n");
   bus_errors(seed + 2, count / 10);
