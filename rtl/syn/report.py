@@ -49,6 +49,11 @@ BLOCKS = {
     "aes-key-schedule": ("aes_key_schedule", {"KeyBits": 128}),
     "multiplier": ("gf128_mult", {"Stages": 4}),
 }
+# The co-processor at each level, and of each what is left without registers, rings and DMA.
+for level, name in enumerate(("engine-ecb", "engine-xts-unit", "engine-xts-runs"), 1):
+    core = {"Level": level, "Ciphers": 3 if level == 3 else 1, "KeyBits": 128}
+    BLOCKS[name] = ("xtent_engine", {**core, "Rings": 1, "Slots": 4})
+    BLOCKS[f"{name}-cipher"] = ("engine_cipher", core)
 
 
 def designs():

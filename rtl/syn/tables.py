@@ -163,7 +163,9 @@ def markdown(figures):
         " *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after place and route by"
         " nextpnr on an LFE5U-85F (blocks by its default router, designs by a quicker one that costs speed),"
         " and four-input LUTs there, with ports behind shift registers;"
-        " another kind of device altogether, not comparable with a Virtex.\n",
+        " another kind of device altogether, not comparable with a Virtex. *engine-…*: the co-processor of"
+        " `engine/`, with one ring, four key slots and a bus of 16 bytes; *-cipher*: only its cipher, with"
+        " what feeds it, so that the difference is registers, rings, lists and DMA.\n",
         table(
             ["unit", "LUT", "sites", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "sites/4", "slices, at least",
              "paper, Virtex-7", "paper, Virtex-5", "levels", "ECP5"],
