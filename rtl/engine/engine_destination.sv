@@ -321,7 +321,10 @@ module engine_destination
     whole = whole & ~(BlocksWidth'(entries_q[answer].unit_blocks) - 1'b1);
   end
   logic answered;
-  assign answered = state_q == Wait && answer_q != collect_q && pending_q[answer] == '0;
+  // Not while runs are forgotten: its list may still be read, and after the completion its
+  // memory is software's again.
+  assign answered = state_q == Wait && answer_q != collect_q && pending_q[answer] == '0
+      && !flushing;
   assign begin_hold = answered && offered_q[answer] > whole;
   assign finish = result_valid_o && result_ready_i;
 
