@@ -331,18 +331,19 @@ module xtent_engine
     .bresp_i      (m_axi_bresp)
   );
 
-  // One ID, increasing bursts of whole beats; modifiable and bufferable; unprivileged,
-  // secure data.
+  // One ID, increasing bursts of whole beats; modifiable; unprivileged, secure data. Not
+  // bufferable: an answer has to come from memory itself, with its error if there is one, for
+  // completions follow from it.
   localparam logic [2:0] Size = 3'($clog2(BusBytes));
   assign m_axi_awid = '0;
   assign m_axi_awsize = Size;
   assign m_axi_awburst = 2'b01;
-  assign m_axi_awcache = 4'b0011;
+  assign m_axi_awcache = 4'b0010;
   assign m_axi_awprot = '0;
   assign m_axi_arid = '0;
   assign m_axi_arsize = Size;
   assign m_axi_arburst = 2'b01;
-  assign m_axi_arcache = 4'b0011;
+  assign m_axi_arcache = 4'b0010;
   assign m_axi_arprot = '0;
 
   logic unused;
