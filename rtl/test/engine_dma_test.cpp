@@ -6,6 +6,7 @@
 // units has to be as it was, or zero; soft resets at any time; and what it all costs in cycles.
 
 #include <algorithm>
+#include <map>
 
 #include "Vengine_dma_tb.h"
 #include "bus_memory.h"
@@ -80,6 +81,7 @@ class Bench {
     memory.read_faults.clear();
     memory.write_faults.clear();
     next_free_ = kBase + 8192;
+    given_back_.clear();
   }
 
   uint64_t space() const { return kBase + kSize - next_free_; }
@@ -166,6 +168,11 @@ class Bench {
       memory.observe(now);
       observe_others();
       if (top.out_taken_o) last_out = now;
+      if (top.arvalid_o) {
+        const auto after = given_back_.upper_bound(top.araddr_o);
+        CHECK(after == given_back_.begin() || std::prev(after)->second <= top.araddr_o,
+              "%llx is read after the result of its request", static_cast<unsigned long long>(top.araddr_o));
+      }
       if (top.request_valid_i && top.request_ready_o) {
         under_way.push_back(std::move(waiting.front()));
         waiting.pop_front();
@@ -255,7 +262,16 @@ class Bench {
     erased += zeros;
     failed_erasing += top.result_not_erased_o;
     results++;
+    for (int end = 0; end < 2; end++) {
+      if (request.lists[end] && request.kind != kBadAddress) {
+        given_back_[request.address[end]] = request.address[end] + 16 * request.pieces[end].size();
+      }
+    }
+    for (const Piece& piece : request.pieces[0]) given_back_[piece.address] = piece.address + 16 * uint64_t{piece.blocks};
   }
+
+  // What is software's again, from where to where: data and lists of requests that have ended.
+  std::map<uint64_t, uint64_t> given_back_;
 
   // Reads and writes as rings and completions have them.
   void other_users() {
