@@ -4,6 +4,7 @@ use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
@@ -85,7 +86,11 @@ impl Engine {
 
     /// Runs `work` once in each of the driver's threads and returns what came of it: for what a thread can only do to
     /// itself, such as giving up privileges. A thread that has ended gives nothing. Requests wait meanwhile.
-    pub fn in_each_thread<T, F>(&self, work: F) -> Vec<T>
+    ///
+    /// # Errors
+    /// [`ErrorKind::Dead`] if a thread does not come to it for as long as the [watchdog](Options::watchdog) waits, since it
+    /// waits for the device; it does the work when it ever goes on.
+    pub fn in_each_thread<T, F>(&self, work: F) -> Result<Vec<T>, Error>
     where
         T: Send + 'static,
         F: Fn() -> T + Send + Sync + 'static,
@@ -105,7 +110,18 @@ impl Engine {
             self.shared.kick();
         }
         drop(sender);
-        results.iter().collect()
+        let mut all = Vec::new();
+        loop {
+            match results.recv_timeout(self.shared.options.watchdog) {
+                Ok(result) => all.push(result),
+                Err(RecvTimeoutError::Disconnected) => return Ok(all),
+                Err(RecvTimeoutError::Timeout) => {
+                    let message =
+                        "a thread of the engine's driver is stuck: the device does not answer";
+                    return Err(Error::new(ErrorKind::Dead, message));
+                }
+            }
+        }
     }
 
     /// Why it is out of service, if it is.

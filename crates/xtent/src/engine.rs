@@ -78,9 +78,14 @@ impl Engine {
         matches!(self.address, Address::Vfio(_))
     }
 
-    /// What attends to it.
-    pub(crate) fn driver(&self) -> &Arc<coprocessor::Engine> {
-        &self.engine
+    /// Runs `work` once in each of the driver's threads; fails if one is stuck.
+    pub(crate) fn in_each_thread<T: Send + 'static>(
+        &self,
+        work: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Result<Vec<T>> {
+        self.engine
+            .in_each_thread(work)
+            .map_err(|error| failure(&self.address, error))
     }
 
     /// Opens a volume by its key, which the engine is given, too.

@@ -248,8 +248,9 @@ impl Port for Socket {
     }
 
     fn in_thread(&self, work: super::Work) {
-        // Where the connection has ended there is no thread.
-        let _ = self.send(Box::new(move |_| {
+        // Also to a thread that was given up and waits for an answer still: it may go on at any time. One that has ended
+        // takes nothing.
+        let _ = self.calls.send(Box::new(move |_| {
             work();
             Ok(())
         }));

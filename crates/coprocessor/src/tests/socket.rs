@@ -71,6 +71,39 @@ fn a_process_that_ends_or_is_silent_is_a_dead_device() {
     }
 }
 
+/// A thread that waits for a process that says nothing is told of, also when its connection was given up, and does what
+/// it was asked to when it goes on.
+#[test]
+fn a_thread_that_is_stuck_is_an_error_and_not_forgotten() {
+    let (_folder, path, address) = place();
+    let device = Device::new(Build::default(), Pace::Thread);
+    let server = std::thread::spawn(serve(&device, &path).unwrap());
+    let engine = Engine::open(&address, patient()).unwrap();
+    let (say, said) = std::sync::mpsc::channel();
+    let names = move || {
+        let name = std::thread::current().name().map(str::to_owned);
+        say.send(name.clone()).unwrap();
+        name
+    };
+    assert_eq!(engine.in_each_thread(names.clone()).unwrap().len(), 2);
+    let _ = said.try_iter().count();
+    let (go_on, gate) = std::sync::mpsc::channel();
+    engine.shared().port.in_thread(Box::new(move || {
+        let _ = gate.recv();
+    }));
+    let is_stuck = || engine.in_each_thread(names.clone()).unwrap_err().kind() == ErrorKind::Dead;
+    assert!(is_stuck());
+    // Nothing comes back: that is the end of the connection.
+    assert!(engine.shared().port.read(0).is_err());
+    assert!(is_stuck());
+    go_on.send(()).unwrap();
+    let socket = Some("xtent-vfio-user".to_owned());
+    let confined = said.iter().filter(|name| *name == socket).take(2).count();
+    assert_eq!(confined, 2);
+    drop(engine);
+    server.join().unwrap();
+}
+
 /// What is at the other end need not be a device.
 #[test]
 fn what_is_no_device_is_an_error_that_says_where() {

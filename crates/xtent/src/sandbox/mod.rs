@@ -126,7 +126,8 @@ fn confine_threads(needs: &Needs, rules: Option<&RulesetCreated>) -> Result<()> 
         .flat_map(|upstream| upstream.in_each_thread(confine.clone()))
         .collect();
     for engine in &needs.engines {
-        confined.extend(engine.driver().in_each_thread(confine.clone()));
+        // A thread that is stuck would be outside when it goes on.
+        confined.extend(engine.in_each_thread(confine.clone())?);
     }
     confined.into_iter().collect()
 }
