@@ -8,11 +8,13 @@
 //! Over a store that completes nothing later, what does not go to an engine is the call of the same
 //! name of the other driver, carried out when first polled.
 
+use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::stream::{self, StreamExt};
 use xtent_store::{AlignedBuffer, Buffer, Completed, Memory, Operation};
 
 use crate::discard::Discard;
@@ -177,8 +179,10 @@ impl Volume {
             (start, end.min((piece + 1) * step) - start)
         });
         let is_one = pieces.clone().take(2).count() == 1;
-        stream::iter(pieces)
-            .map(|(start, len)| async move {
+        let has_failed = AtomicBool::new(false);
+        let write = |(start, len)| {
+            let has_failed = &has_failed;
+            let piece = async move {
                 // At most a piece.
                 let len = usize::try_from(len).unwrap_or_default();
                 let hull = self.hull(start, len);
@@ -186,9 +190,22 @@ impl Volume {
                 let mut buffer = buffer.ok_or_else(|| Error::no_memory("a piece of zeros"))?;
                 buffer[hull.skip..hull.skip + len].fill(0);
                 self.write_async(buffer, start, len, fua && is_one).await
-            })
+            };
+            async move {
+                if has_failed.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let result = piece.await;
+                has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                result
+            }
+        };
+        // After an error no piece begins, but those under way go on to their end: they have their ranges.
+        let all = |so_far: Result<(), Error>, one| ready(so_far.and(one));
+        stream::iter(pieces)
+            .map(write)
             .buffer_unordered(ZEROES_UNDER_WAY)
-            .try_collect::<()>()
+            .fold(Ok(()), all)
             .await?;
         match fua && !is_one {
             true => self.flush_async().await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use rustix::io::Errno;
-use xtent_store::testing::{LaterStore, MemStore};
+use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_store::{AlignedBuffer, Buffer, block_on, chain};
 use xtent_volume::testing::LaterEngine;
 use xtent_volume::{Direction, ErrorKind, Holes, Phase, Threshold, Volume};
@@ -97,6 +97,35 @@ fn long_runs_go_there_whole_and_all_else_stays_on_the_cpu() {
         }
         assert!(plaintext(&b.store.contents(), &b.config) == b.before);
     }
+}
+
+/// Other requests must not have a piece's place while it is being written still.
+#[test]
+fn zeros_that_fail_wait_for_the_pieces_under_way() {
+    let config = config(XTS, 512, LENGTH as u64);
+    let faulty = FaultStore::new(MemStore::from(image(&pattern(LENGTH, 3), &config)));
+    let store = Arc::new(LaterStore::new(Arc::new(faulty), 7));
+    let volume = open(Arc::clone(&store) as _, &config);
+    let piece = volume.preferred_piece() as u64;
+    store.hold(0..OFFSET + piece);
+    let second = OFFSET + piece..OFFSET + 2 * piece;
+    store
+        .inner()
+        .inject(Fault::on(Operation::Write).within(second));
+    let memory = xtent_store::Memory::new(4 << 20);
+    let mut zeros = Box::pin(volume.write_zeroes_async(&memory, 0, LENGTH as u64, false));
+    let mut context = Context::from_waker(Waker::noop());
+    while store.most_waiting() == 0 || store.waiting() != 1 {
+        assert!(zeros.as_mut().poll(&mut context).is_pending());
+    }
+    for _ in 0..100 {
+        assert!(zeros.as_mut().poll(&mut context).is_pending());
+        std::thread::yield_now();
+    }
+    store.hold(0..0);
+    let error = block_on(zeros).unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Store(_)), "{error}");
+    assert_eq!(store.waiting(), 0);
 }
 
 #[test]
