@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{MODELS, encrypts, load, patient};
+use super::{MODELS, encrypts, load};
 use crate::testing::{Build, Device, Flaw, Pace, serve};
 use crate::{Address, Engine, ErrorKind, Options};
 
@@ -15,6 +15,14 @@ fn place() -> (tempfile::TempDir, PathBuf, Address) {
     let path = folder.path().join("engine");
     let address = Address::VfioUser(path.clone());
     (folder, path, address)
+}
+
+/// Options with a watchdog that a test can wait for, and that a busy machine does not set off.
+fn waiting() -> Options {
+    Options {
+        watchdog: Duration::from_secs(4),
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -29,7 +37,7 @@ fn a_device_at_a_socket_does_all_that_others_do() {
             Pace::Thread,
         );
         let server = std::thread::spawn(serve(&device, &path).unwrap());
-        let engine = Engine::open(&address, patient()).unwrap();
+        let engine = Engine::open(&address, Options::default()).unwrap();
         for model in MODELS {
             let keyed = load(&engine, 5, model).unwrap();
             encrypts(&engine, &keyed, 5, 40 * 512);
@@ -49,7 +57,7 @@ fn a_process_that_ends_or_is_silent_is_a_dead_device() {
         let (_folder, path, address) = place();
         let device = Device::new(Build::default(), Pace::Thread);
         let server = std::thread::spawn(serve(&device, &path).unwrap());
-        let engine = Engine::open(&address, patient()).unwrap();
+        let engine = Engine::open(&address, waiting()).unwrap();
         let keyed = load(&engine, 5, MODELS[0]).unwrap();
         device.spoil(0, flaw);
         let future = keyed.crypt(crate::Direction::Encrypt, 0, vec![7; 512]);
@@ -78,7 +86,7 @@ fn a_thread_that_is_stuck_is_an_error_and_not_forgotten() {
     let (_folder, path, address) = place();
     let device = Device::new(Build::default(), Pace::Thread);
     let server = std::thread::spawn(serve(&device, &path).unwrap());
-    let engine = Engine::open(&address, patient()).unwrap();
+    let engine = Engine::open(&address, waiting()).unwrap();
     let (say, said) = std::sync::mpsc::channel();
     let names = move || {
         let name = std::thread::current().name().map(str::to_owned);
