@@ -52,10 +52,10 @@ impl EngineArgs {
     }
 }
 
-/// Opens the engine at an address, unless it is open.
+/// Opens the engine at an address, unless it is open and works.
 pub(crate) fn open(address: &Address, options: Options) -> Result<Arc<coprocessor::Engine>> {
     let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|(_, engine)| engine.strong_count() > 0);
+    all.retain(|(_, engine)| engine.upgrade().is_some_and(|it| it.failure().is_none()));
     let is_it = |(other, _): &&(Address, _)| other == address;
     if let Some(engine) = all.iter().find(is_it).and_then(|(_, it)| it.upgrade()) {
         return Ok(engine);
@@ -109,6 +109,11 @@ impl Engine {
                 }
             })?;
         let address = self.address();
+        // What it failed the CPU may have done, so that nothing was found wrong.
+        if let Some(reason) = self.engine.failure() {
+            let message = format!("{address}: the cipher engine is out of service: {reason}");
+            return Err(Failure::new(Exit::Device, message));
+        }
         match volume.engine_threshold() {
             Some(bytes) => {
                 let from = show_size(bytes as u64);
@@ -185,7 +190,10 @@ pub(crate) fn failure(address: &Address, error: coprocessor::Error) -> Failure {
         _ => Exit::Device,
     };
     let advice = match error.kind() {
-        K::Unsupported | K::Slots => Some("Leave --engine out: the CPU does it."),
+        K::Unsupported => Some("Leave --engine out: the CPU does it."),
+        K::Slots => Some(
+            "Where tweaks take a slot of their own, --engine-tweaks cpu frees it; without --engine the CPU does it all.",
+        ),
         _ => error.advice(),
     };
     let failure = Failure::new(exit, format!("the cipher engine {address}"));
