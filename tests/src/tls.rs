@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -148,9 +149,9 @@ pub enum Tamper {
     InjectAnswer,
     /// Puts an option in the clear behind the client's wish for TLS.
     InjectOption,
-    /// Cuts the first connection after so many bytes of the server's.
+    /// Cuts the connection that brings the server's bytes to so many, over all connections.
     Cut(usize),
-    /// Changes a byte of the server's after so many, on the first connection.
+    /// Changes the server's byte after so many, over all connections.
     Change(usize),
 }
 
@@ -169,14 +170,16 @@ impl Between {
         let listener = UnixListener::bind(&socket).unwrap();
         let heard = Arc::<Mutex<Vec<u8>>>::default();
         let (server, ears) = (server.to_owned(), Arc::clone(&heard));
+        // Which connection has how many of them is the client's affair.
+        let passed = Arc::<AtomicUsize>::default();
         thread::spawn(move || {
-            for (number, client) in listener.incoming().enumerate() {
+            for client in listener.incoming() {
                 let (Ok(client), Ok(server)) = (client, UnixStream::connect(&server)) else {
                     return;
                 };
-                let ears = Arc::clone(&ears);
+                let (ears, passed) = (Arc::clone(&ears), Arc::clone(&passed));
                 // The ends of either are nothing to report.
-                thread::spawn(move || serve(client, server, tamper, number, &ears));
+                thread::spawn(move || serve(client, server, tamper, &passed, &ears));
             }
         });
         Self {
@@ -207,7 +210,7 @@ fn serve(
     mut client: UnixStream,
     mut server: UnixStream,
     tamper: Tamper,
-    number: usize,
+    passed: &AtomicUsize,
     ears: &Mutex<Vec<u8>>,
 ) -> io::Result<()> {
     let mut greeting = [0; 18];
@@ -248,19 +251,19 @@ fn serve(
         let _ = to.shutdown(std::net::Shutdown::Write);
     });
     let mut buffer = vec![0; 64 << 10];
-    let mut passed = 0;
     loop {
         let n = server.read(&mut buffer)?;
         let bytes = &mut buffer[..n];
+        let before = passed.fetch_add(n, Ordering::Relaxed);
         match tamper {
-            Tamper::Cut(at) if number == 0 && passed + n > at => {
-                client.write_all(&bytes[..at - passed])?;
+            Tamper::Cut(at) if (before..before + n).contains(&at) => {
+                client.write_all(&bytes[..at - before])?;
                 let _ = client.shutdown(std::net::Shutdown::Both);
                 let _ = server.shutdown(std::net::Shutdown::Both);
                 return Ok(());
             }
-            Tamper::Change(at) if number == 0 && (passed..passed + n).contains(&at) => {
-                bytes[at - passed] ^= 1;
+            Tamper::Change(at) if (before..before + n).contains(&at) => {
+                bytes[at - before] ^= 1;
             }
             _ => {}
         }
@@ -268,6 +271,5 @@ fn serve(
         if n == 0 {
             return client.shutdown(std::net::Shutdown::Write);
         }
-        passed += n;
     }
 }
