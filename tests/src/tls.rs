@@ -258,9 +258,8 @@ fn serve(
         match tamper {
             Tamper::Cut(at) if (before..before + n).contains(&at) => {
                 client.write_all(&bytes[..at - before])?;
-                let _ = client.shutdown(std::net::Shutdown::Both);
-                let _ = server.shutdown(std::net::Shutdown::Both);
-                return Ok(());
+                // It may go on writing, or it could hear of the cut that way first.
+                return client.shutdown(std::net::Shutdown::Write);
             }
             Tamper::Change(at) if (before..before + n).contains(&at) => {
                 bytes[at - before] ^= 1;
