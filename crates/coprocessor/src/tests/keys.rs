@@ -2,11 +2,13 @@
 
 use std::task::{Context, Waker};
 
+use sector_cipher::{Cipher, CipherSpec, SectorCount, hazmat};
+
 use super::{
     COUNT, MODELS, by_hand, encrypts, held, key_bytes, load, options, sectors_of, texts, xts,
 };
 use crate::testing::{Build, Flaw, Pace};
-use crate::{Direction, ErrorKind, Model, RequestSize, Tweaks};
+use crate::{Direction, ErrorKind, Model, OnFailure, Options, RequestSize, Tweaks};
 
 #[test]
 fn slots_are_wiped_on_drop_and_used_again() {
@@ -186,4 +188,54 @@ fn threads_share_engines_and_keys() {
     shared::<crate::Engine>();
     shared::<crate::Keyed>();
     shared::<crate::Error>();
+}
+
+/// What the CPU does in the place of an engine that is gone: as one run, or where it counts no further by sectors.
+#[test]
+fn the_cpu_counts_tweaks_as_the_engine_does() {
+    let options = Options {
+        on_failure: OnFailure::Cpu,
+        ..options()
+    };
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options);
+    let key = key_bytes(3);
+    let mut cases = Vec::new();
+    for iv in ["plain64", "plain"] {
+        for (bytes, count, step) in [
+            (512_u32, SectorCount::Units512, 1_u128),
+            (4096, SectorCount::Units512, 8),
+            (4096, SectorCount::Large, 1),
+        ] {
+            let spec: CipherSpec = format!("aes-xts-{iv}").parse().unwrap();
+            let size = sectors_of(bytes);
+            let keyed = engine.key(spec, &key, size, count, Model::Runs).unwrap();
+            let cpu = Cipher::new(spec, size, count, &key, None).unwrap();
+            cases.push((iv, bytes as usize, step, keyed, cpu));
+        }
+    }
+    device.spoil(0, Flaw::Vanishes);
+    let ends = [0, 3, 8, (1 << 32) - 16, u128::from(u64::MAX) - 15, 1 << 100];
+    for (iv, bytes, step, keyed, cpu) in &cases {
+        for first in ends {
+            let plain: Vec<u8> = (0..5 * bytes).map(|i| i.to_le_bytes()[0]).collect();
+            let mut expected = plain.clone();
+            for (number, sector) in expected.chunks_mut(*bytes).enumerate() {
+                let tweak = first + step * number as u128;
+                let tweak = if *iv == "plain" {
+                    tweak & 0xffff_ffff
+                } else {
+                    tweak
+                };
+                hazmat::encrypt_unit(cpu, tweak.to_le_bytes(), sector).unwrap();
+            }
+            let what = format!("{iv}, {bytes} bytes, step {step}, from {first:#x}");
+            let (data, result) = engine.run(keyed.crypt(Direction::Encrypt, first, plain.clone()));
+            result.unwrap();
+            assert!(data == expected, "{what}");
+            let (data, result) = engine.run(keyed.crypt(Direction::Decrypt, first, data));
+            result.unwrap();
+            assert!(data == plain, "{what}");
+        }
+    }
+    assert!(engine.failure().is_some());
 }
