@@ -1,6 +1,8 @@
 //! A simulated co-processor, and the least of a driver for it.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod expected;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
@@ -24,6 +26,8 @@ pub const LISTS: u64 = 0x2_0000;
 pub const DATA: u64 = 0x10_0000;
 pub const OUT: u64 = 0x20_0000;
 pub const LOG_RING: u32 = 4;
+/// A key command that was carried out.
+pub const DONE: u32 = KEY_RESULT_DONE as u32;
 /// Seconds after which a test gives up: a model that works is never that slow.
 const PATIENCE: i64 = 120;
 
@@ -39,6 +43,11 @@ pub fn models() -> PathBuf {
             PathBuf::from,
         )
         .join("rtl/cosim")
+}
+
+/// Where the device sees a place in the memory.
+pub fn place(at: u64) -> u64 {
+    BASE + at
 }
 
 /// A running `xtent-engine-sim`.
