@@ -57,17 +57,19 @@ unpack_all() {
     for deb in "$work/all"/*.deb; do dpkg-deb -x "$deb" "$into"; done
 }
 
-# foreign_apt ARCH: from here on apt knows bookworm's packages for that machine, and
-# nothing of what is installed on this one.
+# foreign_apt ARCH [SUITE]: from here on apt knows the suite's packages (bookworm's) for that
+# machine, and nothing of what is installed on this one.
 foreign_apt() {
-    local state=$cache/apt-$1
+    local suite=${2:-bookworm} state
+    state=$cache/apt-$1${2:+-$2}
     mkdir -p "$state"/{lists/partial,archives/partial,sources}
     : >"$state/status"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(mirror) bookworm main" >"$state/sources.list"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(mirror) $suite main" >"$state/sources.list"
     cat >"$state/conf" <<CONF
 APT::Architecture "$1";
 APT::Architectures { "$1"; };
 APT::Sandbox::User "root";
+Acquire::Check-Valid-Until "false";
 Dir::State "$state";
 Dir::State::status "$state/status";
 Dir::State::Lists "$state/lists";
@@ -77,7 +79,7 @@ Dir::Etc::SourceParts "$state/sources";
 CONF
     export APT_CONFIG=$state/conf
     [ -n "$(find "$state/lists" -name '*Packages*' -print -quit)" ] ||
-        step "asking for the packages of $1" apt-get update
+        step "asking for the packages of $suite for $1" apt-get update
 }
 native_apt() {
     unset APT_CONFIG
@@ -119,4 +121,14 @@ sid_root() {
         touch "$root/complete"
     }
     printf '%s\n' "$root"
+}
+
+# sid_source: the folder with the source of sid's newest kernel 7 that has a source package.
+sid_source() {
+    local package
+    foreign_apt amd64 sid
+    package=$(apt-cache pkgnames linux-source-7 | sort -V | tail -1)
+    [ -n "$package" ] || die "sid has no linux-source-7"
+    source_tree "$package"
+    native_apt
 }

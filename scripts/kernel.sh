@@ -14,6 +14,8 @@
 #   uml-6.12-fast
 #              the same without these checkers, for little memory, ublk devices and bench/kernel:
 #              four minutes of one CPU
+#   uml-7  uml-7-fast
+#              the same two of sid's linux-source-7.2 or newer, with all self-tests of the crypto API
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
@@ -81,14 +83,18 @@ uml)
         keep "$version" um
     }
     ;;
-uml-6.12 | uml-6.12-fast)
+uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast)
     configs=("$here/../kernel/test/uml-6.12.config")
     # The last word on an option counts.
-    [ "$bed" = uml-6.12 ] || configs+=("$here/../kernel/test/$bed.config")
+    [[ "$bed" != uml-7* ]] || configs+=("$here/../kernel/test/uml-7.config")
+    [[ "$bed" != *-fast ]] || configs+=("$here/../kernel/test/uml-fast.config")
     # Of the configuration only: a newer revision of the package is no reason to build again.
     folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
-        tree=$(source_tree linux-source-6.12)
+        case $bed in
+        uml-7*) tree=$(sid_source) ;;
+        *) tree=$(source_tree linux-source-6.12) ;;
+        esac
         mkdir -p "$folder"
         build=(nice make -C "$tree" ARCH=um "O=$folder/build")
         mkdir -p "$folder/build"
