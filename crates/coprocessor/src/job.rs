@@ -112,14 +112,12 @@ impl Inner {
             Model::Units(_) => {
                 let tweaks = self.encrypted_tweaks(first, data.len(), 1).await?;
                 let size = self.size.bytes();
-                let requests: Vec<_> = tweaks
-                    .iter()
-                    .enumerate()
-                    .map(|(sector, &tweak)| Request {
-                        tweak,
-                        ..self.request(reg::OP_XTS, direction, sector * size, size)
-                    })
-                    .collect();
+                // Their number is known, so no copy is left behind by a vector that grew.
+                let list = tweaks.iter().enumerate().map(|(sector, &tweak)| Request {
+                    tweak,
+                    ..self.request(reg::OP_XTS, direction, sector * size, size)
+                });
+                let requests: Zeroizing<Vec<Request>> = Zeroizing::new(list.collect());
                 let slab = self.shared.slab(data.len()).await?;
                 slab.write(0, data);
                 self.carry_out(&slab, &self.slot, &requests).await?;

@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use zeroize::{Zeroize, Zeroizing};
+
 use crate::memory::Memory;
 use crate::registers as reg;
 use crate::slab::{Slab, Slot};
 
-/// What the device is asked to do, in place.
+/// What the device is asked to do, in place. Its tweak may be encrypted, which is nobody else's to know: lists of requests
+/// are wiped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) op: u8,
@@ -24,19 +27,25 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn encode(&self, slot: u8, address: u64, cookie: u64) -> [u8; reg::SQE_BYTES] {
-        let mut entry = [0; reg::SQE_BYTES];
+    /// Writes it where there are zeros.
+    fn encode(&self, entry: &mut [u8; reg::SQE_BYTES], slot: u8, address: u64, cookie: u64) {
+        let tweak = Zeroizing::new(self.tweak.to_le_bytes());
         entry[reg::SQE_OP] = self.op;
         entry[reg::SQE_FLAGS] =
             u8::from(self.decrypt) << reg::FLAG_DECRYPT | 1 << reg::FLAG_IN_PLACE;
         entry[reg::SQE_SLOT] = slot;
         entry[reg::SQE_LOG2_UNIT] = self.log2_unit;
-        put(&mut entry, reg::SQE_STEP, &self.step.to_le_bytes());
-        put(&mut entry, reg::SQE_UNITS, &self.units.to_le_bytes());
-        put(&mut entry, reg::SQE_TWEAK, &self.tweak.to_le_bytes());
-        put(&mut entry, reg::SQE_SOURCE, &address.to_le_bytes());
-        put(&mut entry, reg::SQE_COOKIE, &cookie.to_le_bytes());
-        entry
+        put(entry, reg::SQE_STEP, &self.step.to_le_bytes());
+        put(entry, reg::SQE_UNITS, &self.units.to_le_bytes());
+        put(entry, reg::SQE_TWEAK, &*tweak);
+        put(entry, reg::SQE_SOURCE, &address.to_le_bytes());
+        put(entry, reg::SQE_COOKIE, &cookie.to_le_bytes());
+    }
+}
+
+impl Zeroize for Request {
+    fn zeroize(&mut self) {
+        self.tweak.zeroize();
     }
 }
 
@@ -158,6 +167,11 @@ impl Ring {
         usize::from(count) & ((1 << self.log2) - 1)
     }
 
+    /// Where a submission is.
+    fn submission(&self, count: u16) -> usize {
+        self.submissions + self.index(count) * reg::SQE_BYTES
+    }
+
     /// Writes a request where there is room; the device does not know yet.
     pub(crate) fn put(
         &mut self,
@@ -168,11 +182,9 @@ impl Ring {
         now: Instant,
     ) -> Arc<Ticket> {
         let address = memory.address(slab.start() + request.at);
-        let entry = request.encode(slot.number(), address, cookie);
-        memory.write(
-            self.submissions + self.index(self.tail) * reg::SQE_BYTES,
-            &entry,
-        );
+        let mut entry = Zeroizing::new([0; reg::SQE_BYTES]);
+        request.encode(&mut entry, slot.number(), address, cookie);
+        memory.write(self.submission(self.tail), &*entry);
         if self.flights.is_empty() {
             self.progress = now;
         }
@@ -238,6 +250,8 @@ impl Ring {
                     ));
                 }
             };
+            // The device has read it, and nobody needs the tweak any more.
+            memory.wipe(self.submission(self.head), reg::SQE_BYTES);
             self.head = head;
             self.progress = now;
             if let Some(flight) = self.flights.pop_front() {
@@ -279,5 +293,27 @@ pub(crate) fn meaning(status: u8) -> &'static str {
         reg::STATUS_READ => "the data could not be read",
         reg::STATUS_WRITE => "the data could not be written",
         _ => "an unknown status",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_requests_that_is_wiped_has_no_tweaks() {
+        let request = Request {
+            op: reg::OP_XTS,
+            decrypt: false,
+            log2_unit: 9,
+            step: 0,
+            units: 1,
+            tweak: 0x0123_4567_89ab_cdef,
+            at: 0,
+        };
+        let mut list = Zeroizing::new(vec![request; 3]);
+        // What a vector does to its elements before it forgets them.
+        list.iter_mut().zeroize();
+        assert!(list.iter().all(|request| request.tweak == 0));
     }
 }

@@ -7,6 +7,7 @@ use sector_cipher::{Cipher, CipherSpec, SectorCount, hazmat};
 use super::{
     COUNT, MODELS, by_hand, encrypts, held, key_bytes, load, options, sectors_of, texts, xts,
 };
+use crate::registers as reg;
 use crate::testing::{Build, Flaw, Pace};
 use crate::{Direction, ErrorKind, Model, OnFailure, Options, RequestSize, Tweaks};
 
@@ -188,6 +189,22 @@ fn threads_share_engines_and_keys() {
     shared::<crate::Engine>();
     shared::<crate::Keyed>();
     shared::<crate::Error>();
+}
+
+/// An encrypted tweak is as good as a part of the key for its sector.
+#[test]
+fn nothing_is_left_of_encrypted_tweaks() {
+    for tweaks in [Tweaks::Engine, Tweaks::Cpu] {
+        let (_, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+        let keyed = load(&engine, 1, Model::Units(tweaks)).unwrap();
+        encrypts(&engine, &keyed, 1, 40 * 512);
+        let shared = engine.shared();
+        for ring in &shared.lock().rings {
+            let mut submissions = vec![1; reg::SQE_BYTES << ring.log2];
+            shared.memory.read(ring.submissions, &mut submissions);
+            assert!(submissions.iter().all(|&byte| byte == 0));
+        }
+    }
 }
 
 /// What the CPU does in the place of an engine that is gone: as one run, or where it counts no further by sectors.
