@@ -227,6 +227,10 @@ impl Upstream {
     /// Runs `work` once in each of the store's threads and returns what came of it: for what a
     /// thread can only do to itself, such as giving up privileges. A thread that has ended gives
     /// nothing. The threads receive nothing meanwhile.
+    ///
+    /// This waits without a bound, for threads that do not: whatever the server does or leaves, a thread waits for it
+    /// in `Wake::wait` alone, which does what it is sent, and its sockets never block. Between two waits it
+    /// takes no more than what has been received, and one that ends, in whatever way, drops what it was sent.
     pub fn in_each_thread<T, F>(&self, work: F) -> Vec<T>
     where
         T: Send + 'static,

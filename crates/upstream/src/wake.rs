@@ -68,6 +68,8 @@ impl Wake {
         }
     }
 
+    /// The only way in which a thread may wait for anything outside of this process: whoever sends errands counts on it.
+    ///
     /// Waits for `events` of the socket, a wake, or the deadline; what has happened to
     /// the socket is returned, nothing after a wake or the deadline alone.
     pub(crate) fn wait(

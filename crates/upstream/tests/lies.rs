@@ -243,6 +243,36 @@ fn a_flush_without_an_answer_stops_no_thread() {
     upstream.write_at(&[1; 512], 0).unwrap();
 }
 
+/// Wherever in its handshake a server falls silent, the threads that wait for it do what they are given.
+#[test]
+fn a_silent_handshake_stops_no_thread() {
+    let greeted = AtomicBool::new(false);
+    let held = std::sync::Mutex::new(Vec::new());
+    let silent = move |client: &UnixStream| {
+        if !greeted.swap(true, Ordering::SeqCst) {
+            return greet(client);
+        }
+        let mut held = held.lock().unwrap();
+        let mut stream = client.try_clone().unwrap();
+        // Nothing, a part of the greeting, and all of it without an answer to what comes next.
+        let said: &[u8] = match held.len() % 3 {
+            0 => &[],
+            1 => b"NBDMAGIC",
+            _ => b"NBDMAGICIHAVEOPT\0\x03",
+        };
+        stream.write_all(said).unwrap();
+        held.push(stream);
+        None
+    };
+    let liar = Liar::new(silent, |request| bytes(no_data_reply(request.cookie)));
+    let upstream = liar.open_with(Options::default());
+    while liar.connections.load(Ordering::SeqCst) < 4 {
+        std::thread::yield_now();
+    }
+    assert_eq!(upstream.in_each_thread(|| ()).len(), 4);
+    upstream.write_at(&[1; 512], 0).unwrap();
+}
+
 #[test]
 fn writes_have_no_data_and_one_answer() {
     std::thread::scope(|scope| {
