@@ -25,7 +25,7 @@
 //! # Failures
 //!
 //! A request that the device fails ends with an error, or is carried out by the CPU ([`OnFailure`]). A device that
-//! completes nothing for [`Options::watchdog`] is reset, and goes on with its keys loaded again, once; one that then works
+//! completes nothing for [`Options::watchdog`], or does not end a key command, is reset, and goes on with its keys loaded again, once; one that then works
 //! may be reset again. Anything else ends its use: [`ErrorKind::Dead`].
 
 mod address;
@@ -34,6 +34,7 @@ mod error;
 mod facts;
 mod job;
 mod keyed;
+mod keys;
 mod line;
 #[cfg_attr(
     not(any(test, feature = "testing")),

@@ -1,18 +1,16 @@
-//! Keys in the device, and what happens when something is wrong with it.
+//! What happens when something is wrong with the device.
 //!
-//! A device that is silent, or that reports a fault of its own, is reset and goes on, with its keys loaded again; one
+//! One that is silent, or that reports a fault of its own, is reset and goes on, with its keys loaded again; one
 //! that has completed nothing since the last time is not given another chance. One that did what cannot be is reset and
 //! not used again.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use xtent_secret::SecretBytes;
-use zeroize::Zeroizing;
-
+use crate::keys::Keys;
 use crate::registers as reg;
 use crate::ring::{Fault, Flight};
-use crate::shared::{Life, Shared, dead};
+use crate::shared::{Life, Shared};
 use crate::{Error, ErrorKind, Wait};
 
 /// All bits of the interrupt registers that mean something.
@@ -58,6 +56,14 @@ impl Trouble {
         }
     }
 
+    /// It did not carry out a key command: it is silent, or will not forget a key.
+    pub(crate) fn of_key(error: &Error) -> Self {
+        Self {
+            reason: error.to_string().into(),
+            may_go_on: error.kind() == ErrorKind::Dead,
+        }
+    }
+
     fn fault(what: &str) -> Self {
         Self {
             reason: format!("it reports a fault: {what}").into(),
@@ -66,125 +72,9 @@ impl Trouble {
     }
 }
 
-/// A key slot.
-enum Place {
-    Free,
-    /// Nothing is in it any more, but the device may still have requests for it.
-    Cleared,
-    Loaded(Loaded),
-}
-
-/// What is in a slot. The key is kept for after a reset, which wipes the slots.
-struct Loaded {
-    cipher: u8,
-    is_aes256: bool,
-    key: SecretBytes,
-}
-
-/// All key slots.
-pub(crate) struct Keys {
-    places: Vec<Place>,
-}
-
-impl Keys {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self {
-            places: (0..slots).map(|_| Place::Free).collect(),
-        }
-    }
-
-    pub(crate) fn free(&mut self, slot: u8) {
-        if let Some(place) = self.places.get_mut(usize::from(slot)) {
-            *place = Place::Free;
-        }
-    }
-}
-
 impl Shared {
-    pub(crate) fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Loads a key into a slot that is free, and gives its number.
-    pub(crate) fn load_key(&self, cipher: u8, is_aes256: bool, key: &[u8]) -> Result<u8, Error> {
-        let mut keys = self.keys();
-        if let Some(reason) = self.death() {
-            return Err(dead(&reason));
-        }
-        let free = keys
-            .places
-            .iter()
-            .position(|place| matches!(place, Place::Free));
-        let Some((number, slot)) = free.and_then(|n| Some((n, u8::try_from(n).ok()?))) else {
-            let message = format!(
-                "all {} key slots of the engine are taken",
-                keys.places.len()
-            );
-            return Err(Error::new(ErrorKind::Slots, message));
-        };
-        let key = SecretBytes::copy_of(key)
-            .map_err(|e| Error::by(ErrorKind::Memory, "cannot keep the key", e))?;
-        let loaded = Loaded {
-            cipher,
-            is_aes256,
-            key,
-        };
-        self.command(slot, 1, Some(&loaded))?;
-        keys.places[number] = Place::Loaded(loaded);
-        Ok(slot)
-    }
-
-    /// Wipes a slot. It is not free before [`Keys::free`].
-    pub(crate) fn clear_key(&self, slot: u8) {
-        let mut keys = self.keys();
-        if let Some(place) = keys.places.get_mut(usize::from(slot)) {
-            *place = Place::Cleared;
-        }
-        if !matches!(self.lock().life, Life::Up) {
-            // A reset has wiped it.
-            return;
-        }
-        if let Err(error) = self.command(slot, 2, None) {
-            let mut core = self.lock();
-            core.trouble.get_or_insert(Trouble::gone(error));
-            drop(core);
-            self.kick();
-        }
-    }
-
-    /// Carries out a key command, with the keys' lock held.
-    fn command(&self, slot: u8, command: u32, loaded: Option<&Loaded>) -> Result<(), Error> {
-        let mut word =
-            u32::from(slot) << reg::KEY_CMD_SLOT_LOW | command << reg::KEY_CMD_COMMAND_LOW;
-        if let Some(loaded) = loaded {
-            for (register, bytes) in (reg::REG_KEY_DATA..).step_by(4).zip(loaded.key.chunks(4)) {
-                let mut value = Zeroizing::new([0; 4]);
-                value[..bytes.len()].copy_from_slice(bytes);
-                self.port.write_secret(register, &value)?;
-            }
-            word |= u32::from(loaded.cipher) << reg::KEY_CMD_CIPHER_LOW
-                | u32::from(loaded.is_aes256) << reg::KEY_CMD_KEY_BITS_LOW;
-        }
-        self.port.write(reg::REG_KEY_CMD, word)?;
-        let status = self.read_until(reg::REG_KEY_STATUS, "carry out a key command", |status| {
-            status >> reg::KEY_STATUS_BUSY_LOW & 1 == 0
-        })?;
-        let result =
-            status >> reg::KEY_STATUS_RESULT_LOW & ((1 << reg::KEY_STATUS_RESULT_BITS) - 1);
-        let what = match u8::try_from(result).unwrap_or(u8::MAX) {
-            reg::KEY_RESULT_DONE => return Ok(()),
-            reg::KEY_RESULT_EQUAL => "the two halves of the key are the same",
-            reg::KEY_RESULT_SLOT => "no such slot",
-            reg::KEY_RESULT_CIPHER => "no such cipher",
-            reg::KEY_RESULT_LENGTH => "no such key length",
-            _ => "no such command",
-        };
-        let message = format!("the engine refuses the key: {what}");
-        Err(Error::new(ErrorKind::Unsupported, message))
-    }
-
     /// Reads a register until it says so; as long as the watchdog would wait.
-    fn read_until(
+    pub(crate) fn read_until(
         &self,
         register: u32,
         what: &str,
@@ -290,11 +180,7 @@ impl Shared {
             self.port.write(reg::REG_INT_SET, EVERY_INTERRUPT)?;
         }
         self.port.write(reg::REG_CTRL, 1 << reg::CTRL_ENABLE_LOW)?;
-        for (slot, place) in (0_u8..).zip(&keys.places) {
-            if let Place::Loaded(loaded) = place {
-                self.command(slot, 1, Some(loaded))?;
-            }
-        }
+        self.load_again(keys)?;
         match self.doubt() {
             None => Ok(()),
             Some(trouble) => Err(Error::new(ErrorKind::Dead, &*trouble.reason)),
@@ -316,8 +202,11 @@ impl Shared {
             let reason = Arc::clone(&trouble.reason);
             flight.ticket.settle(Err(Fault::Reset(reason)));
         }
-        let keys = self.keys();
+        let mut keys = self.keys();
         let rest = self.reset();
+        if rest.is_ok() {
+            keys.wiped();
+        }
         let may_go_on = rest.is_ok() && trouble.may_go_on && has_worked;
         let again = may_go_on.then(|| self.start(&keys));
         drop(keys);
@@ -333,7 +222,11 @@ impl Shared {
                 self.wake_all();
                 return;
             }
-            Some(Err(error)) => format!("{}; after a reset: {error}", trouble.reason).into(),
+            Some(Err(error)) => {
+                // Keys that were loaded again are not left there; if that fails, nothing else can be done about it.
+                let _ = self.reset();
+                format!("{}; after a reset: {error}", trouble.reason).into()
+            }
             None => Arc::clone(&trouble.reason),
         };
         tracing::error!("the engine is out of service: {reason}");

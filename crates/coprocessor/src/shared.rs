@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::keys::Keys;
 use crate::line::{Line, Turn};
 use crate::memory::{Memory, Places};
 use crate::port::{Port, Work};
 use crate::registers as reg;
-use crate::reset::{EVERY_INTERRUPT, Keys, Trouble};
+use crate::reset::{EVERY_INTERRUPT, Trouble};
 use crate::ring::{Fault, Flight, Request, Ring, Ticket};
 use crate::slab::{Slab, Slot};
 use crate::{Error, ErrorKind, Facts, Options};

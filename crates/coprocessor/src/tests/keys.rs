@@ -1,5 +1,8 @@
 //! Keys and their slots.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
 use sector_cipher::{Cipher, CipherSpec, SectorCount, hazmat};
@@ -7,9 +10,10 @@ use sector_cipher::{Cipher, CipherSpec, SectorCount, hazmat};
 use super::{
     COUNT, MODELS, by_hand, encrypts, held, key_bytes, load, options, sectors_of, texts, xts,
 };
+use crate::memory::Memory;
 use crate::registers as reg;
-use crate::testing::{Build, Flaw, Pace};
-use crate::{Direction, ErrorKind, Model, OnFailure, Options, RequestSize, Tweaks};
+use crate::testing::{Build, Device, Flaw, Pace, Port};
+use crate::{Direction, Engine, Error, ErrorKind, Model, OnFailure, Options, RequestSize, Tweaks};
 
 #[test]
 fn slots_are_wiped_on_drop_and_used_again() {
@@ -186,9 +190,81 @@ fn what_is_no_run_is_refused() {
 #[test]
 fn threads_share_engines_and_keys() {
     fn shared<T: Send + Sync + 'static>() {}
-    shared::<crate::Engine>();
+    shared::<Engine>();
     shared::<crate::Keyed>();
-    shared::<crate::Error>();
+    shared::<Error>();
+}
+
+/// Key commands are carried out, but not seen to end as long as this says so.
+struct NeverDone(Box<dyn Port>, Arc<AtomicBool>);
+
+impl Port for NeverDone {
+    fn read(&self, register: u32) -> Result<u32, Error> {
+        match register {
+            reg::REG_KEY_STATUS if self.1.load(Ordering::SeqCst) => Ok(1),
+            _ => self.0.read(register),
+        }
+    }
+    fn write(&self, register: u32, value: u32) -> Result<(), Error> {
+        self.0.write(register, value)
+    }
+    fn write_secret(&self, register: u32, value: &[u8; 4]) -> Result<(), Error> {
+        self.0.write_secret(register, value)
+    }
+    fn map(&self, memory: &Arc<Memory>) -> Result<(), Error> {
+        self.0.map(memory)
+    }
+    fn unmap(&self, memory: &Memory) -> Result<(), Error> {
+        self.0.unmap(memory)
+    }
+    fn interrupts(&self, counters: &[OwnedFd]) -> Result<usize, Error> {
+        self.0.interrupts(counters)
+    }
+}
+
+fn never_done() -> (Device, Arc<Engine>, Arc<AtomicBool>) {
+    let device = Device::new(Build::default(), Pace::AtOnce);
+    let is_busy = Arc::new(AtomicBool::new(false));
+    let port = NeverDone(device.port(), Arc::clone(&is_busy));
+    let engine = Engine::by_hand(Box::new(port), options(), false).unwrap();
+    (device, engine, is_busy)
+}
+
+#[test]
+fn a_slot_whose_command_did_not_end_is_not_used_before_a_reset() {
+    let (device, engine, is_busy) = never_done();
+    let a = load(&engine, 1, Model::Runs).unwrap();
+    encrypts(&engine, &a, 1, 4096);
+    // A load that comes to nothing, and a key that is not seen to be gone.
+    is_busy.store(true, Ordering::SeqCst);
+    let error = load(&engine, 2, Model::Runs).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Dead);
+    drop(a);
+    is_busy.store(false, Ordering::SeqCst);
+    let b = load(&engine, 3, Model::Runs).unwrap();
+    assert_eq!(device.loaded(), 0b110, "the third slot");
+    engine.let_pass(engine.shared().tick());
+    assert_eq!(engine.failure(), None);
+    assert_eq!(device.resets(), 2);
+    assert_eq!(device.loaded(), 0b100);
+    encrypts(&engine, &b, 3, 4096);
+    let c = load(&engine, 4, Model::Units(Tweaks::Engine)).unwrap();
+    assert_eq!(device.loaded(), 0b111);
+    encrypts(&engine, &c, 4, 4096);
+}
+
+#[test]
+fn an_engine_that_does_not_take_its_keys_back_is_left_without_any() {
+    let (device, engine, is_busy) = never_done();
+    let keyed = load(&engine, 1, Model::Runs).unwrap();
+    encrypts(&engine, &keyed, 1, 4096);
+    device.spoil(0, Flaw::Hangs);
+    is_busy.store(true, Ordering::SeqCst);
+    let (_, result) = engine.run(keyed.crypt(Direction::Encrypt, 9, texts(1, 9, 512).0));
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Dead);
+    assert!(engine.failure().unwrap().contains("key command"));
+    assert_eq!(device.loaded(), 0);
+    assert!(!device.is_mapped());
 }
 
 /// An encrypted tweak is as good as a part of the key for its sector.
