@@ -124,6 +124,14 @@ impl Engine {
         }
     }
 
+    /// For a process that is about to end: from now on nobody waits longer than a second for the device to answer, also
+    /// who waits already. One that takes longer is out of service. Requests have their time as before, as long as
+    /// it answers.
+    pub fn hurry(&self) {
+        self.shared.patience.hurry();
+        self.shared.port.hurry();
+    }
+
     /// Why it is out of service, if it is.
     pub fn failure(&self) -> Option<String> {
         self.shared.death().map(|reason| reason.to_string())
@@ -181,6 +189,7 @@ impl std::fmt::Debug for Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        self.hurry();
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.kick();
         if let Some(thread) = self.thread().take()

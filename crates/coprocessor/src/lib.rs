@@ -46,6 +46,7 @@ mod line;
 )]
 mod memory;
 mod options;
+mod patience;
 #[cfg_attr(
     not(any(test, feature = "testing")),
     allow(

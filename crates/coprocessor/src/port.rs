@@ -50,6 +50,9 @@ pub trait Port: Send + Sync {
     /// If the device has no interrupts of a kind that can be had.
     fn interrupts(&self, counters: &[OwnedFd]) -> Result<usize, Error>;
 
+    /// An end was asked for: calls, also those that wait already, take a second from now on.
+    fn hurry(&self) {}
+
     /// Has something done by the thread that the way has, if it has one, before anything else that it is given from now
     /// on; forgets it otherwise. A thread that is stuck keeps it.
     fn in_thread(&self, _work: Work) {}

@@ -73,7 +73,7 @@ impl Trouble {
 }
 
 impl Shared {
-    /// Reads a register until it says so; as long as the watchdog would wait.
+    /// Reads a register until it says so, while there is patience.
     pub(crate) fn read_until(
         &self,
         register: u32,
@@ -89,7 +89,7 @@ impl Shared {
             if is_done(value) {
                 return Ok(value);
             }
-            if start.elapsed() >= self.options.watchdog {
+            if self.patience.left(start).is_zero() {
                 let message = format!("the engine does not {what}");
                 return Err(Error::new(ErrorKind::Dead, message));
             }

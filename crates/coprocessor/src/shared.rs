@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::keys::Keys;
 use crate::line::{Line, Turn};
 use crate::memory::{Memory, Places};
+use crate::patience::Patience;
 use crate::port::{Port, Work};
 use crate::registers as reg;
 use crate::reset::{EVERY_INTERRUPT, Trouble};
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
     pub(crate) facts: Facts,
     pub(crate) options: Options,
+    pub(crate) patience: Patience,
     /// Bytes of memory for data.
     pub(crate) data_bytes: usize,
     /// Wakes the thread that attends to the device.
@@ -121,6 +123,7 @@ impl Shared {
             port,
             memory,
             facts,
+            patience: Patience::new(options.watchdog),
             options,
             data_bytes,
             kick,

@@ -67,6 +67,14 @@ pub(crate) fn open(address: &Address, options: Options) -> Result<Arc<coprocesso
     Ok(engine)
 }
 
+/// Has nobody wait long any more for an engine that does not answer: the process is about to end.
+pub(crate) fn hurry() {
+    let all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    for engine in all.iter().filter_map(|(_, engine)| engine.upgrade()) {
+        engine.hurry();
+    }
+}
+
 impl Engine {
     /// What opened it.
     pub(crate) fn address(&self) -> String {

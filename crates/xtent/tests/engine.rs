@@ -241,6 +241,31 @@ fn what_becomes_of_failures_is_as_the_options_say() {
     }
 }
 
+/// How soon is the driver's affair, and tested there.
+#[test]
+fn a_server_ends_though_its_engine_is_silent() {
+    for has_request in [false, true] {
+        let bed = Bed::with_luks2();
+        let device = engine(&bed, 3);
+        let all = format!("--nbd unix:s {} --engine-threshold 64K", device.option());
+        let server = Server::start(&bed, &all);
+        let mut client = Client::connect(&bed);
+        assert_eq!(client.write(0, &image()), 0);
+        let silence = device.silence();
+        let answer = has_request.then(|| std::thread::spawn(move || client.write(0, &image())));
+        while has_request && status(&bed)["metrics"]["waiting"] == 0 {
+            std::thread::yield_now();
+        }
+        let (code, said) = server.end(Signal::TERM);
+        drop(silence);
+        assert_eq!(code, Some(0));
+        assert!(said.contains("out of service"), "{said}");
+        // The CPU did it.
+        assert!(answer.is_none_or(|it| it.join().unwrap() == 0));
+        assert!(read_by_cpu(&bed, 1 << 20) == image());
+    }
+}
+
 #[test]
 fn an_engine_that_is_not_there_is_an_error_before_the_passphrase() {
     let bed = Bed::with_luks2();

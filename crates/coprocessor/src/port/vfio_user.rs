@@ -3,7 +3,8 @@
 //! The library's client waits for each reply, however long it takes, and ends in a panic over some replies. So it has a
 //! thread of its own, which takes one call after the other; whoever calls waits for a bounded time. Writes are not waited
 //! for, as over a bus. The thread of a process that answers no more stays with the connection until this process ends: the
-//! client gives nobody its socket.
+//! client gives nobody its socket. It keeps the memory that it was given, as the process at the other end does; this one
+//! has no more use for it.
 //!
 //! The process at the other end gets keys and data, and is trusted with them as this one is.
 
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX,
@@ -25,6 +26,7 @@ use zeroize::Zeroizing;
 
 use super::Port;
 use crate::memory::Memory;
+use crate::patience::{LOOK, Patience};
 use crate::registers::BAR_BYTES;
 use crate::{Error, ErrorKind};
 
@@ -36,7 +38,7 @@ pub(super) struct Socket {
     calls: Sender<Call>,
     /// Why the connection has ended.
     end: Arc<OnceLock<String>>,
-    patience: Duration,
+    patience: Patience,
 }
 
 /// The command register in the configuration space, and memory access and DMA in it.
@@ -77,7 +79,7 @@ impl Socket {
             Ok(Ok(())) => Ok(Self {
                 calls,
                 end,
-                patience,
+                patience: Patience::new(patience),
             }),
             Ok(Err(reason)) => Err(fail(reason)),
             Err(RecvTimeoutError::Timeout) => Err(fail("it does not answer".into())),
@@ -112,13 +114,19 @@ impl Socket {
             let _ = say.send(call(client)?);
             Ok(())
         }))?;
-        heard.recv_timeout(self.patience).map_err(|error| {
-            if error == RecvTimeoutError::Timeout {
-                // There may be another reason already, which is as good.
-                let _ = self.end.set("it does not answer".into());
+        let begun = Instant::now();
+        loop {
+            match heard.recv_timeout(self.patience.left(begun).min(LOOK)) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
+                Err(RecvTimeoutError::Timeout) if self.patience.left(begun).is_zero() => {
+                    // There may be another reason already, which is as good.
+                    let _ = self.end.set("it does not answer".into());
+                    return Err(self.gone());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
-            self.gone()
-        })
+        }
     }
 }
 
@@ -245,6 +253,10 @@ impl Port for Socket {
             Ok(0)
         })?;
         super::some_vectors(used)
+    }
+
+    fn hurry(&self) {
+        self.patience.hurry();
     }
 
     fn in_thread(&self, work: super::Work) {

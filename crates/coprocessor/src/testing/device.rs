@@ -243,6 +243,11 @@ impl Device {
         (0..most).take_while(|_| state.work_once()).count()
     }
 
+    /// Says nothing as long as this is kept: who reads a register waits.
+    pub fn silence(&self) -> impl Drop + '_ {
+        self.lock()
+    }
+
     /// Interrupts, for no reason.
     pub fn interrupt(&self) {
         self.lock().raise(0);

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use super::{MODELS, encrypts, load};
 use crate::testing::{Build, Device, Flaw, Pace, serve};
@@ -109,6 +111,60 @@ fn a_thread_that_is_stuck_is_an_error_and_not_forgotten() {
     let confined = said.iter().filter(|name| *name == socket).take(2).count();
     assert_eq!(confined, 2);
     drop(engine);
+    server.join().unwrap();
+}
+
+/// Whoever ends does not wait for a process that says nothing: neither those whose requests are under way, nor who drops
+/// keys, nor the engine itself.
+#[test]
+fn an_end_does_not_wait_for_a_process_that_is_silent() {
+    // The wait that there would be, and one that there may be on a busy machine.
+    let (long, short) = (Duration::from_secs(600), Duration::from_secs(120));
+    let (_folder, path, address) = place();
+    let device = Device::new(Build::default(), Pace::Held);
+    let server = std::thread::spawn(serve(&device, &path).unwrap());
+    let engine = {
+        let device = device.clone();
+        let is_open = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_open.load(Ordering::SeqCst) {
+                    device.work(1);
+                    std::thread::yield_now();
+                }
+            });
+            let options = Options {
+                watchdog: long,
+                ..Options::default()
+            };
+            let engine = Engine::open(&address, options);
+            is_open.store(true, Ordering::SeqCst);
+            engine.unwrap()
+        })
+    };
+    let keyed = load(&engine, 5, MODELS[0]).unwrap();
+    let mut future = Box::pin(keyed.crypt(crate::Direction::Encrypt, 0, vec![7; 512]));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    engine.shared().port.in_thread(Box::new(move || {
+        let _ = gate.recv();
+    }));
+    let begun = Instant::now();
+    engine.hurry();
+    let (data, result) = engine.run(future);
+    // It is answered before what becomes of the device is known.
+    let kind = result.unwrap_err().kind();
+    assert!(
+        matches!(kind, ErrorKind::Failed | ErrorKind::Dead),
+        "{kind:?}"
+    );
+    assert!(data == [7; 512]);
+    // What it may write to still was not given away.
+    assert!(device.is_mapped());
+    drop((keyed, engine));
+    assert!(begun.elapsed() < short);
+    drop(go_on);
     server.join().unwrap();
 }
 

@@ -249,6 +249,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         ready.ready()?;
     }
     let result = mount.wait();
+    engine::hurry();
     growth.end();
     registration.end();
     drop(control);

@@ -29,6 +29,7 @@ use crate::cli::Global;
 use crate::client::Client;
 use crate::control::{Control, Rules};
 use crate::disk::rbd;
+use crate::engine;
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::Changes;
 use crate::listen::{self, Bound, Spec};
@@ -264,6 +265,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 
     let options = options(args, &plan, tls);
     let result = nbd::serve(listeners, volumes.exports(), options, &shutdown);
+    engine::hurry();
     let flushed = machine.map_or(Ok(()), Machine::end);
     volumes.end_looking();
     volumes.registration().end();
@@ -433,6 +435,7 @@ fn on_signals(
                 let _ = first.set(signal);
             }
             shutdown.trigger();
+            engine::hurry();
         },
         move || changes.tell(None),
     )?;

@@ -145,6 +145,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
         move |signal| {
             tracing::info!(%signal, "ending: finishing requests and flushing");
             shutdown.trigger();
+            engine::hurry();
         },
         move || changes.tell(()),
     )?;
@@ -158,6 +159,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     drop(opened.data);
     drop(opened.volume);
     let result = serving.wait();
+    engine::hurry();
     growth.end();
     registration.end();
     drop(resizer);
