@@ -77,7 +77,7 @@ impl Inner {
     }
 
     /// How many of `len` bytes are done together, from a sector with this tweak on.
-    fn part(&self, tweak: u128, len: usize) -> usize {
+    pub(crate) fn part(&self, tweak: u128, len: usize) -> usize {
         let size = self.size.bytes();
         let mut most = self.shared.data_bytes / 2;
         if self.model == Model::Runs {

@@ -166,6 +166,11 @@ impl Keyed {
         })
     }
 
+    /// Bytes of the largest request that is made of a run.
+    pub(crate) fn largest(&self) -> usize {
+        self.inner.part(0, usize::MAX)
+    }
+
     /// Encrypts or decrypts whole sectors in place, the first of which has the tweak `first_tweak`, counted as dm-crypt's
     /// `plain64` counts (of `plain` the lowest 32 bits are taken, as there). The memory comes back with the result. After
     /// an error its contents are not to be used: some sectors may be done and others not.

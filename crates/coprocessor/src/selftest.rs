@@ -1,5 +1,5 @@
 //! The test of an engine before its use: each operation, cipher, sector size and key length that it says it has, both
-//! ways, against the CPU.
+//! ways, against the CPU; and one run that is cut.
 
 use std::sync::Arc;
 
@@ -22,9 +22,43 @@ pub(crate) fn run(engine: &Arc<Engine>) -> Result<(), Error> {
         for &len in spec.key_lengths() {
             for size in SectorSize::ALL {
                 for model in models(engine) {
-                    test(engine, spec, len, size, model)?;
+                    Case { spec, size, len }.test(engine, model)?;
                 }
             }
+        }
+    }
+    test_cuts(engine)
+}
+
+/// Encrypts a run of a sector before the tweaks of `plain` begin again, the largest request that is made, and a sector
+/// behind it. Only once, and one way, since it takes a simulation a good part of a second: what is cut and counted is
+/// the same in all ciphers, sizes and directions.
+fn test_cuts(engine: &Arc<Engine>) -> Result<(), Error> {
+    let specs = Mode::ALL
+        .into_iter()
+        .filter_map(|mode| CipherSpec::new(mode, IvMode::Plain).ok());
+    let all = specs.flat_map(|spec| SectorSize::ALL.map(|size| (spec, size)));
+    for (spec, size) in all {
+        for &len in spec.key_lengths() {
+            let (case, key) = (Case { spec, size, len }, pattern(len, 0x5a));
+            let Some(keyed) = case.load(engine, Model::Runs, &key)? else {
+                continue;
+            };
+            let bytes = size.bytes();
+            let step = (bytes / 512) as u64;
+            let cipher = case.on_cpu(&key)?;
+            let plain = pattern(keyed.largest() + 2 * bytes, 0xc3);
+            let mut expected = plain.clone();
+            let (before, behind) = expected.split_at_mut(bytes);
+            cipher.encrypt((1 << 32) - step, before);
+            cipher.encrypt(0, behind);
+            let first = (1 << 32) - u128::from(step);
+            let (data, result) = engine.finish(keyed.crypt(Direction::Encrypt, first, plain));
+            result?;
+            return match data == expected {
+                true => Ok(()),
+                false => Err(case.wrong("encryption of a long run", Model::Runs)),
+            };
         }
     }
     Ok(())
@@ -49,53 +83,67 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
     bytes.take(len).collect()
 }
 
-fn test(
-    engine: &Arc<Engine>,
+/// What is tested.
+struct Case {
     spec: CipherSpec,
-    key_len: usize,
     size: SectorSize,
-    model: Model,
-) -> Result<(), Error> {
-    let key = pattern(key_len, 0x5a);
-    let count = SectorCount::Units512;
-    let on_failure = OnFailure::Fail;
-    let purpose = Purpose {
-        spec,
-        size,
-        count,
-        model,
-        on_failure,
-    };
-    let keyed = match Keyed::new(engine, purpose, &key) {
-        Ok(keyed) => keyed,
-        // It does not say that it can.
-        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let wrong = |what: &str| {
+    /// Bytes of the key.
+    len: usize,
+}
+
+impl Case {
+    /// The key in the engine, if that says that it can do this.
+    fn load(&self, engine: &Arc<Engine>, model: Model, key: &[u8]) -> Result<Option<Keyed>, Error> {
+        let purpose = Purpose {
+            spec: self.spec,
+            size: self.size,
+            count: SectorCount::Units512,
+            model,
+            on_failure: OnFailure::Fail,
+        };
+        match Keyed::new(engine, purpose, key) {
+            Ok(keyed) => Ok(Some(keyed)),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn on_cpu(&self, key: &[u8]) -> Result<Cipher, Error> {
+        let (count, backend) = (SectorCount::Units512, Some(Backend::best()));
+        Cipher::new(self.spec, self.size, count, key, backend)
+            .map_err(|e| Error::by(ErrorKind::Unsupported, "cannot test the engine", e))
+    }
+
+    fn wrong(&self, what: &str, model: Model) -> Error {
         Error::new(
             ErrorKind::Dead,
             format!(
-                "the engine failed its test: {what} by {spec} with a key of {key_len} bytes and sectors of {} bytes \
-                 ({model:?})",
-                size.bytes()
+                "the engine failed its test: {what} by {} with a key of {} bytes and sectors of {} bytes ({model:?})",
+                self.spec,
+                self.len,
+                self.size.bytes()
             ),
         )
-    };
-    let cipher = Cipher::new(spec, size, count, &key, Some(Backend::best()))
-        .map_err(|e| Error::by(ErrorKind::Unsupported, "cannot test the engine", e))?;
-    let plain = pattern(SECTORS * size.bytes(), 0xc3);
-    let mut expected = plain.clone();
-    cipher.encrypt(FIRST, &mut expected);
-    let crypt = |direction, data: Vec<u8>| {
-        let (data, result) = engine.finish(keyed.crypt(direction, FIRST.into(), data));
-        result.map(|()| data)
-    };
-    if crypt(Direction::Encrypt, plain.clone())? != expected {
-        return Err(wrong("encryption"));
     }
-    if crypt(Direction::Decrypt, expected)? != plain {
-        return Err(wrong("decryption"));
+
+    fn test(&self, engine: &Arc<Engine>, model: Model) -> Result<(), Error> {
+        let key = pattern(self.len, 0x5a);
+        let Some(keyed) = self.load(engine, model, &key)? else {
+            return Ok(());
+        };
+        let plain = pattern(SECTORS * self.size.bytes(), 0xc3);
+        let mut expected = plain.clone();
+        self.on_cpu(&key)?.encrypt(FIRST, &mut expected);
+        let crypt = |direction, data: Vec<u8>| {
+            let (data, result) = engine.finish(keyed.crypt(direction, FIRST.into(), data));
+            result.map(|_| data)
+        };
+        if crypt(Direction::Encrypt, plain.clone())? != expected {
+            return Err(self.wrong("encryption", model));
+        }
+        if crypt(Direction::Decrypt, expected)? != plain {
+            return Err(self.wrong("decryption", model));
+        }
+        Ok(())
     }
-    Ok(())
 }

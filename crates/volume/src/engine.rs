@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use xtent_store::{AlignedBuffer, Buffer, block_on};
 
+use crate::config::UNIT;
 use crate::error::Cause;
 use crate::holes::next_run;
 use crate::plan::{PIECE, Plan};
@@ -63,7 +64,8 @@ pub(crate) struct Attached {
 
 impl Volume {
     /// Has an engine encrypt and decrypt what is long enough. The engine and the CPU are first compared on
-    /// sectors of noise, under the numbers at both ends of the volume, and with [`Threshold::Measured`] their
+    /// sectors of noise, under the numbers at both ends of the volume and on either side of 2^32, if it goes that
+    /// far, and with [`Threshold::Measured`] their
     /// speed, which takes about half a second at most. For the comparison it counts how many
     /// [threads](Volume::with_cipher_threads) the CPU's side has.
     ///
@@ -74,8 +76,7 @@ impl Volume {
         engine: Arc<dyn CipherEngine>,
         threshold: Threshold,
     ) -> Result<Self, Error> {
-        let units = (SAMPLE * self.sector_size.bytes()) as u64;
-        for position in [0, self.size().saturating_sub(units)] {
+        for position in self.samples() {
             self.compare(&*engine, self.first(position))?;
         }
         let threshold = match threshold {
@@ -196,6 +197,22 @@ impl Volume {
         let next = |from| next_run(bytes, from, sector);
         let all = || std::iter::successors(next(0), |run| next(run.end)).collect();
         (self.holes == Holes::Zero).then(all)
+    }
+
+    /// Where the sectors begin on which engine and CPU are compared: at both ends, and where numbers need more
+    /// than 32 bits, whichever way they are counted. There those of `plain` begin again.
+    fn samples(&self) -> Vec<u64> {
+        let sector = self.sector_size.bytes() as u64;
+        let last = self.size().saturating_sub(SAMPLE as u64 * sector);
+        let mut samples = vec![0, last];
+        for units in [1, sector / UNIT] {
+            let number = units << 32;
+            let middle = number.checked_sub(self.first(0)).map(|ahead| ahead * UNIT);
+            let start = middle.and_then(|it| it.checked_sub(SAMPLE as u64 / 2 * sector));
+            samples.extend(start.filter(|start| *start < last && start.is_multiple_of(sector)));
+        }
+        samples.dedup();
+        samples
     }
 
     /// Fails if the engine does not do to some sectors, of which the first has this number, what the CPU does.

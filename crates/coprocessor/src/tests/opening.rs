@@ -127,6 +127,29 @@ fn the_test_finds_a_wrong_bit_wherever_it_is() {
     }
 }
 
+/// The largest request that is made, behind the end of `plain`'s numbers and before one sector more.
+#[test]
+fn the_test_has_a_run_that_is_cut() {
+    let build = Build {
+        log2_bytes: 16,
+        ..Build::default()
+    };
+    let (device, engine) = by_hand(build, Pace::AtOnce, options());
+    crate::selftest::run(&engine).unwrap();
+    let (all, counters) = (device.requests(), engine.counters().unwrap());
+    let device = Device::new(build, Pace::AtOnce);
+    device.spoil(all - 3, Flaw::Hangs);
+    let error = Engine::by_hand(device.port(), options(), true).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    for ahead in 1..=3 {
+        let device = Device::new(build, Pace::AtOnce);
+        device.spoil(all - ahead, Flaw::WrongBit);
+        let error = Engine::by_hand(device.port(), options(), true).unwrap_err();
+        assert!(error.to_string().contains("a long run"), "{error}");
+        assert!(counters.bytes > 1 << 16);
+    }
+}
+
 #[test]
 fn an_engine_prints_what_it_is_and_no_more() {
     let (_, engine) = by_hand(Build::default(), Pace::AtOnce, options());

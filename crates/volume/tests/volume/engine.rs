@@ -1,14 +1,16 @@
 //! A cipher engine that completes later: what goes to it, and what becomes of its failures.
 
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use rustix::io::Errno;
+use sector_cipher::SectorCount;
 use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_store::{AlignedBuffer, Buffer, block_on, chain};
 use xtent_volume::testing::LaterEngine;
-use xtent_volume::{Direction, ErrorKind, Holes, Phase, Threshold, Volume};
+use xtent_volume::{CipherEngine, Crypted, Direction, ErrorKind, Holes, Phase, Threshold, Volume};
 
 use crate::support::{CBC, OFFSET, XTS, config, engine, image, open, pattern, plaintext};
 
@@ -187,7 +189,7 @@ fn a_failed_decryption_gives_no_bytes() {
 fn an_engine_that_does_something_else_gets_nothing() {
     let config = config(XTS, 4096, LENGTH as u64);
     let another = xtent_volume::Config {
-        sector_count: sector_cipher::SectorCount::Large,
+        sector_count: SectorCount::Large,
         ..config.clone()
     };
     let wrong = engine(&config, 1);
@@ -206,6 +208,36 @@ fn an_engine_that_does_something_else_gets_nothing() {
         let store = Arc::new(MemStore::new(LENGTH + 4096));
         let result = open(store, &config).with_engine(engine, Threshold::Bytes(0));
         assert_eq!(result.unwrap_err().kind, ErrorKind::Engine);
+    }
+}
+
+/// An engine that does not count on where numbers need more than 32 bits.
+struct Short(Arc<LaterEngine>, Range<u64>);
+
+impl CipherEngine for Short {
+    fn crypt(&self, direction: Direction, first: u64, run: Buffer) -> Crypted {
+        let crosses = first < self.1.start && first + run.len() as u64 / 512 > self.1.end;
+        let crypted = self.0.crypt(direction, first, run);
+        Box::pin(async move {
+            let (mut run, result) = crypted.await;
+            run[0] ^= u8::from(crosses);
+            (run, result)
+        })
+    }
+}
+
+#[test]
+fn runs_across_numbers_of_32_bits_are_compared() {
+    for (count, units) in [(SectorCount::Units512, 1), (SectorCount::Large, 8)] {
+        let mut config = config(XTS, 4096, LENGTH as u64);
+        config.sector_count = count;
+        for (at, is_found) in [(64, true), (8, true), (4096, false)] {
+            config.iv_offset = (units << 32) - at;
+            let short = Short(engine(&config, 1), units << 32..units << 32);
+            let store = Arc::new(MemStore::new(LENGTH + 4096));
+            let result = open(store, &config).with_engine(Arc::new(short), Threshold::Bytes(0));
+            assert_eq!(result.is_err(), is_found, "{units} {at}");
+        }
     }
 }
 
