@@ -21,13 +21,13 @@ const PLAIN_BITS: u32 = 32;
 const MOST: usize = 4096;
 
 impl Inner {
-    /// Encrypts or decrypts a run in place.
+    /// Encrypts or decrypts a run in place; gives how many bytes the CPU did since the engine did not.
     pub(crate) async fn crypt(
         &self,
         direction: Direction,
         first: u128,
         data: &mut [u8],
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let size = self.size.bytes();
         if !data.len().is_multiple_of(size) {
             let message = format!("{} bytes are no whole sectors of {size} bytes", data.len());
@@ -44,7 +44,7 @@ impl Inner {
             let message = "the tweak of a sector would pass 2^128";
             return Err(Error::new(ErrorKind::Request, message));
         }
-        let mut at = 0;
+        let (mut at, mut by_cpu) = (0, 0);
         while at < data.len() {
             // Does not pass the last tweak, which was checked.
             let tweak = self.tweak(first, at / size);
@@ -59,12 +59,13 @@ impl Inner {
                         tracing::warn!("the CPU does what the engine did not: {error}");
                     }
                     self.by_cpu(cpu, direction, tweak, part)?;
+                    by_cpu += len;
                 }
                 (done, _) => done?,
             }
             at += len;
         }
-        Ok(())
+        Ok(by_cpu)
     }
 
     /// The tweak of a sector, counted from one that has `first`.

@@ -32,7 +32,7 @@ pub(crate) struct Inner {
     pub(crate) cpu: Option<SecretCipher>,
     pub(crate) shared: Arc<Shared>,
     /// Ends last: while there are keys the engine is attended to.
-    _engine: Arc<Engine>,
+    engine: Arc<Engine>,
 }
 
 /// Who encrypts tweaks.
@@ -161,9 +161,14 @@ impl Keyed {
                 tweaks,
                 cpu,
                 shared: Arc::clone(shared),
-                _engine: Arc::clone(engine),
+                engine: Arc::clone(engine),
             }),
         })
+    }
+
+    /// Why the engine is out of service, if it is.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.engine.failure()
     }
 
     /// Bytes of the largest request that is made of a run.
@@ -172,7 +177,8 @@ impl Keyed {
     }
 
     /// Encrypts or decrypts whole sectors in place, the first of which has the tweak `first_tweak`, counted as dm-crypt's
-    /// `plain64` counts (of `plain` the lowest 32 bits are taken, as there). The memory comes back with the result. After
+    /// `plain64` counts (of `plain` the lowest 32 bits are taken, as there). The memory comes back with the result: how many of its
+    /// bytes the CPU did since the engine did not. After
     /// an error its contents are not to be used: some sectors may be done and others not.
     ///
     /// Nothing is done before the future is polled. One that is dropped leaves its requests to the device, in memory of
@@ -186,7 +192,7 @@ impl Keyed {
         direction: Direction,
         first_tweak: u128,
         data: T,
-    ) -> impl Future<Output = (T, Result<(), Error>)> + Send + 'static
+    ) -> impl Future<Output = (T, Result<usize, Error>)> + Send + 'static
     where
         T: AsMut<[u8]> + Send + 'static,
     {

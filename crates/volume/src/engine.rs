@@ -35,15 +35,18 @@ pub enum Direction {
     Decrypt,
 }
 
-/// The end of a run in an engine: the memory that it was given, and how it went. On an error the bytes are
-/// undefined.
-pub type Crypted = Pin<Box<dyn Future<Output = (Buffer, Result<(), Cause>)> + Send>>;
+/// The end of a run in an engine: the memory that it was given, and how it went: how many of its bytes were done by
+/// the CPU, in the place of an engine that failed. On an error the bytes are undefined.
+pub type Crypted = Pin<Box<dyn Future<Output = (Buffer, Result<usize, Cause>)> + Send>>;
 
 /// What encrypts and decrypts elsewhere, with the key of one volume.
 pub trait CipherEngine: Send + Sync {
     /// Encrypts or decrypts whole sectors in place. The first of them has the number `first`, in 512-byte
     /// units, as for [`sector_cipher::Cipher`]. The run may go on if the future is dropped.
     fn crypt(&self, direction: Direction, first: u64, run: Buffer) -> Crypted;
+
+    /// Why it is out of service, if it is, in a few words that anybody may read.
+    fn failure(&self) -> Option<String>;
 }
 
 /// From how many bytes on a run goes to the engine.
@@ -94,6 +97,11 @@ impl Volume {
     /// Whether there is one, also if nothing goes to it.
     pub fn has_engine(&self) -> bool {
         self.engine.is_some()
+    }
+
+    /// Why its engine is out of service, if there is one that is.
+    pub fn engine_failure(&self) -> Option<String> {
+        self.engine.as_ref()?.engine.failure()
     }
 
     /// Bytes from which on a request goes to the engine; none if there is no engine, or it is never faster.
@@ -181,11 +189,11 @@ impl Volume {
         position: u64,
     ) -> Result<Buffer, Error> {
         let len = buffer.len();
-        self.count(len);
+        self.metrics.run(len / self.sector_size.bytes());
         let (buffer, result) = engine.crypt(direction, self.first(position), buffer).await;
-        self.metrics.of_engine(len, result.is_ok());
+        self.metrics.of_engine(len, result.as_ref().ok().copied());
         match result {
-            Ok(()) => Ok(buffer),
+            Ok(_) => Ok(buffer),
             // What is in the memory by now is nobody's.
             Err(error) => Err(Error::engine(error, Some(position))),
         }

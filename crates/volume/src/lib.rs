@@ -46,7 +46,7 @@ pub use engine::{CipherEngine, Crypted, Direction, Threshold};
 pub use error::{Cause, Error, ErrorKind};
 pub use holes::Holes;
 pub use metrics::{
-    EngineRequests, Histogram, Metrics, Phase, RequestKind, Requests, Snapshot, Watch, now_and_then,
+    EngineRuns, Histogram, Metrics, Phase, RequestKind, Requests, Snapshot, Watch, now_and_then,
 };
 pub use plan::Hull;
 pub use volume::Volume;

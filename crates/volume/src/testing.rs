@@ -135,8 +135,12 @@ impl CipherEngine for LaterEngine {
             let Completed { buffer, result } = submitted.await;
             // The thread gives back what it was given, and ends after all that waits.
             let buffer = buffer.unwrap_or_else(|| unreachable!("a run was lost"));
-            (buffer, result.map_err(Into::into))
+            (buffer, result.map(|()| 0).map_err(Into::into))
         })
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
     }
 }
 

@@ -265,10 +265,13 @@ impl Volume {
         result.map_err(|e| Error::config(e.to_string()))
     }
 
-    /// Counts a call of the cipher.
+    /// Counts a call of the cipher on the CPU.
     pub(crate) fn count(&self, len: usize) {
         if len > 0 {
             self.metrics.run(len / self.sector_size.bytes());
+            if self.has_engine() {
+                self.metrics.beside_engine();
+            }
         }
     }
 

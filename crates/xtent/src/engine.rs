@@ -251,4 +251,8 @@ impl CipherEngine for InEngine {
             (run, result.map_err(Cause::from))
         })
     }
+
+    fn failure(&self) -> Option<String> {
+        self.keyed.failure()
+    }
 }

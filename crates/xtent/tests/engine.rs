@@ -234,6 +234,28 @@ fn what_becomes_of_failures_is_as_the_options_say() {
             Ok(read) => assert!(error == 0 && read == expected),
             Err(found) => assert_eq!(found, error),
         }
+        let by = |name| status(&bed)["metrics"]["engine"][name].clone();
+        let (failed, replaced) = match error {
+            0 => (0, 2),
+            _ => (2, 0),
+        };
+        assert_eq!(by("errors"), failed);
+        assert_eq!(by("cpu_runs")["failure"], replaced);
+        assert!(by("runs").as_u64() > Some(0) && by("out_of_service").is_null());
+        // From here on it is gone.
+        device.spoil(0, Flaw::Vanishes);
+        assert_eq!(client.write(0, &data), error);
+        let reason = loop {
+            if let Some(reason) = by("out_of_service").as_str() {
+                break reason.to_owned();
+            }
+        };
+        let runs = by("runs");
+        assert_eq!(client.write(0, &data), error);
+        assert_eq!(by("runs"), runs, "none of a dead engine's");
+        let text = bed.run("status disk.img").ok().out;
+        let shown = text.contains(&format!("; out of service: {reason}"));
+        assert!(shown, "{text}");
         drop(client);
         let (code, said) = server.end(Signal::TERM);
         assert_eq!(code, Some(0));

@@ -15,13 +15,14 @@ use crate::shared::Cause;
 use crate::testing::{Build, Device, Pace};
 use crate::{Direction, Engine, Error, Keyed, Model, Options, Wait};
 
-type Job = Pin<Box<dyn Future<Output = (Vec<u8>, Result<(), Error>)> + Send>>;
+type Done = (Vec<u8>, Result<usize, Error>);
+type Job = Pin<Box<dyn Future<Output = Done> + Send>>;
 
 fn job(keyed: &Keyed, len: usize) -> Job {
     Box::pin(keyed.crypt(Direction::Encrypt, 9, texts(1, 9, len).0))
 }
 
-fn poll(job: &mut Job) -> Poll<(Vec<u8>, Result<(), Error>)> {
+fn poll(job: &mut Job) -> Poll<Done> {
     job.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 

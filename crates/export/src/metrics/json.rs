@@ -35,6 +35,11 @@ pub fn json(volume: &Volume) -> Value {
             "runs": snapshot.engine.count,
             "bytes": snapshot.engine.bytes,
             "errors": snapshot.engine.failed,
+            "cpu_runs": {
+                "short": snapshot.engine.beside,
+                "failure": snapshot.engine.replaced,
+            },
+            "out_of_service": volume.engine_failure(),
             "from_bytes": volume.engine_threshold(),
         });
     }

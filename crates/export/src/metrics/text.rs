@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use xtent_volume::{EngineRequests, Histogram, Phase, RequestKind, Requests, Snapshot};
+use xtent_volume::{EngineRuns, Histogram, Phase, RequestKind, Requests, Snapshot};
 
 use super::Exported;
 
@@ -148,7 +148,22 @@ fn write_engines(out: &mut String, rows: &[Row<'_>]) -> fmt::Result {
     if rows().next().is_none() {
         return Ok(());
     }
-    let mut counter = |name: &str, help: &str, of: &dyn Fn(&EngineRequests) -> u64| {
+    let name = "xtent_engine_up";
+    let help = "Whether the cipher engine is in service: 1, or 0.";
+    family(out, name, "gauge", help)?;
+    for (exported, export, _) in rows() {
+        let is_up = u8::from(exported.volume.engine_failure().is_none());
+        writeln!(out, "{name}{{export=\"{export}\"}} {is_up}")?;
+    }
+    let name = "xtent_engine_cpu_runs_total";
+    let help = "Runs that the CPU did where there is a cipher engine, since they are short or the engine failed.";
+    family(out, name, "counter", help)?;
+    for (_, export, Snapshot { engine, .. }) in rows() {
+        for (why, count) in [("short", engine.beside), ("failure", engine.replaced)] {
+            writeln!(out, "{name}{{export=\"{export}\",why=\"{why}\"}} {count}")?;
+        }
+    }
+    let mut counter = |name: &str, help: &str, of: &dyn Fn(&EngineRuns) -> u64| {
         family(out, name, "counter", help)?;
         for (_, export, snapshot) in rows() {
             let count = of(&snapshot.engine);
@@ -158,7 +173,7 @@ fn write_engines(out: &mut String, rows: &[Row<'_>]) -> fmt::Result {
     };
     counter(
         "xtent_engine_runs_total",
-        "Runs that went to the cipher engine.",
+        "Runs that the cipher engine did.",
         &|engine| engine.count,
     )?;
     counter(
@@ -168,7 +183,7 @@ fn write_engines(out: &mut String, rows: &[Row<'_>]) -> fmt::Result {
     )?;
     counter(
         "xtent_engine_errors_total",
-        "Runs that the cipher engine failed.",
+        "Runs that nobody did, since the cipher engine failed.",
         &|engine| engine.failed,
     )
 }

@@ -157,14 +157,27 @@ impl Metrics {
         shard.runs.add(adders, sectors as u64, 1);
     }
 
-    /// A run of so many bytes has come back from the cipher engine.
-    pub(crate) fn of_engine(&self, bytes: usize, succeeded: bool) {
+    /// A run of so many bytes has come back from the cipher engine; how many of them the CPU did, unless nobody
+    /// did them.
+    pub(crate) fn of_engine(&self, bytes: usize, by_cpu: Option<usize>) {
         let (shard, adders) = self.shard();
-        shard.engine.count.add(adders, 1);
-        match succeeded {
-            true => shard.engine.bytes.add(adders, bytes as u64),
-            false => shard.engine.failed.add(adders, 1),
+        let engine = &shard.engine;
+        match by_cpu {
+            Some(0) => engine.count.add(adders, 1),
+            Some(_) => engine.replaced.add(adders, 1),
+            None => engine.failed.add(adders, 1),
         }
+        if let Some(by_cpu) = by_cpu {
+            engine
+                .bytes
+                .add(adders, bytes.saturating_sub(by_cpu) as u64);
+        }
+    }
+
+    /// A run was the CPU's from the beginning, where there is a cipher engine.
+    pub(crate) fn beside_engine(&self) {
+        let (shard, adders) = self.shard();
+        shard.engine.beside.add(adders, 1);
     }
 
     /// What they are now. Counters that belong together may be a request apart.
@@ -187,10 +200,12 @@ impl Metrics {
                 doubling::<RUNS>(),
                 self.all().map(|shard| shard.runs.read()),
             ),
-            engine: EngineRequests {
+            engine: EngineRuns {
                 count: self.sum(|shard| &shard.engine.count),
                 bytes: self.sum(|shard| &shard.engine.bytes),
                 failed: self.sum(|shard| &shard.engine.failed),
+                replaced: self.sum(|shard| &shard.engine.replaced),
+                beside: self.sum(|shard| &shard.engine.beside),
             },
             time: Phase::ALL
                 .map(|phase| Duration::from_nanos(self.sum(|shard| &shard.nanos[phase as usize]))),
@@ -211,8 +226,8 @@ pub struct Snapshot {
     pub requests: [Requests; RequestKind::ALL.len()],
     /// Sectors in each call of the cipher.
     pub runs: Histogram,
-    /// Of these calls, those of the cipher engine.
-    pub engine: EngineRequests,
+    /// Who did them, where there is a cipher engine.
+    pub engine: EngineRuns,
     /// Where the time went, in the order of [`Phase::ALL`], added up over requests: more than the
     /// clock shows, where several are under way.
     pub time: [Duration; Phase::ALL.len()],
@@ -220,15 +235,19 @@ pub struct Snapshot {
     pub under_way: u64,
 }
 
-/// What a volume has had done by its cipher engine.
+/// The runs of a volume that has a cipher engine, by who did them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EngineRequests {
-    /// Runs, failed ones among them.
+pub struct EngineRuns {
+    /// Runs that the engine did, all of them.
     pub count: u64,
     /// Bytes that it has encrypted and decrypted.
     pub bytes: u64,
-    /// Runs that it failed.
+    /// Runs that nobody did, since the engine failed.
     pub failed: u64,
+    /// Runs that the CPU did, in part at least, since the engine failed.
+    pub replaced: u64,
+    /// Runs that were the CPU's from the beginning: short ones, and those of calls that cannot wait.
+    pub beside: u64,
 }
 
 /// The requests of one kind.

@@ -36,6 +36,8 @@ pub(super) struct Engine {
     pub(super) count: Counter,
     pub(super) bytes: Counter,
     pub(super) failed: Counter,
+    pub(super) replaced: Counter,
+    pub(super) beside: Counter,
 }
 
 #[derive(Default)]

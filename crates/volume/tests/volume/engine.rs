@@ -165,7 +165,7 @@ fn a_failed_encryption_writes_nothing() {
     block_on(b.volume.write_async(data, 0, LONG, false)).unwrap();
     assert!(read(&b.volume, 0, LONG).unwrap() == pattern(LONG, 9));
     let engine = b.volume.metrics().snapshot().engine;
-    assert_eq!((engine.count, engine.failed), (4, 2));
+    assert_eq!((engine.count, engine.failed, engine.replaced), (2, 2, 0));
     assert_eq!(engine.bytes, 2 * LONG as u64);
 }
 
@@ -223,6 +223,10 @@ impl CipherEngine for Short {
             run[0] ^= u8::from(crosses);
             (run, result)
         })
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
     }
 }
 
@@ -330,4 +334,44 @@ fn the_time_is_that_of_the_cipher() {
     let runs = volume.metrics().snapshot().runs;
     assert_eq!((runs.count(), runs.sum), (1, LENGTH as u64 / 512));
     assert_eq!(volume.metrics().snapshot().engine.count, 1);
+}
+
+/// An engine in whose place the CPU does so many bytes of each run, since it is out of service.
+struct Replaced(Arc<LaterEngine>, usize);
+
+impl CipherEngine for Replaced {
+    fn crypt(&self, direction: Direction, first: u64, run: Buffer) -> Crypted {
+        let (by_cpu, crypted) = (self.1, self.0.crypt(direction, first, run));
+        Box::pin(async move {
+            let (run, result) = crypted.await;
+            (run, result.map(|_| by_cpu))
+        })
+    }
+
+    fn failure(&self) -> Option<String> {
+        (self.1 > 0).then(|| "it is tired".into())
+    }
+}
+
+#[test]
+fn who_did_a_run_is_counted() {
+    for by_cpu in [0, 512, LONG] {
+        let config = config(XTS, 512, LENGTH as u64);
+        let engine = Arc::new(Replaced(engine(&config, 5), by_cpu));
+        let store = MemStore::from(image(&pattern(LENGTH, 3), &config));
+        let volume = open(Arc::new(store), &config)
+            .with_engine(engine, Threshold::Bytes(LONG))
+            .unwrap();
+        read(&volume, 0, LONG).unwrap();
+        read(&volume, 0, 4096).unwrap();
+        let data = memory(&volume, &pattern(4096, 9), 0);
+        block_on(volume.write_async(data, 0, 4096, false)).unwrap();
+        let found = volume.metrics().snapshot().engine;
+        assert_eq!(found.bytes, (LONG - by_cpu) as u64);
+        let is_engine = by_cpu == 0;
+        assert_eq!(found.count, u64::from(is_engine));
+        assert_eq!(found.replaced, u64::from(!is_engine));
+        assert_eq!((found.beside, found.failed), (2, 0));
+        assert_eq!(volume.engine_failure().is_some(), !is_engine);
+    }
 }

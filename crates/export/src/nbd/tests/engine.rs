@@ -81,6 +81,10 @@ fn what_the_engine_fails_fails_alone() {
             "\nxtent_engine_runs_total{{export=\"a\"}} {count}\n"
         )));
         assert!(page.contains("\nxtent_engine_errors_total{export=\"a\"} 2\n"));
+        assert!(page.contains("\nxtent_engine_up{export=\"a\"} 1\n"));
+        // The one of 4096 bytes.
+        let short = "\nxtent_engine_cpu_runs_total{export=\"a\",why=\"short\"} 1\n";
+        assert!(page.contains(short), "{page}");
         rig.stop().unwrap();
     }
 }

@@ -131,15 +131,24 @@ impl Volume {
     fn done_in_engine(&self) -> String {
         let engine = self.metrics.as_ref().and_then(|it| it.get("engine"));
         let number = |name: &str| engine?.get(name)?.as_u64();
-        match (number("bytes"), number("runs"), number("errors")) {
-            (Some(bytes), Some(runs), Some(0)) => {
-                format!(", {} in {runs} runs", show_size(bytes))
-            }
-            (Some(bytes), Some(runs), Some(errors)) => {
-                format!(", {} in {runs} runs, {errors} failed", show_size(bytes))
-            }
-            _ => String::new(),
+        let mut text = String::new();
+        if let (Some(bytes), Some(runs)) = (number("bytes"), number("runs")) {
+            text += &format!(", {} in {runs} runs", show_size(bytes));
         }
+        let by_cpu = || engine?.get("cpu_runs")?.get("failure")?.as_u64();
+        let rest = [
+            (number("errors"), "failed"),
+            (by_cpu(), "failed and done by the CPU"),
+        ];
+        for (count, what) in rest {
+            if let Some(count) = count.filter(|count| *count > 0) {
+                text += &format!(", {count} {what}");
+            }
+        }
+        if let Some(reason) = engine.and_then(|it| it.get("out_of_service")?.as_str()) {
+            text += &format!("; out of service: {reason}");
+        }
+        text
     }
 
     pub(super) fn text(&self) -> String {
