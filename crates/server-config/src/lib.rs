@@ -98,6 +98,16 @@ pub struct Volume {
     pub cpu: Option<String>,
     /// Threads for a large request: a number, or "auto".
     pub cipher_threads: Option<Threads>,
+    /// The address of a cipher engine.
+    pub engine: Option<String>,
+    /// How engine and CPU share the work.
+    pub engine_model: Option<String>,
+    /// Who encrypts tweaks: "engine" or "cpu".
+    pub engine_tweaks: Option<String>,
+    /// Bytes from which on requests go to it: a number, or one with a unit.
+    pub engine_threshold: Option<Bytes>,
+    /// What becomes of requests that it fails: "cpu" or "error".
+    pub engine_failure: Option<String>,
     /// "never", "allow" or "zero".
     pub discard: Option<String>,
     /// "noise" or "zero".
@@ -127,6 +137,25 @@ impl fmt::Display for Threads {
         match self {
             Self::Count(count) => count.fmt(f),
             Self::Named(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Bytes {
+    /// So many.
+    Count(u64),
+    /// With a unit.
+    Text(String),
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }
@@ -186,6 +215,20 @@ impl Config {
             }
             if volume.key_command.as_ref().is_some_and(Vec::is_empty) {
                 return refuse(format!("[volume.{table}]: `key-command` is empty"));
+            }
+            let of_engine = [
+                ("engine-model", volume.engine_model.is_some()),
+                ("engine-tweaks", volume.engine_tweaks.is_some()),
+                ("engine-threshold", volume.engine_threshold.is_some()),
+                ("engine-failure", volume.engine_failure.is_some()),
+            ];
+            if let (None, Some((key, _))) = (
+                &volume.engine,
+                of_engine.into_iter().find(|(_, given)| *given),
+            ) {
+                return refuse(format!(
+                    "[volume.{table}]: `{key}` says how to use an `engine`, and there is none"
+                ));
             }
             let keys = [
                 ("key-file", volume.key_file.is_some()),
@@ -257,6 +300,11 @@ key-slot = 3
 no-tokens = true
 cpu = "portable"
 cipher-threads = 2
+engine = "vfio:0000:03:00.0"
+engine-model = "runs"
+engine-tweaks = "cpu"
+engine-threshold = 65536
+engine-failure = "error"
 discard = "zero"
 read-only = true
 direct-io = true
@@ -278,6 +326,8 @@ key-command = ["/usr/bin/key", "b"]
         let volume = &config.volumes["a"];
         assert_eq!(volume.cipher_threads, Some(Threads::Count(2)));
         assert_eq!(volume.partition, Some(2));
+        assert_eq!(volume.engine.as_deref(), Some("vfio:0000:03:00.0"));
+        assert_eq!(volume.engine_threshold, Some(Bytes::Count(65536)));
         let command = config.volumes["b c"].key_command.as_ref().unwrap();
         assert_eq!(command, &["/usr/bin/key", "b"]);
         assert_eq!(Config::parse("").unwrap(), Config::default());
@@ -318,6 +368,10 @@ key-command = ["/usr/bin/key", "b"]
             ("[volume.a]\ndevice=\"\"", "empty"),
             ("[volume.a]\ndevice=\"x\"\nkey-command=[]", "empty"),
             ("[volume.a]\ndevice=\"x\"\nclients=[]", "names nobody"),
+            (
+                "[volume.a]\ndevice=\"x\"\nengine-threshold=\"64K\"",
+                "`engine-threshold` says how",
+            ),
             (
                 "[volume.a]\ndevice=\"x\"\nkey-file=\"k\"\ncredential=\"c\"",
                 "both say",

@@ -31,6 +31,8 @@ pub(crate) struct Configured {
 struct Line {
     #[command(flatten)]
     volume: VolumeArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 /// Reads the file, and all that it names by paths of its own folder.
@@ -105,7 +107,7 @@ fn of(
         backend: backend
             .map_err(|e| Failure::parameters(format!("`cpu`: {e}")))?
             .or(cpu),
-        engine: EngineArgs::default(),
+        engine: line.engine,
     })
 }
 
@@ -180,6 +182,26 @@ fn arguments(volume: &Volume, folder: &Path) -> Vec<OsString> {
             "--cipher-threads",
             volume.cipher_threads.as_ref().map(|it| text(it)),
         ),
+        (
+            "--engine",
+            volume.engine.as_deref().map(|it| of_folder(it, folder)),
+        ),
+        (
+            "--engine-model",
+            volume.engine_model.as_ref().map(|it| text(it)),
+        ),
+        (
+            "--engine-tweaks",
+            volume.engine_tweaks.as_ref().map(|it| text(it)),
+        ),
+        (
+            "--engine-threshold",
+            volume.engine_threshold.as_ref().map(|it| text(it)),
+        ),
+        (
+            "--engine-failure",
+            volume.engine_failure.as_ref().map(|it| text(it)),
+        ),
         ("--discard", volume.discard.as_ref().map(|it| text(it))),
         ("--holes", volume.holes.as_ref().map(|it| text(it))),
         ("--reconnect", volume.reconnect.as_ref().map(|it| text(it))),
@@ -227,6 +249,18 @@ fn arguments(volume: &Volume, folder: &Path) -> Vec<OsString> {
         .collect()
 }
 
+/// An engine's address; the path of a socket is relative to the file, as every path.
+fn of_folder(address: &str, folder: &Path) -> OsString {
+    match address.strip_prefix("vfio-user:") {
+        Some(path) if !path.is_empty() => {
+            let mut address = OsString::from("vfio-user:");
+            address.push(folder.join(path));
+            address
+        }
+        _ => address.into(),
+    }
+}
+
 /// A key that others can read, or change, is not one for long.
 fn warn_of_open_key(key: Option<&Path>, folder: &Path, output: &Output) {
     let Some(path) = key.map(|key| folder.join(key)) else {
@@ -247,6 +281,8 @@ fn warn_of_open_key(key: Option<&Path>, folder: &Path, output: &Output) {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+
+    use xtent_volume::Threshold;
 
     use super::*;
 
@@ -269,7 +305,7 @@ mod tests {
         let path = folder.join("x.toml");
         std::fs::write(folder.join("k"), "").unwrap();
         let text = "[volume.a]\ndevice = \"-x\"\nkey-file = \"k\"\nread-only = true\n\
-                    partition = 2\n[volume.b]\ndevice = \"nbd://h/b\"\nkey-command = [\"./k\", \"--b\"]";
+                    partition = 2\nengine = \"vfio-user:e\"\nengine-threshold = \"64K\"\n[volume.b]\ndevice = \"nbd://h/b\"\nkey-command = [\"./k\", \"--b\"]";
         std::fs::write(&path, text).unwrap();
         let wanted = read(&path, None, &QUIET).unwrap().wanted;
         let [a, b] = &wanted[..] else { panic!() };
@@ -277,6 +313,10 @@ mod tests {
         assert_eq!(a.args.device.device, folder.join("-x"));
         assert_eq!(a.args.device.partition, Some(2));
         assert!(a.args.read_only);
+        let engine = a.engine.choice.engine.as_ref().unwrap().to_string();
+        assert_eq!(engine, format!("vfio-user:{}", folder.join("e").display()));
+        assert_eq!(a.engine.threshold(), Threshold::Bytes(64 << 10));
+        assert!(b.engine.choice.engine.is_none());
         assert_eq!(a.args.unlock.key.key_file, Some(folder.join("k")));
         assert_eq!(b.args.device.device, Path::new("nbd://h/b"));
         assert!(b.args.unlock.tokens.no_tokens);
@@ -298,6 +338,10 @@ mod tests {
             (
                 "[volume.a]\ndevice=\"x\"\ndiscard=\"some\"",
                 "volume \"a\": invalid value 'some'",
+            ),
+            (
+                "[volume.a]\ndevice=\"x\"\nengine=\"/e\"",
+                "volume \"a\": invalid value '/e'",
             ),
             ("[volume.a]\ndevice=\"x\"\ncpu=\"z80\"", "`cpu`"),
             (

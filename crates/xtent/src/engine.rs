@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sector_cipher::{SectorCount, SectorSize};
-use xtent_coprocessor::{self as coprocessor, Address, Keyed, Options};
+use xtent_coprocessor::{self as coprocessor, Address, Keyed, OnFailure, Options};
 use xtent_secret::SecretBytes;
 use xtent_store::Buffer;
 use xtent_volume::{Cause, CipherEngine, CipherThreads, Config, Crypted, Direction, Volume};
@@ -17,7 +17,7 @@ use crate::signals;
 use crate::size::show_size;
 
 /// The engines that are open. Several volumes share one, each with a key of its own.
-static OPEN: Mutex<Vec<(Address, Weak<coprocessor::Engine>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(Address, OnFailure, Weak<coprocessor::Engine>)>> = Mutex::new(Vec::new());
 
 /// An engine that is open, and what volumes are to have done there.
 #[derive(Clone)]
@@ -55,22 +55,30 @@ impl EngineArgs {
 /// Opens the engine at an address, unless it is open and works.
 pub(crate) fn open(address: &Address, options: Options) -> Result<Arc<coprocessor::Engine>> {
     let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|(_, engine)| engine.upgrade().is_some_and(|it| it.failure().is_none()));
-    let is_it = |(other, _): &&(Address, _)| other == address;
-    if let Some(engine) = all.iter().find(is_it).and_then(|(_, it)| it.upgrade()) {
+    all.retain(|(.., engine)| engine.upgrade().is_some_and(|it| it.failure().is_none()));
+    let on_failure = options.on_failure;
+    let found = all.iter().find(|(other, ..)| other == address);
+    if let Some((engine, before)) = found.and_then(|(_, before, it)| Some((it.upgrade()?, before)))
+    {
+        if *before != on_failure {
+            return Err(Failure::parameters(format!(
+                "the cipher engine {address} is to do two things where it fails"
+            ))
+            .advise("Give all volumes that share an engine the same --engine-failure."));
+        }
         return Ok(engine);
     }
     // Its thread does not act on signals.
     let opened = signals::held_back(|| coprocessor::Engine::open(address, options))?;
     let engine = opened.map_err(|error| failure(address, error))?;
-    all.push((address.clone(), Arc::downgrade(&engine)));
+    all.push((address.clone(), on_failure, Arc::downgrade(&engine)));
     Ok(engine)
 }
 
 /// Has nobody wait long any more for an engine that does not answer: the process is about to end.
 pub(crate) fn hurry() {
     let all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    for engine in all.iter().filter_map(|(_, engine)| engine.upgrade()) {
+    for engine in all.iter().filter_map(|(.., engine)| engine.upgrade()) {
         engine.hurry();
     }
 }

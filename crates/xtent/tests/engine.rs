@@ -337,6 +337,43 @@ fn several_volumes_share_an_engine_each_with_its_key() {
 }
 
 #[test]
+fn a_configuration_file_gives_volumes_their_engine() {
+    let bed = Bed::with_luks2();
+    bed.run("format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 b.img")
+        .ok();
+    let device = engine(&bed, 3);
+    let socket = device.address.rsplit('/').next().unwrap();
+    let volume = |name: &str, more: &str| {
+        format!("[volume.{name}]\ndevice = \"{name}.img\"\nkey-file = \"key\"\n{more}")
+    };
+    let with = format!("engine = \"vfio-user:{socket}\"\nengine-threshold = 0\n");
+    let write = |text: String| std::fs::write(bed.path("x.toml"), text).unwrap();
+    let serve = "serve --nbd unix:s --config x.toml";
+    // An engine has one way to fail.
+    let another = format!("{with}engine-failure = \"error\"\n");
+    write(volume("disk", &with) + &volume("b", &another));
+    bed.run(serve).failed(1, &["--engine-failure"]);
+    write(volume("disk", "engine-model = \"runs\"\n"));
+    bed.run(serve).failed(1, &["`engine-model`"]);
+
+    let device = engine(&bed, 3);
+    let socket = device.address.rsplit('/').next().unwrap();
+    let with = format!("engine = \"vfio-user:{socket}\"\nengine-threshold = 0\n");
+    write(volume("disk", &with));
+    let server = Server::start_with(&bed, serve);
+    assert_eq!(status(&bed)["engine"], device.address);
+    assert_eq!(device.loaded().count_ones(), 1);
+    // Not while it runs, and the others all the same.
+    write(volume("disk", &with) + &volume("b", &with));
+    bed.run(&format!(
+        "attach --server {} --config x.toml",
+        server.child.id()
+    ))
+    .failed(1, &["b.img", "cipher engine", "restart"]);
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+}
+
+#[test]
 fn a_mount_has_an_engine_too() {
     if !std::path::Path::new("/dev/fuse").exists() {
         let _ = writeln!(

@@ -33,7 +33,8 @@ NOTES:
 
   With --config the volumes that the server does not have under their names are attached;
   with --prune those that the file does not name are detached. One that is there under its
-  name, of the same device, stays as it is, whatever else the file says of it.
+  name, of the same device, stays as it is, whatever else the file says of it. A volume with a
+  cipher engine is refused: a sandbox opens none, so it has to be there from the start.
 
   A volume behind an NBD server (a URI) is connected to by the server that gets it, which has
   to be started with --allow-connect. So is an image in a Ceph cluster, by a server that was
@@ -127,6 +128,13 @@ fn refuse_taken(wanted: &Wanted, served: &[Served]) -> Result<()> {
 
 /// Where clients find it.
 fn attach(server: &Server, wanted: &Wanted, output: &Output) -> Result<Vec<String>> {
+    if wanted.engine.choice.engine.is_some() {
+        return Err(Failure::parameters(format!(
+            "{}: a server that runs takes no volume with a cipher engine",
+            wanted.args.device.device.display()
+        ))
+        .advise("Its sandbox opens none: restart it, with the volume in its file or on its command line."));
+    }
     let handed_over = wanted.prepare_to_hand_over(output)?.hand_over(output)?;
     Ok(server.attach(&handed_over)?.uris)
 }

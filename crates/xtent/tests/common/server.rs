@@ -16,7 +16,11 @@ pub struct Server {
 impl Server {
     /// Serves `disk.img` with these options; ready on return.
     pub fn start(bed: &Bed, options: &str) -> Self {
-        let line = format!("serve {options} --key-file key disk.img");
+        Self::start_with(bed, &format!("serve {options} --key-file key disk.img"))
+    }
+
+    /// Serves as the whole line says; ready on return.
+    pub fn start_with(bed: &Bed, line: &str) -> Self {
         let mut child = bed
             .command(line.split(' ').filter(|word| !word.is_empty()))
             .stdin(Stdio::null())
@@ -29,7 +33,7 @@ impl Server {
             .read_line(&mut uri)
             .unwrap();
         let mut server = Self { child, uri };
-        if !server.uri.starts_with("nbd") {
+        if !server.uri.contains("nbd+unix:") && !server.uri.starts_with("nbd") {
             let said = server.rest();
             panic!("not ready: {}{said}", server.uri);
         }

@@ -171,6 +171,7 @@ CONFIGURATION:
     no-tokens = true
     cpu = \"portable\"                          as the options of these names
     cipher-threads = \"auto\"
+    engine = \"vfio:0000:03:00.0\"              and engine-threshold, -model, -tweaks, -failure
     discard = \"never\"
     holes = \"noise\"
     expect-header = [\"@root.pin\"]
