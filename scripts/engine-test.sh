@@ -13,7 +13,8 @@ designs=("$@")
 
 rtl/cosim/test.sh
 rtl/cosim/model.sh --models "$target/rtl/cosim" "${designs[@]}"
-nice cargo build --release --manifest-path rtl/cosim/Cargo.toml --target-dir "$target/cosim"
+# As its tests build it: the model spends the time, and it is not Rust.
+nice cargo build --manifest-path rtl/cosim/Cargo.toml --target-dir "$target/cosim"
 
 device=
 work=$(mktemp -d "${TMPDIR:-/tmp}/xtent-engine-test.XXXXXX")
@@ -28,7 +29,7 @@ trap 'exit 130' INT TERM
 for design in "${designs[@]}"; do
     echo "the driver against the design $design:"
     rm -f "$work/announcement" && mkfifo "$work/announcement"
-    "$target/cosim/release/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" --socket "$work/socket" >"$work/announcement" &
+    "$target/cosim/debug/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" --socket "$work/socket" >"$work/announcement" &
     device=$!
     exec 3<"$work/announcement"
     read -r -u 3 _
