@@ -12,7 +12,8 @@ use vfio_bindings::bindings::vfio::{
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
 use crate::device::{Device, Ran};
-use crate::pci::{BAR2_BYTES, CONFIG_BYTES, Config, MsixTable};
+use crate::msix::{BAR2_BYTES, Msix};
+use crate::pci::{CONFIG_BYTES, Config};
 use crate::registers::BAR_BYTES;
 
 /// What a client of the device sees.
@@ -20,7 +21,8 @@ use crate::registers::BAR_BYTES;
 pub struct Backend {
     device: Device,
     config: Config,
-    table: MsixTable,
+    /// What a client keeps there: its interrupts are eventfds.
+    table: Msix,
 }
 
 impl Backend {
@@ -34,21 +36,12 @@ impl Backend {
         }
     }
 
-    /// After a client: forgets its memory and its interrupts, and resets the device. How long
-    /// the model ran for it.
+    /// After a client: as [`Device::leave`].
     ///
     /// # Errors
     /// The model has stopped.
     pub fn leave(&mut self) -> io::Result<Ran> {
-        self.device.mappings.clear();
-        self.device.interrupts.clear();
-        self.power_on()
-    }
-
-    fn power_on(&mut self) -> io::Result<Ran> {
-        // First, so that nothing is under way that is cut off.
-        let ran = self.device.reset()?;
-        self.device.mappings.set_master(false);
+        let ran = self.device.leave()?;
         (self.config, self.table) = power_on(&self.device);
         Ok(ran)
     }
@@ -99,17 +92,14 @@ fn vectors(device: &Device) -> u16 {
     u16::from(device.rings) + 1
 }
 
-fn power_on(device: &Device) -> (Config, MsixTable) {
-    (
-        Config::new(vectors(device)),
-        MsixTable::new(vectors(device)),
-    )
+fn power_on(device: &Device) -> (Config, Msix) {
+    (Config::new(vectors(device)), Msix::new(vectors(device)))
 }
 
 fn region_bytes(region: u32) -> usize {
     match region {
         VFIO_PCI_BAR0_REGION_INDEX => BAR_BYTES as usize,
-        VFIO_PCI_BAR2_REGION_INDEX => BAR2_BYTES,
+        VFIO_PCI_BAR2_REGION_INDEX => BAR2_BYTES as usize,
         VFIO_PCI_CONFIG_REGION_INDEX => CONFIG_BYTES,
         _ => 0,
     }
@@ -199,7 +189,11 @@ impl ServerBackend for Backend {
     }
 
     fn reset(&mut self) -> io::Result<()> {
-        self.power_on().map(drop)
+        // First, so that nothing is under way that is cut off.
+        self.device.reset()?;
+        self.device.mappings.set_master(false);
+        (self.config, self.table) = power_on(&self.device);
+        Ok(())
     }
 
     fn set_irqs(

@@ -1,4 +1,4 @@
-//! The model's interrupt lines, and the client's eventfds: one a line.
+//! The client's eventfds: one for each of the machine's interrupt lines.
 
 use std::fs::{File, read_link};
 use std::io::{self, Write};
@@ -6,8 +6,6 @@ use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use crate::registers::INT_STATUS_FAULT_LOW;
 
 /// For the thread of the client's messages and that of the model.
 #[derive(Debug)]
@@ -35,27 +33,15 @@ impl Interrupts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees the lines of a cycle: those that rise are signalled.
-    pub fn see(&self, lines: u16) {
+    /// Sees which lines are up, and signals some of them.
+    pub fn see(&self, lines: u16, signals: u16) {
         let mut state = self.state();
-        let rising = lines & !state.lines;
         state.lines = lines;
         for (line, eventfd) in state.eventfds.iter_mut().enumerate() {
-            if rising >> line & 1 != 0 {
+            if signals >> line & 1 != 0 {
                 signal(eventfd.as_mut());
             }
         }
-    }
-
-    /// After these bits were written to `INT_STATUS`: their lines, if they are up, count as ones
-    /// that rise. Where an interrupt comes in the cycle of the write, its line never falls.
-    pub fn acknowledged(&self, bits: u32) {
-        let mut state = self.state();
-        let fault = state.eventfds.len() - 1;
-        let bits = bits & !(1 << fault) | (bits >> INT_STATUS_FAULT_LOW & 1) << fault;
-        #[allow(clippy::cast_possible_truncation)]
-        let lines = bits as u16;
-        state.lines &= !lines;
     }
 
     /// Gives lines from `start` on their eventfds, or takes `count` of them away if there are
@@ -159,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn rising_lines_are_signalled() {
+    fn lines_are_signalled() {
         let interrupts = Interrupts::new(3);
         let (first, last) = (new_eventfd(), new_eventfd());
         interrupts
             .set(0, 1, vec![first.try_clone().unwrap()])
             .unwrap();
-        for lines in [1, 1, 3, 2, 3, 7] {
-            interrupts.see(lines);
+        for (lines, signals) in [(1, 1), (1, 0), (3, 2), (3, 1), (7, 4)] {
+            interrupts.see(lines, signals);
         }
         assert_eq!(count(&first), 2);
         interrupts
@@ -176,26 +162,8 @@ mod tests {
         interrupts.fire(0, 3).unwrap();
         assert_eq!((count(&first), count(&last)), (1, 1));
         interrupts.set(0, 3, Vec::new()).unwrap();
-        interrupts.see(0);
-        interrupts.see(7);
+        interrupts.see(7, 7);
         assert_eq!((count(&first), count(&last)), (0, 0));
-    }
-
-    #[test]
-    fn lines_that_stay_up_are_signalled_again_when_acknowledged() {
-        let interrupts = Interrupts::new(2);
-        let eventfds = [new_eventfd(), new_eventfd()];
-        let files = eventfds.iter().map(|file| file.try_clone().unwrap());
-        interrupts.set(0, 2, files.collect()).unwrap();
-        let mut counts = Vec::new();
-        // Ring 0, nothing that is there, faults.
-        for bits in [1, 1 << 1, 1 << 31] {
-            interrupts.see(3);
-            interrupts.acknowledged(bits);
-            interrupts.see(3);
-            counts.push([count(&eventfds[0]), count(&eventfds[1])]);
-        }
-        assert_eq!(counts, [[2, 1], [0, 0], [0, 1]]);
     }
 
     #[test]
@@ -204,7 +172,7 @@ mod tests {
         let full: File = eventfd(0, EventfdFlags::empty()).unwrap().into();
         (&full).write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
         interrupts.set(0, 1, vec![full]).unwrap();
-        interrupts.see(1);
+        interrupts.see(1, 1);
         let null = || File::options().write(true).open("/dev/null").unwrap();
         assert!(interrupts.set(0, 1, vec![null()]).is_err());
         for (start, count) in [(0, 3), (2, 1), (u32::MAX, u32::MAX), (1, u32::MAX)] {

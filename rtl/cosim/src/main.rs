@@ -1,6 +1,8 @@
-//! `xtent-engine-sim`: serves a co-processor's model over vfio-user.
+//! `xtent-engine-sim`: serves a co-processor's model over vfio-user or vhost-user.
 
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, exit};
@@ -12,12 +14,15 @@ use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
 use vfio_user::Server;
 use xtent_engine_sim::backend::Backend;
-use xtent_engine_sim::device::{Broken, Device};
+use xtent_engine_sim::device::{Device, Ran};
+use xtent_engine_sim::front;
+use xtent_engine_sim::machine::{Broken, Machine};
 use xtent_engine_sim::memory_port::Latency;
 use xtent_engine_sim::model::{self, Model};
 use xtent_engine_sim::socket::{SocketFile, listen_at};
 
-/// Serves a simulated co-processor as a PCI device over vfio-user.
+/// Serves a simulated co-processor as a PCI device: over vfio-user to drivers in user space and QEMU, or over
+/// vhost-user to User Mode Linux.
 ///
 /// One client at a time; the next finds the device as after power-on. The clock stops while the
 /// device has nothing to do, and its counters with it.
@@ -26,9 +31,8 @@ struct Args {
     /// Design to simulate, of rtl/cosim/designs.txt.
     #[arg(long, value_name = "NAME")]
     design: String,
-    /// Where to listen; nothing may be there.
-    #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    #[command(flatten)]
+    front: Front,
     /// Where rtl/cosim/model.sh has built the models; target/rtl/cosim of the source tree if it is
     /// not said.
     #[arg(long, value_name = "FOLDER")]
@@ -49,6 +53,19 @@ struct Args {
     /// Say what clients do wrong, and how many cycles the model ran for each.
     #[arg(long, short)]
     verbose: bool,
+}
+
+/// Where to listen; nothing may be there.
+#[derive(Clone, Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Front {
+    /// Listen here for a client that speaks vfio-user.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Listen here for a guest: User Mode Linux with `virtio_uml.device=PATH:1234`, whose
+    /// CONFIG_UML_PCI_OVER_VIRTIO_DEVICE_ID is that number.
+    #[arg(long, value_name = "PATH")]
+    vhost_user: Option<PathBuf>,
 }
 
 /// What has to be undone before the process ends.
@@ -129,26 +146,26 @@ fn serve(args: &Args) -> Result<(), String> {
             .trace(path)
             .map_err(|error| format!("cannot trace: {error}"))?;
     }
-    let (listener, socket) = listen_at(&args.socket).map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                "; choose another path, or remove it if nobody listens there"
-            }
-            _ => "",
-        };
-        format!("cannot listen on {}: {error}{hint}", args.socket.display())
-    })?;
     let latency = Latency {
         read: args.read_latency.into(),
         write: args.write_latency.into(),
     };
-    let (device, clock) = Device::start(model, latency).map_err(|broken| {
+    let path = args
+        .front
+        .socket
+        .as_ref()
+        .or(args.front.vhost_user.as_ref());
+    let path = path.ok_or("there is no socket to listen on")?;
+    let (listener, socket) = listen(path)?;
+    let machine = Machine::new(model, latency).map_err(|broken| {
         socket.remove();
         format!(
             "the model of `{}` broke in cycle {}: {}",
             args.design, broken.cycle, broken.what
         )
     })?;
+    let (device, clock) = Device::start(machine)
+        .map_err(|error| format!("there is no thread for the clock: {error}"))?;
     let (sender, ended) = sync_channel(1);
     *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Cleanup {
         device: device.clone(),
@@ -167,7 +184,29 @@ fn serve(args: &Args) -> Result<(), String> {
             end(0)
         })
         .map_err(|error| format!("no thread for signals: {error}"))?;
+    println!("listening on {}", path.display());
+    // Whoever reads it may be gone.
+    let _ = io::stdout().flush();
+    if args.front.socket.is_some() {
+        serve_vfio_user(listener, device, args.once)
+    } else {
+        serve_vhost_user(&listener.into(), device, args.once)
+    }
+}
 
+fn listen(path: &Path) -> Result<(OwnedFd, SocketFile), String> {
+    listen_at(path).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; choose another path, or remove it if nobody listens there"
+            }
+            _ => "",
+        };
+        format!("cannot listen on {}: {error}{hint}", path.display())
+    })
+}
+
+fn serve_vfio_user(listener: OwnedFd, device: Device, once: bool) -> Result<(), String> {
     panic::set_hook(Box::new(|info| match thread::current().name() {
         // The library, on a message that it did not expect.
         Some("main") => log::info!("{info}"),
@@ -175,9 +214,6 @@ fn serve(args: &Args) -> Result<(), String> {
     }));
     let mut backend = Backend::new(device);
     let server = Server::from_owned_fd(listener, true, backend.irqs(), backend.regions());
-    println!("listening on {}", args.socket.display());
-    // Whoever reads it may be gone.
-    let _ = io::stdout().flush();
     loop {
         // What the library does not expect in a message it panics about.
         match catch_unwind(AssertUnwindSafe(|| server.run(&mut backend))) {
@@ -188,18 +224,39 @@ fn serve(args: &Args) -> Result<(), String> {
             Ok(Err(error)) => log::info!("a client is cut off: {error}"),
             Err(_) => log::info!("a client is cut off, whose message is none of vfio-user"),
         }
-        let ran = backend.leave().map_err(|error| error.to_string())?;
-        let seconds = ran.time.as_secs_f64();
-        #[allow(clippy::cast_precision_loss)]
-        let speed = ran.cycles as f64 / seconds.max(1e-9) / 1000.0;
-        log::info!(
-            "a client left after {} cycles in {seconds:.3} s, {speed:.0} thousand a second",
-            ran.cycles
-        );
-        if args.once {
+        left(backend.leave())?;
+        if once {
             return Ok(());
         }
     }
+}
+
+fn serve_vhost_user(listener: &UnixListener, mut device: Device, once: bool) -> Result<(), String> {
+    loop {
+        let (stream, _) = listener
+            .accept()
+            .map_err(|error| format!("cannot accept clients: {error}"))?;
+        if let Err(error) = front::serve(stream, &mut device) {
+            log::warn!("a guest is cut off: {error}");
+        }
+        left(device.leave())?;
+        if once {
+            return Ok(());
+        }
+    }
+}
+
+/// Says how long the model ran for a client.
+fn left(ran: io::Result<Ran>) -> Result<(), String> {
+    let ran = ran.map_err(|error| error.to_string())?;
+    let seconds = ran.time.as_secs_f64();
+    #[allow(clippy::cast_precision_loss)]
+    let speed = ran.cycles as f64 / seconds.max(1e-9) / 1000.0;
+    log::info!(
+        "a client left after {} cycles in {seconds:.3} s, {speed:.0} thousand a second",
+        ran.cycles
+    );
+    Ok(())
 }
 
 fn open(args: &Args) -> Result<Model, String> {

@@ -131,6 +131,17 @@ impl Mappings {
         self.list().mappings.clear();
     }
 
+    /// Reads all of a range for the client itself, whose rings are no accesses of the device: bus
+    /// mastering does not matter. Whether that is memory that may be read.
+    pub fn peek(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.list().read(address, bytes)
+    }
+
+    /// The same, written.
+    pub fn poke(&self, address: u64, bytes: &[u8]) -> bool {
+        self.list().write(address, bytes)
+    }
+
     /// Turns bus mastering on or off.
     pub fn set_master(&self, master: bool) {
         let mut list = self.list();
@@ -143,21 +154,12 @@ impl List {
     /// Calls `reach` with the file and its offset of each part of a range; whether all of the
     /// range is there, and it succeeded.
     fn each(
-        &mut self,
+        &self,
         address: u64,
         bytes: usize,
         write: bool,
         mut reach: impl FnMut(&File, u64, usize, usize) -> io::Result<()>,
     ) -> bool {
-        if !self.master {
-            if !self.told {
-                log::warn!(
-                    "the co-processor accesses memory while bus mastering (bit 2 of PCI's command register) is off"
-                );
-                self.told = true;
-            }
-            return false;
-        }
         let mut done = 0;
         while done < bytes {
             let Some(at) = address.checked_add(done as u64) else {
@@ -186,31 +188,50 @@ impl List {
         }
         true
     }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.each(address, bytes.len(), false, |file, offset, done, length| {
+            file.read_exact_at(&mut bytes[done..done + length], offset)
+        })
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        self.each(address, bytes.len(), true, |file, offset, done, length| {
+            // A file that was truncated is not made longer.
+            if file.metadata()?.len() < offset + length as u64 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let bytes = &bytes[done..done + length];
+            // A completion, which software may watch: its second half, with the phase, comes last.
+            let part = if bytes.len() == 16 { 8 } else { bytes.len() };
+            for (part, at) in bytes.chunks(part).zip((offset..).step_by(part)) {
+                file.write_all_at(part, at)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether the device may access memory; says once that it tried to.
+    fn is_master(&mut self) -> bool {
+        if !self.master && !self.told {
+            log::warn!(
+                "the co-processor accesses memory while bus mastering (bit 2 of PCI's command register) is off"
+            );
+            self.told = true;
+        }
+        self.master
+    }
 }
 
 impl Memory for Mappings {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.list()
-            .each(address, bytes.len(), false, |file, offset, done, length| {
-                file.read_exact_at(&mut bytes[done..done + length], offset)
-            })
+        let mut list = self.list();
+        list.is_master() && list.read(address, bytes)
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        self.list()
-            .each(address, bytes.len(), true, |file, offset, done, length| {
-                // A file that was truncated is not made longer.
-                if file.metadata()?.len() < offset + length as u64 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                let bytes = &bytes[done..done + length];
-                // A completion, which software may watch: its second half, with the phase, comes last.
-                let part = if bytes.len() == 16 { 8 } else { bytes.len() };
-                for (part, at) in bytes.chunks(part).zip((offset..).step_by(part)) {
-                    file.write_all_at(part, at)?;
-                }
-                Ok(())
-            })
+        let mut list = self.list();
+        list.is_master() && list.write(address, bytes)
     }
 }
 

@@ -1,18 +1,17 @@
 //! The device's PCI configuration space: its identity, two BARs and MSI-X.
 
+use crate::msix::{BAR2_BYTES, PENDING};
 use crate::registers::{BAR_BYTES, PCI_DEVICE, PCI_VENDOR};
 
 /// Bytes of the configuration space.
 pub const CONFIG_BYTES: usize = 256;
-/// Bytes of BAR 2, which has the table of MSI-X, and from the middle on its pending bits.
-pub const BAR2_BYTES: usize = 0x1000;
-
 const COMMAND: usize = 0x04;
 const BAR0: usize = 0x10;
 const BAR2: usize = 0x18;
 const MSIX: usize = 0x40;
 /// Memory space, bus master, parity error response, SERR, INTx disable.
 const COMMAND_BITS: u16 = 0x0546;
+const MEMORY_SPACE: u16 = 2;
 const BUS_MASTER: u16 = 4;
 
 /// The space, and which of its bits can be written.
@@ -39,7 +38,7 @@ impl Config {
         config.put(0x08, &[0, 0, 0x80, 0x10], 0);
         config.put(0x0c, &[0], 0xff);
         // BARs of 32 bits, not prefetchable; the bits below their size are zero.
-        for (bar, bytes) in [(BAR0, BAR_BYTES), (BAR2, 0x1000)] {
+        for (bar, bytes) in [(BAR0, BAR_BYTES), (BAR2, BAR2_BYTES)] {
             config.mask[bar..bar + 4].copy_from_slice(&(!(bytes - 1)).to_le_bytes());
         }
         config.put(0x2c, &PCI_VENDOR.to_le_bytes(), 0);
@@ -51,7 +50,7 @@ impl Config {
         config.put(MSIX + 2, &(vectors - 1).to_le_bytes(), 0);
         config.mask[MSIX + 3] = 0xc0;
         config.put(MSIX + 4, &2_u32.to_le_bytes(), 0);
-        config.put(MSIX + 8, &0x802_u32.to_le_bytes(), 0);
+        config.put(MSIX + 8, &(2 | PENDING).to_le_bytes(), 0);
         config
     }
 
@@ -74,35 +73,22 @@ impl Config {
 
     /// Whether the device may access memory.
     pub fn is_bus_master(&self) -> bool {
-        u16::from_le_bytes([self.bytes[COMMAND], self.bytes[COMMAND + 1]]) & BUS_MASTER != 0
-    }
-}
-
-/// What the client keeps in BAR 2: the table of MSI-X, which this device does not look at, since
-/// its interrupts are eventfds; and pending bits, of which none is ever set.
-#[derive(Debug)]
-pub struct MsixTable(Vec<u8>);
-
-impl MsixTable {
-    /// All vectors masked.
-    pub fn new(vectors: u16) -> Self {
-        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0].repeat(vectors.into()))
+        self.command() & BUS_MASTER != 0
     }
 
-    /// Reads bytes of BAR 2.
-    pub fn read(&self, at: usize, data: &mut [u8]) {
-        for (i, byte) in (at..).zip(data) {
-            *byte = self.0.get(i).copied().unwrap_or(0);
-        }
+    /// Whether the BARs answer.
+    pub fn has_memory_space(&self) -> bool {
+        self.command() & MEMORY_SPACE != 0
     }
 
-    /// Writes bytes of BAR 2.
-    pub fn write(&mut self, at: usize, data: &[u8]) {
-        for (i, byte) in (at..).zip(data) {
-            if let Some(place) = self.0.get_mut(i) {
-                *place = *byte;
-            }
-        }
+    /// MSI-X: whether it is on, and whether all of its vectors are masked.
+    pub fn msix(&self) -> (bool, bool) {
+        let control = self.bytes[MSIX + 3];
+        (control & 0x80 != 0, control & 0x40 != 0)
+    }
+
+    fn command(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[COMMAND], self.bytes[COMMAND + 1]])
     }
 }
 
