@@ -9,9 +9,10 @@ use crate::mappings::Mappings;
 use crate::vhost_user::{Event, Session};
 use crate::virtqueue::{Chain, Wrong};
 
-/// The queue of commands, and that of interrupts.
-const COMMANDS: usize = 0;
-const INTERRUPTS: usize = 1;
+/// The queue of commands.
+pub const COMMANDS: usize = 0;
+/// The queue of interrupts.
+pub const INTERRUPTS: usize = 1;
 
 /// A connected guest.
 #[derive(Debug)]

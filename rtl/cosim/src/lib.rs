@@ -3,6 +3,7 @@
 //! Verilator model, a clock, and the memory that a client shows to it. `README.md` has more.
 
 pub mod backend;
+pub mod calendar;
 pub mod device;
 pub mod front;
 pub mod function;
@@ -14,9 +15,11 @@ pub mod mappings;
 pub mod memory_port;
 pub mod model;
 pub mod msix;
+pub mod paced;
 pub mod pci;
 #[path = "../../../crates/coprocessor/src/registers.rs"]
 pub mod registers;
 pub mod socket;
+pub mod timed;
 pub mod vhost_user;
 pub mod virtqueue;

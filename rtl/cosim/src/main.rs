@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, exit};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use clap::Parser;
@@ -20,6 +20,7 @@ use xtent_engine_sim::machine::{Broken, Machine};
 use xtent_engine_sim::memory_port::Latency;
 use xtent_engine_sim::model::{self, Model};
 use xtent_engine_sim::socket::{SocketFile, listen_at};
+use xtent_engine_sim::timed::{self, Pace, Stop, Timed};
 
 /// Serves a simulated co-processor as a PCI device: over vfio-user to drivers in user space and QEMU, or over
 /// vhost-user to User Mode Linux.
@@ -43,6 +44,31 @@ struct Args {
     /// From a write's last data to its response.
     #[arg(long, value_name = "CYCLES", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     write_latency: u16,
+    /// With --vhost-user: listen here for the guest's `time-travel=ext:PATH`. Its time is simulated then, and
+    /// the device's clock counts the same nanoseconds.
+    #[arg(long, value_name = "PATH", requires = "vhost_user")]
+    time: Option<PathBuf>,
+    /// With --time: the device's clock; what its CAP3.cycles_per_us says if it is not said.
+    #[arg(long, value_name = "MEGAHERTZ", requires = "time", value_parser = clap::value_parser!(u16).range(1..))]
+    mhz: Option<u16>,
+    /// With --time: from the device's interrupt line to the guest.
+    #[arg(
+        long,
+        value_name = "NANOSECONDS",
+        requires = "time",
+        default_value_t = 0
+    )]
+    interrupt_latency: u32,
+    /// With --time: a register's read, there and back, which the guest sees in steps of 1000, as it looks for
+    /// the answer once in 1000. With 0 no time passes for the guest, and the device is ahead of it by
+    /// the cycles of the access.
+    #[arg(
+        long,
+        value_name = "NANOSECONDS",
+        requires = "time",
+        default_value_t = 0
+    )]
+    register_latency: u32,
     /// Write all signals to this file, as VCD; large and slow. Takes the model that `model.sh
     /// --trace` builds.
     #[arg(long, value_name = "FILE")]
@@ -70,10 +96,16 @@ struct Front {
 
 /// What has to be undone before the process ends.
 struct Cleanup {
-    device: Device,
-    /// Says whether the model broke, once its clock has ended.
+    engine: Engine,
+    /// Says whether the model broke, once it has ended.
     ended: Receiver<bool>,
-    socket: SocketFile,
+    sockets: Vec<SocketFile>,
+}
+
+/// What steps the model, and has to be told to end.
+enum Engine {
+    Clock(Device),
+    Guest(Arc<Stop>),
 }
 
 /// Whoever ends the process takes it.
@@ -96,11 +128,14 @@ fn end(code: i32) -> ! {
     let mut cleanup = CLEANUP.lock().unwrap_or_else(PoisonError::into_inner);
     let mut code = code;
     if let Some(all) = cleanup.take() {
-        all.device.stop();
+        match &all.engine {
+            Engine::Clock(device) => device.stop(),
+            Engine::Guest(stop) => stop.stop(),
+        }
         if all.ended.recv().unwrap_or(true) {
             code = 1;
         }
-        all.socket.remove();
+        all.sockets.iter().for_each(SocketFile::remove);
     }
     exit(code)
 }
@@ -110,12 +145,7 @@ fn watch(clock: JoinHandle<Result<(), Broken>>, ended: &SyncSender<bool>) {
     let result = clock.join();
     match &result {
         Ok(Ok(())) => {}
-        Ok(Err(broken)) => {
-            eprintln!(
-                "xtent-engine-sim: the model broke in cycle {}: {}",
-                broken.cycle, broken.what
-            );
-        }
+        Ok(Err(broken)) => eprintln!("xtent-engine-sim: {}", says(broken)),
         Err(_) => eprintln!("xtent-engine-sim: the clock broke"),
     }
     let is_broken = !matches!(result, Ok(Ok(())));
@@ -124,6 +154,10 @@ fn watch(clock: JoinHandle<Result<(), Broken>>, ended: &SyncSender<bool>) {
     if is_broken {
         end(1)
     }
+}
+
+fn says(broken: &Broken) -> String {
+    format!("the model broke in cycle {}: {}", broken.cycle, broken.what)
 }
 
 fn serve(args: &Args) -> Result<(), String> {
@@ -156,42 +190,81 @@ fn serve(args: &Args) -> Result<(), String> {
         .as_ref()
         .or(args.front.vhost_user.as_ref());
     let path = path.ok_or("there is no socket to listen on")?;
-    let (listener, socket) = listen(path)?;
-    let machine = Machine::new(model, latency).map_err(|broken| {
-        socket.remove();
-        format!(
-            "the model of `{}` broke in cycle {}: {}",
-            args.design, broken.cycle, broken.what
-        )
+    let mut sockets = Vec::new();
+    let started = start(args, path, model, latency, &mut sockets);
+    let (listener, calendars, machine) = started.inspect_err(|_| {
+        sockets.iter().for_each(SocketFile::remove);
     })?;
+    let (sender, ended) = sync_channel(1);
+    let clean_up = |engine| {
+        *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Cleanup {
+            engine,
+            ended,
+            sockets,
+        });
+        let thread = thread::Builder::new().name("signals".into());
+        let thread = thread.spawn(move || {
+            // It does not fail with signals that are there.
+            let _ = signals.wait();
+            end(0)
+        });
+        thread.map_err(|error| format!("no thread for signals: {error}"))?;
+        println!("listening on {}", path.display());
+        // Whoever reads it may be gone.
+        let _ = io::stdout().flush();
+        Ok::<(), String>(())
+    };
+    if let Some(calendars) = calendars {
+        let pace = Pace {
+            mhz: args.mhz.map_or(machine.cycles_per_us, u64::from),
+            interrupt: args.interrupt_latency.into(),
+            register: args.register_latency.into(),
+        };
+        let stop = Stop::new().map_err(|error| format!("no eventfd: {error}"))?;
+        let stop = Arc::new(stop);
+        clean_up(Engine::Guest(Arc::clone(&stop)))?;
+        // The model has ended when it is told that it has.
+        let result =
+            Timed::new(machine, pace, &stop).serve(&listener.into(), &calendars.into(), args.once);
+        // Whoever ends the process waits for it, or nobody does.
+        let _ = sender.send(result.is_err());
+        return result.map_err(|error| match error {
+            timed::Error::Broken(broken) => says(&broken),
+            timed::Error::Accept(error) => format!("cannot accept clients: {error}"),
+        });
+    }
     let (device, clock) = Device::start(machine)
         .map_err(|error| format!("there is no thread for the clock: {error}"))?;
-    let (sender, ended) = sync_channel(1);
-    *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Cleanup {
-        device: device.clone(),
-        ended,
-        socket,
-    });
     thread::Builder::new()
         .name("watch".into())
         .spawn(move || watch(clock, &sender))
         .map_err(|error| format!("no thread to watch the clock: {error}"))?;
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            // It does not fail with signals that are there.
-            let _ = signals.wait();
-            end(0)
-        })
-        .map_err(|error| format!("no thread for signals: {error}"))?;
-    println!("listening on {}", path.display());
-    // Whoever reads it may be gone.
-    let _ = io::stdout().flush();
+    clean_up(Engine::Clock(device.clone()))?;
     if args.front.socket.is_some() {
         serve_vfio_user(listener, device, args.once)
     } else {
         serve_vhost_user(&listener.into(), device, args.once)
     }
+}
+
+/// Listens, and starts the model. What is left in `sockets` has to be removed.
+fn start(
+    args: &Args,
+    path: &Path,
+    model: Model,
+    latency: Latency,
+    sockets: &mut Vec<SocketFile>,
+) -> Result<(OwnedFd, Option<OwnedFd>, Machine), String> {
+    let mut listen = |path| {
+        let (listener, socket) = listen(path)?;
+        sockets.push(socket);
+        Ok::<_, String>(listener)
+    };
+    let listener = listen(path)?;
+    let calendars = args.time.as_deref().map(listen).transpose()?;
+    let machine = Machine::new(model, latency)
+        .map_err(|broken| format!("design `{}`: {}", args.design, says(&broken)))?;
+    Ok((listener, calendars, machine))
 }
 
 fn listen(path: &Path) -> Result<(OwnedFd, SocketFile), String> {

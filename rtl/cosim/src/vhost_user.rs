@@ -9,11 +9,12 @@ use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendFlags, recvmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg,
 };
 
+use crate::calendar::Calendar;
 use crate::mappings::Mappings;
 use crate::virtqueue::Queue;
 
@@ -291,6 +292,42 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Tells the driver to look at a queue, and waits until it has taken note: meanwhile it asks for the
+    /// time.
+    ///
+    /// # Errors
+    /// It does not take note, or a socket fails.
+    pub fn call_and_wait(&mut self, queue: usize, calendar: &mut Calendar) -> io::Result<()> {
+        let Some(requests) = &mut self.requests else {
+            return Ok(());
+        };
+        requests.write_all(&call(queue, NEED_REPLY))?;
+        loop {
+            let mut files = [
+                PollFd::new(&*requests, PollFlags::IN),
+                PollFd::new(calendar.stream(), PollFlags::IN),
+            ];
+            match poll(&mut files, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [replied, asked] = files.map(|it| !it.revents().is_empty());
+            if asked && !calendar.receive()? {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if replied {
+                let mut reply = [0; HEADER + 8];
+                requests.read_exact(&mut reply)?;
+                let body = Body(&reply);
+                let head = [body.word(0)?, body.word(4)?, body.word(8)?];
+                if head != [VRING_CALL, VERSION | REPLY, 8] || body.long(HEADER)? != 0 {
+                    return Err(invalid("a call to look at a queue is not answered well"));
+                }
+                return Ok(());
+            }
+        }
     }
 }
 
