@@ -20,6 +20,7 @@ pub mod pci;
 #[path = "../../../crates/coprocessor/src/registers.rs"]
 pub mod registers;
 pub mod socket;
+pub mod spoil;
 pub mod timed;
 pub mod vhost_user;
 pub mod virtqueue;

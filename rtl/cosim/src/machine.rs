@@ -2,6 +2,7 @@
 //! interrupt lines. It runs as far as somebody steps it: `device` by a thread's clock, `timed` by
 //! the guest's.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::lite::{Access, Lite};
@@ -13,6 +14,7 @@ use crate::registers::{
     INT_STATUS_FAULT_LOW, REG_CAP0, REG_CAP3, REG_ID, REG_INT_STATUS, REG_STATUS, RING_COALESCE,
     RING_COALESCE_US_LOW, RINGS_OFFSET, RINGS_STRIDE, STATUS_IDLE_LOW, STATUS_READY_LOW,
 };
+use crate::spoil::{Fault, Spoil, Spoiled};
 
 /// Cycles of a reset.
 const RESET_CYCLES: u32 = 16;
@@ -49,6 +51,7 @@ pub struct Machine {
     lite: Lite,
     port: MemoryPort,
     lines: Lines,
+    spoil: RefCell<Spoil>,
     /// Lines that rose while a register was read in between.
     missed: u16,
     cycle: u64,
@@ -65,17 +68,18 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Resets a model, and asks what it is.
+    /// Resets a model, and asks what it is. From then on there are these faults.
     ///
     /// # Errors
     /// [`Broken`]: the model is no co-processor.
-    pub fn new(model: Model, latency: Latency) -> Result<Self, Broken> {
+    pub fn new(model: Model, latency: Latency, faults: &[Fault]) -> Result<Self, Broken> {
         let mut machine = Self {
             model,
             inputs: Inputs::default(),
             lite: Lite::default(),
             port: MemoryPort::new(latency),
             lines: Lines::default(),
+            spoil: RefCell::default(),
             missed: 0,
             cycle: 0,
             quiet: 0,
@@ -105,6 +109,7 @@ impl Machine {
             CAP3_CYCLES_PER_US_BITS,
         )
         .into();
+        machine.spoil = RefCell::new(Spoil::new(faults));
         Ok(machine)
     }
 
@@ -124,9 +129,15 @@ impl Machine {
     }
 
     /// Starts a register access; the one before is done. Cycles carry it out.
-    pub fn start(&mut self, access: Access) {
-        if let Access::Write(at, value) = access {
-            self.watch(at, value);
+    pub fn start(&mut self, mut access: Access) {
+        if let Access::Write(at, value) = &mut access {
+            let spoil = self.spoil.get_mut();
+            spoil.watch(*at, *value);
+            if spoil.has_vanished() {
+                // Where nothing is written.
+                *at = offset(REG_ID);
+            }
+            self.watch(*at, *value);
         }
         self.lite.start(access);
     }
@@ -136,7 +147,28 @@ impl Machine {
     /// # Errors
     /// [`Broken`]: the model did what a bus does not allow.
     pub fn tick(&mut self) -> Result<Tick, Broken> {
-        self.port.drive(&mut self.inputs, &*self.mappings);
+        let mut tick = self.cycle_of_model()?;
+        tick.signals |= std::mem::take(&mut self.missed);
+        let spoil = self.spoil.get_mut();
+        tick.signals = spoil.interrupts(tick.signals, self.cycle);
+        if let Some((Access::Read(_), value)) = &mut tick.done
+            && spoil.has_vanished()
+        {
+            *value = u32::MAX;
+        }
+        Ok(tick)
+    }
+
+    /// One cycle, without faults but those of the memory bus.
+    fn cycle_of_model(&mut self) -> Result<Tick, Broken> {
+        let memory = Spoiled {
+            memory: &*self.mappings,
+            spoil: &self.spoil,
+        };
+        self.port.drive(&mut self.inputs, &memory);
+        if self.is_hung() {
+            self.port.hold(&mut self.inputs);
+        }
         self.lite.drive(&mut self.inputs);
         let outputs = self.model.tick(&self.inputs);
         self.cycle += 1;
@@ -161,14 +193,23 @@ impl Machine {
         Ok(Tick {
             done,
             lines: outputs.interrupt,
-            signals: signals | std::mem::take(&mut self.missed),
+            signals,
         })
     }
 
+    /// Whether nothing answers on the memory bus, which is one of the faults.
+    pub fn is_hung(&self) -> bool {
+        self.spoil.borrow().is_hung()
+    }
+
     fn has_traffic(&self, outputs: &Outputs) -> bool {
-        !self.lite.is_idle()
-            || !self.port.is_idle()
-            || outputs.m_axi_arvalid | outputs.m_axi_awvalid | outputs.m_axi_wvalid != 0
+        let spoil = self.spoil.borrow();
+        if !self.lite.is_idle() || spoil.is_late() {
+            return true;
+        }
+        !spoil.is_hung()
+            && (!self.port.is_idle()
+                || outputs.m_axi_arvalid | outputs.m_axi_awvalid | outputs.m_axi_wvalid != 0)
     }
 
     /// Sees what is written to where the time is that interrupts may wait: it has to pass before
@@ -188,22 +229,23 @@ impl Machine {
         self.quiet >= QUIET_CYCLES + u64::from(longest) * self.cycles_per_us
     }
 
-    /// Whether the model says that it has nothing to do.
+    /// Whether the model says that it has nothing to do; or it can do nothing.
     ///
     /// # Errors
     /// [`Broken`].
     pub fn rests(&mut self) -> Result<bool, Broken> {
         let status = self.read(offset(REG_STATUS))?;
         self.quiet = 0;
-        Ok(status >> STATUS_READY_LOW & status >> STATUS_IDLE_LOW & 1 != 0 && self.missed == 0)
+        let rests = status >> STATUS_READY_LOW & status >> STATUS_IDLE_LOW & 1 != 0;
+        Ok((rests || self.is_hung()) && self.missed == 0)
     }
 
     /// A register, read here and now, while no other access is under way.
     fn read(&mut self, at: u16) -> Result<u32, Broken> {
         self.start(Access::Read(at));
         for _ in 0..PATIENCE {
-            let tick = self.tick()?;
-            self.missed = tick.signals;
+            let tick = self.cycle_of_model()?;
+            self.missed |= tick.signals;
             if let Some((_, value)) = tick.done {
                 return Ok(value);
             }
@@ -226,6 +268,7 @@ impl Machine {
         }
         self.lines.see(0);
         self.missed = 0;
+        self.spoil.get_mut().reset();
         self.inputs.aresetn = true;
         let start = self.cycle;
         while self.read(offset(REG_STATUS))? >> STATUS_READY_LOW & 1 == 0 {

@@ -20,6 +20,7 @@ use xtent_engine_sim::machine::{Broken, Machine};
 use xtent_engine_sim::memory_port::Latency;
 use xtent_engine_sim::model::{self, Model};
 use xtent_engine_sim::socket::{SocketFile, listen_at};
+use xtent_engine_sim::spoil::Fault;
 use xtent_engine_sim::timed::{self, Pace, Stop, Timed};
 
 /// Serves a simulated co-processor as a PCI device: over vfio-user to drivers in user space and QEMU, or over
@@ -69,6 +70,13 @@ struct Args {
         default_value_t = 0
     )]
     register_latency: u32,
+    /// Faults around the co-processor, for drivers to be tried with: WHAT happens to the EVERYth, and every
+    /// EVERYth after it. On data bursts of the bus: read-error, write-error. On interrupts:
+    /// lost-interrupt, late-interrupt, double-interrupt. On completions: lost-completion,
+    /// double-completion, wrong-cookie, wrong-units, bad-status; hang (nothing answers on the memory bus
+    /// until a reset), vanish (nothing answers at all until the process ends).
+    #[arg(long, value_name = "WHAT:EVERY", value_delimiter = ',')]
+    spoil: Vec<Fault>,
     /// Write all signals to this file, as VCD; large and slow. Takes the model that `model.sh
     /// --trace` builds.
     #[arg(long, value_name = "FILE")]
@@ -262,7 +270,7 @@ fn start(
     };
     let listener = listen(path)?;
     let calendars = args.time.as_deref().map(listen).transpose()?;
-    let machine = Machine::new(model, latency)
+    let machine = Machine::new(model, latency, &args.spoil)
         .map_err(|broken| format!("design `{}`: {}", args.design, says(&broken)))?;
     Ok((listener, calendars, machine))
 }

@@ -58,6 +58,8 @@ pub struct MemoryPort {
     writes: VecDeque<Burst>,
     /// Addresses and data that were offered and not taken: they have to stay as they are.
     offered: Offered,
+    /// Whether a read's, a write's answer was offered and not taken in the last cycle.
+    untaken: (bool, bool),
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +79,7 @@ impl MemoryPort {
             reads: VecDeque::new(),
             writes: VecDeque::new(),
             offered: Offered::default(),
+            untaken: (false, false),
         }
     }
 
@@ -85,6 +88,7 @@ impl MemoryPort {
         self.reads.clear();
         self.writes.clear();
         self.offered = Offered::default();
+        self.untaken = (false, false);
     }
 
     /// Whether no burst is under way.
@@ -128,11 +132,25 @@ impl MemoryPort {
         }
     }
 
+    /// After [`MemoryPort::drive`]: answers nothing and takes nothing in this cycle, but what was offered
+    /// before and has to stay.
+    pub fn hold(&self, inputs: &mut Inputs) {
+        inputs.m_axi_arready = false;
+        inputs.m_axi_awready = false;
+        inputs.m_axi_wready = false;
+        inputs.m_axi_rvalid &= self.untaken.0;
+        inputs.m_axi_bvalid &= self.untaken.1;
+    }
+
     /// Sees how the cycle went.
     ///
     /// # Errors
     /// What the model did that AXI4, or `rtl/engine/README.md`, does not allow.
     pub fn see(&mut self, inputs: &Inputs, outputs: &Outputs) -> Result<(), String> {
+        self.untaken = (
+            inputs.m_axi_rvalid && outputs.m_axi_rready == 0,
+            inputs.m_axi_bvalid && outputs.m_axi_bready == 0,
+        );
         let read = [
             outputs.m_axi_arid,
             outputs.m_axi_arlen,

@@ -193,6 +193,10 @@ impl Paced {
     fn skip(&mut self, cycles: u64) {
         self.skew = self.skew.wrapping_add(cycles);
         self.skipped_cycles += cycles;
+        // Of a machine that hangs nobody knows what the co-processor would count.
+        if self.machine.is_hung() {
+            return;
+        }
         if self.lines == 0 {
             self.skipped.idle += cycles;
         } else {
