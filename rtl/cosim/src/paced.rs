@@ -222,11 +222,17 @@ impl Paced {
         }
     }
 
-    /// A register, after all writes: the machine runs ahead of the guest for that.
-    fn read_now(&mut self, at: u16) -> io::Result<u32> {
+    /// Carries all writes out: the machine runs ahead of the guest for that.
+    fn drain(&mut self) -> io::Result<()> {
         while !(self.writes.is_empty() && self.machine.is_idle()) {
             self.step()?;
         }
+        Ok(())
+    }
+
+    /// A register, after all writes.
+    fn read_now(&mut self, at: u16) -> io::Result<u32> {
+        self.drain()?;
         self.resting = false;
         self.machine.start(Access::Read(at));
         loop {
@@ -239,6 +245,8 @@ impl Paced {
 
 impl Registers for Paced {
     fn read(&mut self, at: u16) -> io::Result<u32> {
+        // The last of them may be what copies the counters.
+        self.drain()?;
         let counter = at & !4;
         let shown = self.shown;
         let skipped = match u32::from(counter) {

@@ -365,7 +365,7 @@ fn read(stream: &mut UnixStream) -> io::Result<Option<Message>> {
     if received.bytes == 0 {
         return Ok(None);
     }
-    if received.flags.contains(ReturnFlags::CTRUNC) {
+    if received.flags.contains(ReturnFlags::CTRUNC) || files.len() > FILES {
         return Err(invalid("a message with too many files"));
     }
     stream.read_exact(&mut header[received.bytes..])?;

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 pub mod expected;
+pub mod guest;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -57,23 +58,48 @@ pub struct Simulator {
 }
 
 impl Simulator {
+    /// For a client that speaks vfio-user.
     pub fn start(design: &str, options: &[&str]) -> Self {
+        Self::start_with(design, |folder, command| {
+            command
+                .arg("--socket")
+                .arg(folder.join("socket"))
+                .args(options);
+        })
+    }
+
+    /// For a guest, whose time is simulated or not.
+    pub fn start_for_guest(design: &str, options: &[&str], timed: bool) -> Self {
+        Self::start_with(design, |folder, command| {
+            command
+                .arg("--vhost-user")
+                .arg(folder.join("socket"))
+                .args(options);
+            if timed {
+                command.arg("--time").arg(folder.join("time"));
+            }
+        })
+    }
+
+    fn start_with(design: &str, arguments: impl FnOnce(&Path, &mut Command)) -> Self {
         assert!(
             models().join(format!("{design}.so")).exists(),
             "no model of {design}: run rtl/cosim/test.sh, or rtl/cosim/model.sh {design}"
         );
         let folder = tempfile::tempdir().unwrap();
-        let mut child = command(design, &folder.path().join("socket"))
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = command_of(&models(), design);
+        arguments(folder.path(), &mut command);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
         assert!(line.starts_with("listening on "), "{line:?}");
         Self { child, folder }
+    }
+
+    pub fn time_socket(&self) -> PathBuf {
+        self.folder.path().join("time")
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -107,12 +133,14 @@ pub fn command(design: &str, socket: &Path) -> Command {
 }
 
 pub fn command_with(models: &Path, design: &str, socket: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xtent-engine-sim"));
+    let mut command = command_of(models, design);
+    command.arg("--socket").arg(socket);
     command
-        .args(["--design", design, "--models"])
-        .arg(models)
-        .arg("--socket")
-        .arg(socket);
+}
+
+fn command_of(models: &Path, design: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xtent-engine-sim"));
+    command.args(["--design", design, "--models"]).arg(models);
     command
 }
 
@@ -123,6 +151,17 @@ pub struct Completion {
     pub units: u32,
     pub status: u8,
     pub sq_head: u16,
+}
+
+impl Completion {
+    pub fn of(bytes: &[u8]) -> Self {
+        Self {
+            cookie: u64::from_le_bytes(bytes[..8].try_into().unwrap()),
+            units: u32::from_le_bytes(bytes[8..12].try_into().unwrap()),
+            status: bytes[CQE_STATUS],
+            sq_head: u16::from_le_bytes(bytes[14..].try_into().unwrap()),
+        }
+    }
 }
 
 /// A submission: what is not said is zero.
@@ -344,12 +383,7 @@ impl Driver {
             ring_register(ring, RING_CQ_HEAD),
             self.rings[ring].head.into(),
         );
-        Some(Completion {
-            cookie: u64::from_le_bytes(bytes[..8].try_into().unwrap()),
-            units: u32::from_le_bytes(bytes[8..12].try_into().unwrap()),
-            status: bytes[CQE_STATUS],
-            sq_head: u16::from_le_bytes(bytes[14..].try_into().unwrap()),
-        })
+        Some(Completion::of(&bytes))
     }
 
     /// One request from submission to completion.
