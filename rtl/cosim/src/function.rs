@@ -144,7 +144,9 @@ impl Function {
         };
         let is_there = match command.space {
             Space::Config => at + size <= CONFIG_BYTES,
-            Space::Registers => self.config.has_memory_space() && at % 4 == 0 && size % 4 == 0,
+            Space::Registers => {
+                self.config.has_memory_space() && at.is_multiple_of(4) && size.is_multiple_of(4)
+            }
             Space::Msix => self.config.has_memory_space(),
         };
         if !is_there {
@@ -183,7 +185,7 @@ impl Function {
     /// The next message that goes out, if there is one: not while all are masked, or bus mastering is off.
     pub fn next_message(&mut self) -> Option<Message> {
         match self.config.msix() {
-            (true, false) if self.is_bus_master() => self.msix.next(),
+            (true, false) if self.is_bus_master() => self.msix.take_message(),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use std::process::{ExitCode, exit};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
@@ -47,16 +48,22 @@ struct Args {
     write_latency: u16,
     /// With --vhost-user: listen here for the guest's `time-travel=ext:PATH`. Its time is simulated then, and
     /// the device's clock counts the same nanoseconds.
-    #[arg(long, value_name = "PATH", requires = "vhost_user")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "vhost_user",
+        conflicts_with = "socket"
+    )]
     time: Option<PathBuf>,
     /// With --time: the device's clock; what its CAP3.cycles_per_us says if it is not said.
-    #[arg(long, value_name = "MEGAHERTZ", requires = "time", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "MEGAHERTZ", requires = "time", conflicts_with = "socket", value_parser = clap::value_parser!(u16).range(1..))]
     mhz: Option<u16>,
     /// With --time: from the device's interrupt line to the guest.
     #[arg(
         long,
         value_name = "NANOSECONDS",
         requires = "time",
+        conflicts_with = "socket",
         default_value_t = 0
     )]
     interrupt_latency: u32,
@@ -67,6 +74,7 @@ struct Args {
         long,
         value_name = "NANOSECONDS",
         requires = "time",
+        conflicts_with = "socket",
         default_value_t = 0
     )]
     register_latency: u32,
@@ -116,6 +124,9 @@ enum Engine {
     Guest(Arc<Stop>),
 }
 
+/// How long a guest may hold up the process's end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Whoever ends the process takes it.
 static CLEANUP: Mutex<Option<Cleanup>> = Mutex::new(None);
 
@@ -140,7 +151,12 @@ fn end(code: i32) -> ! {
             Engine::Clock(device) => device.stop(),
             Engine::Guest(stop) => stop.stop(),
         }
-        if all.ended.recv().unwrap_or(true) {
+        // A guest may hold its server up, as it does its calendar.
+        let broken = match &all.engine {
+            Engine::Clock(_) => all.ended.recv().unwrap_or(true),
+            Engine::Guest(_) => all.ended.recv_timeout(PATIENCE).unwrap_or(false),
+        };
+        if broken {
             code = 1;
         }
         all.sockets.iter().for_each(SocketFile::remove);

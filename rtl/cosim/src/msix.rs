@@ -64,7 +64,7 @@ impl Msix {
     }
 
     /// The next message that goes out, unless all are masked. Its vector is no longer pending.
-    pub fn next(&mut self) -> Option<Message> {
+    pub fn take_message(&mut self) -> Option<Message> {
         let (entries, _) = self.table.as_chunks::<ENTRY>();
         let (vector, entry) = (0..)
             .zip(entries)
@@ -95,14 +95,14 @@ mod tests {
         msix.write(ENTRY, &[0x03, 0, 0x0a, 0, 5, 0, 0, 0, 9, 8, 0, 0]);
         msix.raise(0);
         msix.raise(1);
-        assert_eq!((msix.next(), pending(&msix)), (None, 3));
+        assert_eq!((msix.take_message(), pending(&msix)), (None, 3));
         msix.write(ENTRY + 12, &[0xfe, 0xff, 0xff, 0xff]);
         let message = Message {
             address: 0x5_000a_0000,
             data: 0x809,
         };
-        assert_eq!((msix.next(), pending(&msix)), (Some(message), 1));
-        assert_eq!(msix.next(), None);
+        assert_eq!((msix.take_message(), pending(&msix)), (Some(message), 1));
+        assert_eq!(msix.take_message(), None);
         let mut entry = [0; 16];
         msix.read(ENTRY, &mut entry);
         assert_eq!(entry, [0, 0, 0x0a, 0, 5, 0, 0, 0, 9, 8, 0, 0, 0, 0, 0, 0]);

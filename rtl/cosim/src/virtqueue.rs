@@ -10,7 +10,7 @@ use crate::mappings::Mappings;
 /// Entries at most.
 const MOST: u16 = 1024;
 /// Bytes of a descriptor.
-const DESCRIPTOR: u64 = 16;
+const DESCRIPTOR: usize = 16;
 // Flags of a descriptor, and of the ring of what is available.
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -61,7 +61,10 @@ impl Queue {
     /// # Errors
     /// They are not aligned as they have to be.
     pub fn set_places(&mut self, descriptors: u64, available: u64, used: u64) -> Result<(), Wrong> {
-        if descriptors % 16 != 0 || available % 2 != 0 || used % 4 != 0 {
+        if !(descriptors.is_multiple_of(16)
+            && available.is_multiple_of(2)
+            && used.is_multiple_of(4))
+        {
             return Err("a queue whose parts are not aligned");
         }
         (self.descriptors, self.available, self.used) = (descriptors, available, used);
@@ -131,11 +134,11 @@ impl Queue {
             if next >= self.size {
                 return Err("a descriptor beyond its queue");
             }
-            let mut bytes = [0; DESCRIPTOR as usize];
+            let mut bytes = [0; DESCRIPTOR];
             peek(
                 memory,
                 self.descriptors,
-                DESCRIPTOR * u64::from(next),
+                DESCRIPTOR as u64 * u64::from(next),
                 &mut bytes,
             )?;
             let word = |at: usize| [at, at + 1, at + 2, at + 3].map(|i| bytes[i]);

@@ -242,12 +242,12 @@ fn commands_that_are_none() {
 #[test]
 fn noise_for_messages_and_rings() {
     let mut simulator = Simulator::start_for_guest("xts", &[], false);
-    for seed in 0..100 {
-        let noise = noise(seed, 4096);
+    for seed in 0..100_u32 {
+        let noise = noise(seed.into(), 4096);
         let mut guest = Guest::ready(&simulator, false);
         if seed % 2 == 0 {
             guest.put(0x30_0000, &noise.repeat(16));
-            guest.try_tell(35, &words([seed as u32 / 2 % 2, 0]), &[]);
+            guest.try_tell(35, &words([seed / 2 % 2, 0]), &[]);
             continue;
         }
         for bytes in noise.chunks(64) {

@@ -3,9 +3,11 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::Output;
 
+use common::guest::Guest;
 use common::{Driver, Simulator, command, command_with};
 use nix::sys::signal::Signal;
 use xtent_engine_sim::registers::{REG_ID, RING_SQ_LO};
@@ -50,6 +52,25 @@ fn it_says_what_is_missing() {
     assert!(!socket.exists());
 }
 
+/// Without a socket, with two, and what is only for a guest.
+#[test]
+fn it_has_one_front() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    for options in [
+        &["--vhost-user", "elsewhere"][..],
+        &["--time", "elsewhere"],
+        &["--mhz", "100"],
+        &["--register-latency", "100"],
+        &["--spoil", "hang"],
+        &["--spoil", "hang:1,rust:2"],
+    ] {
+        let output = command(DESIGN, &socket).args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+    assert!(!socket.exists());
+}
+
 #[test]
 fn it_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,6 +90,27 @@ fn it_replaces_nothing() {
         Driver::new(&simulator).read(REG_ID),
         xtent_engine_sim::registers::ID
     );
+}
+
+/// Also while a guest waits for it, and while it waits for the guest.
+#[test]
+fn it_ends_with_a_guest() {
+    for timed in [false, true] {
+        let mut simulator = Simulator::start_for_guest(DESIGN, &[], timed);
+        let guest = Guest::ready(&simulator, timed);
+        simulator.signal(Signal::SIGTERM);
+        assert!(simulator.wait().success());
+        assert!(!simulator.socket().exists() && !simulator.time_socket().exists());
+        drop(guest);
+        let mut simulator = Simulator::start_for_guest(DESIGN, &["--once"], timed);
+        drop(Guest::ready(&simulator, timed));
+        assert!(simulator.wait().success());
+        let mut simulator = Simulator::start_for_guest(DESIGN, &[], timed);
+        let mut guest = Guest::ready(&simulator, timed);
+        guest.stream.write_all(&[1, 0, 0]).unwrap();
+        simulator.signal(Signal::SIGTERM);
+        assert!(simulator.wait().success());
+    }
 }
 
 #[test]
