@@ -9,6 +9,7 @@
 #include <crypto/xts.h>
 #include <linux/highmem.h>
 
+#include "cost.h"
 #include "flight.h"
 
 static struct crypto_skcipher *alloc_engine(const char *api)
@@ -131,6 +132,8 @@ static void xor_run(struct xt_job *job, struct bio *src, struct bvec_iter src_it
 		bio_advance_iter_single(src, &src_iter, len);
 		bio_advance_iter_single(flight->dst, &dst_iter, len);
 	}
+	xt_cost_run(job, row, 1);
+	xt_cost_run(job, XT_ROW_TWEAK, 2);
 	xt_clock_enter(&flight->clock, XT_ROW_OTHER);
 }
 
@@ -163,6 +166,7 @@ static int encrypt_ivs(struct xt_job *job)
 	sg_init_one(&job->tweaks_sg, job->tweaks, tweak_bytes(job));
 	skcipher_request_set_crypt(req, &job->tweaks_sg, &job->tweaks_sg, tweak_bytes(job), NULL);
 	xt_clock_enter(clock, XT_ROW_IV_ENGINE);
+	xt_cost_run(job, XT_ROW_IV_ENGINE, 1);
 	r = crypto_skcipher_encrypt(req);
 	xt_clock_enter(clock, XT_ROW_OTHER);
 	return r;
@@ -178,6 +182,7 @@ static int crypt_data(struct xt_job *job)
 	job->stage = XT_STAGE_DATA;
 	skcipher_request_set_crypt(req, job->to, job->to, job->bytes, NULL);
 	xt_clock_enter(clock, XT_ROW_ENGINE);
+	xt_cost_run(job, XT_ROW_ENGINE, 1);
 	r = job->flight->encrypt ? crypto_skcipher_encrypt(req) : crypto_skcipher_decrypt(req);
 	xt_clock_enter(clock, XT_ROW_OTHER);
 	return r;

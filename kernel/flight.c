@@ -12,6 +12,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
+#include "cost.h"
 #include "flight.h"
 
 /* Jobs that a target has in reserve. */
@@ -196,6 +197,7 @@ static int take_run(struct xt_flight *flight, struct xt_job *job)
 	job->src_iter.bi_size = bytes;
 	job->dst_iter.bi_size = bytes;
 	flight->sector += bytes >> SECTOR_SHIFT;
+	xt_cost_run(job, XT_ROW_OTHER, 1);
 	return 0;
 }
 
@@ -272,6 +274,7 @@ blk_status_t xt_fly(struct xt_target *xt, bool encrypt, u64 sector, struct bio *
 	xt_count_run(xt, src_iter.bi_size >> (SECTOR_SHIFT + xt->sector_shift));
 	init_completion(&flight.landing);
 	xt_clock_start(&flight.clock);
+	xt_cost_bio(&flight);
 	r = fly(&flight);
 	put_jobs(&flight);
 	xt_clock_stop(&flight.clock, xt);

@@ -4,6 +4,7 @@
  * request is one longer data unit. But those that have declared so (xtent_run.h)
  * take a run in one, if the IVs of its sectors count up by 1.
  */
+#include "cost.h"
 #include "flight.h"
 
 static bool iv_counts_up(const struct xt_target *xt)
@@ -87,6 +88,7 @@ int xt_skcipher_step(struct xt_job *job)
 	skcipher_request_set_crypt(req, flight->src == flight->dst ? job->to : job->from, job->to,
 				   job->bytes, job->iv);
 	xt_clock_enter(&flight->clock, XT_ROW_ENGINE);
+	xt_cost_run(job, XT_ROW_ENGINE, 1);
 	r = flight->encrypt ? crypto_skcipher_encrypt(req) : crypto_skcipher_decrypt(req);
 	xt_clock_enter(&flight->clock, XT_ROW_OTHER);
 	return r;

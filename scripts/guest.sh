@@ -10,6 +10,9 @@
 #                       takes nbd+unix:///?socket=PATH as well)
 #   --vhost-user NAME=SOCKET
 #               the script sees the disk that is served there as /d/NAME
+#   --append OPTION     for the kernel's command line
+#   --count-instructions
+#               QEMU only: one CPU, to whose clock an instruction takes a nanosecond
 #   --file NAME=FILE    the script sees a copy of FILE as /in/NAME
 #   --out DIR           files that the script leaves in /out (its working
 #                       directory) appear in DIR
@@ -49,6 +52,8 @@ bed=uml
 memory=
 cut=
 migrate=
+append=()
+accel="tcg,thread=multi -smp 2"
 while [ $# -gt 0 ]; do
     case $1 in
     --disk)
@@ -68,6 +73,8 @@ while [ $# -gt 0 ]; do
     --cut) cut=$2 && shift 2 ;;
     --migrate) migrate=$2 && shift 2 ;;
     --timeout) seconds=$2 && shift 2 ;;
+    --append) append+=("$2") && shift 2 ;;
+    --count-instructions) accel="tcg,thread=single -smp 1 -icount shift=0" && shift ;;
     --host) host=1 && shift ;;
     --follow) follow=1 quiet=1 && shift ;;
     --quiet) quiet=1 && shift ;;
@@ -140,7 +147,7 @@ uml() {
     fixed=()
     ! setarch -R true 2>/dev/null || fixed=(setarch -R)
     command=(env "TMPDIR=$shared" ${fixed[@]+"${fixed[@]}"} "$work/uml-exec" "$kernel/image" "mem=${memory:-384}M" "initrd=$initramfs"
-        con=null con0=null,fd:1 quiet panic=-1 "${drives[@]}")
+        con=null con0=null,fd:1 quiet panic=-1 ${append[@]+"${append[@]}"} "${drives[@]}")
     # Kind 2 is a disk.
     for path in ${sockets[@]+"${sockets[@]}"}; do
         command+=("virtio_uml.device=$path:2")
@@ -159,9 +166,10 @@ qemu() {
     command -v "${machine[0]}" >/dev/null || die "${machine[0]} is missing; run scripts/setup.sh kernel-all"
     # A page that its processor has zeroed first would be sent again whatever we say of it.
     [ -z "$migrate" ] || options=init_on_alloc=0
-    command=("${machine[@]}" -accel tcg,thread=multi -smp 2 -m "${memory:-768}M" -nographic -no-reboot -nodefaults
+    # shellcheck disable=SC2206  # options
+    command=("${machine[@]}" -accel $accel -m "${memory:-768}M" -nographic -no-reboot -nodefaults
         -serial stdio -monitor none -kernel "$kernel/image" -initrd "$initramfs"
-        -append "console=$console quiet panic=-1 mitigations=off $options"
+        -append "console=$console quiet panic=-1 mitigations=off $options ${append[*]-}"
         -drive "file=$work/job.tar,format=raw,if=virtio,read-only=on"
         -drive "file=$work/results.tar,format=raw,if=virtio")
     for path in ${paths[@]+"${paths[@]}"}; do
