@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The papers' experiments with dm-xtent, the driver of the co-processor and the simulated co-processor, in a guest
+whose time is simulated: what the engine does takes its cycles, what the CPU does takes what its instructions, counted
+by count.py, take on the papers' CPU.
+
+Experiments: model (that the guest's times are what the model says), tables (1 and 2), speed (figure 5), files (GreHack's
+figure 8), clock (what the engine's clock makes of table 1). All of them without a name. Results are printed and go, with
+plots, to the output folder.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import papers
+import plot
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROWS = ["other", "tweak", "iv_engine", "xor1", "xor2", "engine"]
+PER = ["bio", "request", "piece", "sector", "block"]
+DIRECTIONS = ["encryption", "decryption"]
+# dm-xtent's clock has steps of 256 ns, as User Mode Linux's.
+STEP = 256
+
+
+@dataclass
+class Point:
+    """A measurement: transfers of so many bytes through a mapping."""
+
+    name: str
+    cipher: str
+    request: int = 0
+    sector: int = 512
+    direction: str = "encryption"
+    bytes: int = 262144
+    count: int = 1
+    bits: int = 256
+    software: bool = False
+    ns: dict = field(default_factory=dict)
+    sectors: int = 0
+    requests: int = 0
+
+    def per_sector(self, *rows):
+        """Microseconds for 512 bytes."""
+        return sum(self.ns[row] for row in rows or ROWS) / (self.bytes * self.count / 512) / 1000
+
+    def rate(self):
+        """Megabytes a second."""
+        return self.bytes * self.count / sum(self.ns[row] for row in ROWS) * 1000
+
+
+class Cpu:
+    """What the rows take on a CPU, in picoseconds."""
+
+    def __init__(self, costs, mhz, cpi):
+        self.costs = costs
+        self.mhz = mhz
+        self.cpi = cpi
+
+    def picoseconds(self, instructions):
+        return round(instructions * self.cpi / self.mhz * 1e6)
+
+    def cost(self, point):
+        """The parameter `cost` of dm-xtent."""
+        counted = self.costs["engine"][point.direction]["instructions"]
+        rows = {row: dict(counted[row]) for row in ROWS}
+        if point.software:
+            # Its work is in the row of the engine, and nothing is waited for.
+            one = self.costs["software"][point.direction][f"aes-{point.bits}"]
+            rows["engine"] = {per: 0 for per in PER} | {"sector": one["xts_sector"], "block": one["xts_block"]}
+        else:
+            for row, more in self.costs["kernel"]["instructions_by_request"].items():
+                rows[row]["request"] += more
+        return [self.picoseconds(rows[row][per]) for row in ROWS for per in PER]
+
+
+def run(*command, **more):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **more)
+    if done.returncode != 0:
+        raise SystemExit(f"papers: failed: {' '.join(map(str, command))}\n{done.stdout[-6000:]}{done.stderr[-6000:]}")
+    return done.stdout
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.modules = None
+
+    def build(self):
+        if not self.modules:
+            environment = {**os.environ, "CONFIG_XTENT_COST_MODEL": "y", "CONFIG_XTENT_RUN_TEST": "m"}
+            self.modules = Path(run(ROOT / "kernel/test/build.sh", self.args.on, env=environment).strip())
+        return self.modules
+
+    def measure(self, points, cpu, design=None, mhz=None):
+        """Carries the points out in one guest, with that engine, or none and the time of all but the model 0."""
+        modules = self.build()
+        lines = [
+            " ".join(map(str, [p.name, p.cipher, p.request, p.sector, p.direction, p.bytes, p.count, p.bits]))
+            + " " + ",".join(map(str, cpu.cost(p)))
+            for p in points
+        ]  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            (work / "list").write_text("\n".join(lines) + "\n")
+            command = [ROOT / "scripts/guest.sh", "--on", self.args.on, "--timeout", self.args.timeout,
+                       "--file", f"dm-xtent.ko={modules}/dm-xtent.ko", "--file", f"list={work}/list"]  # fmt: skip
+            engine = None
+            try:
+                if design:
+                    engine = self.start(work, design, mhz)
+                    command += ["--file", f"xtent_pci.ko={modules}/xtent_pci.ko",
+                                "--append", f"virtio_uml.device={work}/engine:1234",
+                                "--append", f"time-travel=ext:{work}/time"]  # fmt: skip
+                else:
+                    command += ["--append", "time-travel=inf-cpu"]
+                text = run(*command, HERE / "job.sh")
+            finally:
+                if engine:
+                    engine.terminate()
+                    engine.wait()
+        for point in points:
+            self.take(point, text)
+        return points
+
+    def start(self, work, design, mhz):
+        sockets = [work / "engine", work / "time"]
+        command = [self.args.sim, "--models", self.args.models, "--design", design,
+                   "--vhost-user", sockets[0], "--time", sockets[1], "--mhz", mhz, "--once",
+                   "--interrupt-latency", 0, "--register-latency", self.args.register_latency]  # fmt: skip
+        engine = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
+        # It says where it listens when it does.
+        while not all(s.exists() for s in sockets):
+            if engine.poll() is not None:
+                raise SystemExit(f"papers: {' '.join(map(str, command))} ended")
+            os.sched_yield()
+        return engine
+
+    def take(self, point, text):
+        """A point's counters, which have to make sense."""
+        found = {}
+        for when in ("BEFORE", "AFTER"):
+            line = next((x.split() for x in text.splitlines() if x.startswith(f"{when} {point.name} {point.direction} ")), None)
+            if not line or "ns" not in line:
+                raise SystemExit(f"papers: the guest has not measured {point.name}\n{text}")
+            names = [*ROWS, "total", "requests", "read_sectors", "write_sectors"]
+            found[when] = {name: int(line[line.index(name) + 1]) for name in names}
+        gone = {name: found["AFTER"][name] - found["BEFORE"][name] for name in found["AFTER"]}
+        point.ns = {row: gone[row] for row in ROWS}
+        point.requests = gone["requests"]
+        point.sectors = gone["write_sectors" if point.direction == "encryption" else "read_sectors"]
+        if point.sectors != point.bytes * point.count // 512:
+            raise SystemExit(f"papers: {point.name}: {point.sectors} sectors were counted")
+        # Each row is rounded down for itself.
+        if not 0 <= gone["total"] - sum(point.ns.values()) <= 2 * len(ROWS):
+            raise SystemExit(f"papers: {point.name}: the rows are {sum(point.ns.values())} ns, and the total {gone['total']}")
+
+
+def mixed(name, request, direction, args, **more):
+    return Point(name, args.ecb, request, direction=direction, bytes=args.bytes, **more)
+
+
+def whole(args):
+    return f"{args.bytes >> 10} KiB" if args.bytes < 1 << 20 else f"{args.bytes >> 20} MiB"
+
+
+def model(bench, cpu, args):
+    """Without an engine that takes time: each row has to be the model's."""
+    points = [
+        Point(f"model-{request}-{direction[0]}", "engine:ecb(aes-lib)-plain64", request, direction=direction, bytes=65536, count=4)
+        for request in (512, 4096, 0)
+        for direction in DIRECTIONS
+    ]
+    lines = ["| request | direction | row | by the model, ns | in the guest |", "|---|---|---|---|---|"]
+    for p in bench.measure(points, cpu):
+        cost = cpu.cost(p)
+        request = p.request or p.bytes
+        n = p.bytes * p.count
+        amounts = [p.count, n // request, n // request * -(-request // 4096), n // p.sector, n // 16]
+        for i, row in enumerate(ROWS):
+            told = sum(c * a for c, a in zip(cost[i * len(PER) :], amounts)) / 1000
+            lines.append(f"| {request} | {p.direction} | {row} | {told:.0f} | {p.ns[row]} |")
+            # What is owed at either end is less than a step.
+            if abs(told - p.ns[row]) > 2 * STEP + 0.0001 * told:
+                raise SystemExit("papers: the guest's time is not the model's\n" + "\n".join(lines))
+    return "The cost model, in the guest", lines
+
+
+def tables(bench, cpu, args):
+    """Tables 1 and 2."""
+    cuts = [("512", 512), ("4096", 4096), (whole(args), 0)]
+    points = {(d, n): mixed(f"mixed-{n.replace(' ', '')}", cut, d, args) for d in DIRECTIONS for n, cut in cuts}
+    bench.measure(list(points.values()), cpu, args.ecb_design, args.mhz)
+    out = []
+    shown = [("total", ROWS), ("tweak", ["tweak", "iv_engine"]), ("of it, IVs in the engine", ["iv_engine"]),
+             ("XOR 1", ["xor1"]), ("XOR 2", ["xor2"]), ("DMA and engine", ["engine"]), ("other", ["other"])]  # fmt: skip
+    for number, direction in enumerate(DIRECTIONS, 1):
+        theirs = papers.TABLES[direction]
+        out += [f"Table {number}, {direction}: seconds for 50 MB", "",
+                f"| | 512 | 4096 | gain | {whole(args)} | gain | paper, 512 | 4096 | gain |", "|---" * 9 + "|"]  # fmt: skip
+        for name, rows in shown:
+            a, b, c = (points[direction, n].per_sector(*rows) * papers.SECTORS / 1e6 for n, _ in cuts)
+            p = theirs.get(name)
+            cells = [f"{p[0]:.2f}", f"{p[1]:.2f}", f"{p[0] / p[1]:.2f}"] if p else ["", "", ""]
+            out.append(f"| {name} | {a:.2f} | {b:.2f} | {a / b:.2f} | {c:.2f} | {a / c:.2f} | " + " | ".join(cells) + " |")
+        out.append("")
+    groups = [f"{d}, {n}" for d in DIRECTIONS for n, _ in cuts]
+    series = {
+        name: [points[d, n].per_sector(*rows) for d in DIRECTIONS for n, _ in cuts]
+        for name, rows in (("tweak", ["tweak", "iv_engine"]), ("XOR 1", ["xor1"]), ("XOR 2", ["xor2"]),
+                           ("DMA and engine", ["engine"]), ("other", ["other"]))  # fmt: skip
+    }
+    plot.bars(args.output / "tables.svg", "microseconds for 512 bytes", groups, series, stacked=True)
+    bench.totals = {(d, n): points[d, n].per_sector() for d in DIRECTIONS for n, _ in cuts}
+    return "Tables 1 and 2: where the time goes", out
+
+
+def speed(bench, cpu, args):
+    """Figure 5: the five configurations, and whole runs. D2 has a clock of its own."""
+    other = Cpu(cpu.costs, papers.D2_MHZ, cpu.cpi)
+    xts = f"capi:{args.xts_driver}-plain64"
+    software = "capi:xts(ecb(aes-lib))-plain64"
+    configurations = [
+        ("A: software, D3", cpu, None, dict(cipher=software, bits=128, software=True)),
+        ("B: mixed, 512", cpu, args.ecb_design, dict(cipher=args.ecb, request=512)),
+        ("C: mixed, 4096", cpu, args.ecb_design, dict(cipher=args.ecb, request=4096)),
+        ("D: software, D2", other, None, dict(cipher=software, bits=128, software=True)),
+        ("E: XTS engine, 512", other, args.xts_design, dict(cipher=xts)),
+        ("mixed, whole bios", cpu, args.ecb_design, dict(cipher=args.ecb)),
+        ("engine of runs", other, args.run_design, dict(cipher=xts)),
+    ]
+    lines = ["| configuration | write, MB/s | read, MB/s | over A, write | read |", "|---|---|---|---|---|"]
+    rates = {}
+    for i, (name, which, design, more) in enumerate(configurations):
+        points = [Point(f"speed-{i}", direction=d, bytes=args.bytes, **more) for d in DIRECTIONS]
+        bench.measure(points, which, design, args.mhz)
+        rates[name] = [p.rate() for p in points]
+        first = rates[configurations[0][0]]
+        lines.append(f"| {name} | {rates[name][0]:.2f} | {rates[name][1]:.2f} | "
+                     f"{rates[name][0] / first[0]:.2f} | {rates[name][1] / first[1]:.2f} |")  # fmt: skip
+    plot.bars(args.output / "speed.svg", "MB/s in the target", list(rates), {
+        "write": [r[0] for r in rates.values()], "read": [r[1] for r in rates.values()]})  # fmt: skip
+    c, e = rates["C: mixed, 4096"], rates["E: XTS engine, 512"]
+    lines += ["", f"C over E: write {c[0] / e[0]:.2f}, read {c[1] / e[1]:.2f}. The paper has bars only: C about equal to E, "
+              "slightly slower to encrypt, slightly faster to decrypt."]  # fmt: skip
+    return "Figure 5: five configurations", lines
+
+
+def files(bench, cpu, args):
+    """GreHack, figure 8: decryption by the size of the file, three versions."""
+    sizes = [65536 << i for i in range(args.sizes)]
+    versions = {
+        "software": (None, dict(cipher="capi:xts(ecb(aes-lib))-plain64", bits=128, software=True)),
+        "mixed, 512": (args.ecb_design, dict(cipher=args.ecb, request=512)),
+        "mixed, 4096": (args.ecb_design, dict(cipher=args.ecb, request=4096)),
+    }
+    times = {}
+    for i, (name, (design, more)) in enumerate(versions.items()):
+        points = [
+            Point(f"files-{i}-{size}", direction="decryption", bytes=min(size, 1 << 20), count=max(size >> 20, 1), **more)
+            for size in sizes
+        ]
+        bench.measure(points, cpu, design, args.mhz)
+        times[name] = [sum(p.ns.values()) / 1e6 for p in points]
+    lines = ["| file, KiB | " + " | ".join(f"{n}, ms" for n in times) + " | 4096 over 512 |", "|---" * (len(times) + 2) + "|"]
+    for i, size in enumerate(sizes):
+        lines.append(f"| {size >> 10} | " + " | ".join(f"{t[i]:.2f}" for t in times.values())
+                     + f" | {times['mixed, 512'][i] / times['mixed, 4096'][i]:.2f} |")  # fmt: skip
+    lines += ["", "The paper has a curve only, and says: close to 2x."]
+    plot.lines(args.output / "files.svg", "file, KiB", "ms", [s >> 10 for s in sizes], times)
+    return "GreHack, figure 8: decryption by the size of a file", lines
+
+
+def clock(bench, cpu, args):
+    """Table 1's total with engines of other clocks."""
+    lines = ["| engine, MHz | 512, us for 512 bytes | 4096 | whole | gain of 4096 | of whole bios |", "|---|---|---|---|---|---|"]
+    gains = {"4096 bytes": [], "whole bios": []}
+    for mhz in args.clocks:
+        points = [mixed(f"clock-{cut}", cut, "encryption", args) for cut in (512, 4096, 0)]
+        a, b, c = (p.per_sector() for p in bench.measure(points, cpu, args.ecb_design, mhz))
+        gains["4096 bytes"].append(a / b)
+        gains["whole bios"].append(a / c)
+        lines.append(f"| {mhz} | {a:.2f} | {b:.2f} | {c:.2f} | {a / b:.2f} | {a / c:.2f} |")
+    lines += ["", "The paper (table 1): 1.74 for 4096."]
+    plot.lines(args.output / "clock.svg", "engine, MHz", "gain over 512 bytes a request", args.clocks, gains)
+    return "Table 1 by the clock of the engine", lines
+
+
+EXPERIMENTS = {"model": model, "tables": tables, "speed": speed, "files": files, "clock": clock}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    costs = json.loads((HERE / "costs.json").read_text())
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
+    parser.add_argument("--on", default="uml-7-fast", help="the guest's kernel (%(default)s)")
+    parser.add_argument("--output", type=Path, default=target / "bench-papers")
+    parser.add_argument("--sim", type=Path, default=target / "cosim/release/xtent-engine-sim")
+    parser.add_argument("--models", type=Path, default=target / "rtl/cosim")
+    parser.add_argument("--cpi", type=float, default=costs["cpi"][1],
+                        help=f"cycles for an instruction; a Cortex-A5 has {costs['cpi'][0]} to {costs['cpi'][1]} and caches that miss (%(default)s)")  # fmt: skip
+    parser.add_argument("--cpu-mhz", type=float, default=papers.D3_MHZ, help="(%(default)s)")
+    parser.add_argument("--mhz", type=int, default=papers.ENGINE_MHZ, help="of the engine (%(default)s)")
+    parser.add_argument("--register-latency", type=int, default=0, metavar="NS", help="of a register's read (%(default)s)")
+    parser.add_argument("--bytes", type=int, default=1 << 18, help="of a bio (%(default)s)")
+    parser.add_argument("--sizes", type=int, default=6, help="of files, from 64 KiB on (%(default)s)")
+    parser.add_argument("--clocks", type=int, nargs="+", default=[3, 6, 12, 25, 50, 100, 200])
+    parser.add_argument("--ecb", default="engine:ecb-aes-xtent-pci-plain64", help="(%(default)s)")
+    parser.add_argument("--xts-driver", default="xts-aes-xtent-pci", help="(%(default)s)")
+    parser.add_argument("--ecb-design", default="ecb-bus4", help="(%(default)s)")
+    parser.add_argument("--xts-design", default="xts-512-bus4", help="(%(default)s)")
+    parser.add_argument("--run-design", default="xts-bus4", help="(%(default)s)")
+    parser.add_argument("--timeout", type=int, default=600, help="seconds for a guest (%(default)s)")
+    args = parser.parse_args()
+    unknown = [e for e in args.experiments if e not in EXPERIMENTS]
+    if unknown:
+        parser.error(f"no such experiment: {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}")
+    args.output.mkdir(parents=True, exist_ok=True)
+    cpu = Cpu(costs, args.cpu_mhz, args.cpi)
+    bench = Bench(args)
+    text = [f"CPU {args.cpu_mhz:g} MHz, {args.cpi} cycles for an instruction; engine {args.mhz} MHz, {args.ecb_design}, "
+            f"{args.xts_design}, {args.run_design}; a register's read {args.register_latency} ns. Times are simulated.", ""]  # fmt: skip
+    for name in args.experiments or EXPERIMENTS:
+        title, lines = EXPERIMENTS[name](bench, cpu, args)
+        text += [f"## {title}", "", *lines, ""]
+        print("\n".join([f"## {title}", "", *lines, ""]), flush=True)
+    (args.output / "results.md").write_text("\n".join(text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
