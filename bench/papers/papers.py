@@ -28,5 +28,6 @@ TABLES = {
 D3_MHZ = 536
 D2_MHZ = 498
 # By table 1, DMA and engine: 23.3 us for 512 bytes in long requests. An engine at the end of a bus of 32 bits takes 128 cycles for
-# them, so that 6 MHz come closest. What a request costs beside is not fitted.
+# them, so that 6 MHz come closest. Memory, which on the boards takes some 100 ns, answers such an engine in the next cycle. What a
+# request costs beside is not fitted.
 ENGINE_MHZ = 6

@@ -134,7 +134,8 @@ class Bench:
         sockets = [work / "engine", work / "time"]
         command = [self.args.sim, "--models", self.args.models, "--design", design,
                    "--vhost-user", sockets[0], "--time", sockets[1], "--mhz", mhz, "--once",
-                   "--interrupt-latency", 0, "--register-latency", self.args.register_latency]  # fmt: skip
+                   "--read-latency", self.args.read_latency, "--write-latency", self.args.write_latency,
+                   "--register-latency", self.args.register_latency]  # fmt: skip
         engine = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
         # It says where it listens when it does.
         while not all(s.exists() for s in sockets):
@@ -310,6 +311,8 @@ def main():
     parser.add_argument("--cpu-mhz", type=float, default=papers.D3_MHZ, help="(%(default)s)")
     parser.add_argument("--mhz", type=int, default=papers.ENGINE_MHZ, help="of the engine (%(default)s)")
     parser.add_argument("--register-latency", type=int, default=0, metavar="NS", help="of a register's read (%(default)s)")
+    parser.add_argument("--read-latency", type=int, default=1, metavar="CYCLES", help="of memory, in the engine's cycles (%(default)s)")
+    parser.add_argument("--write-latency", type=int, default=1, metavar="CYCLES", help="(%(default)s)")
     parser.add_argument("--bytes", type=int, default=1 << 18, help="of a bio (%(default)s)")
     parser.add_argument("--sizes", type=int, default=6, help="of files, from 64 KiB on (%(default)s)")
     parser.add_argument("--clocks", type=int, nargs="+", default=[3, 6, 12, 25, 50, 100, 200])
@@ -327,7 +330,8 @@ def main():
     cpu = Cpu(costs, args.cpu_mhz, args.cpi)
     bench = Bench(args)
     text = [f"CPU {args.cpu_mhz:g} MHz, {args.cpi} cycles for an instruction; engine {args.mhz} MHz, {args.ecb_design}, "
-            f"{args.xts_design}, {args.run_design}; a register's read {args.register_latency} ns. Times are simulated.", ""]  # fmt: skip
+            f"{args.xts_design}, {args.run_design}; a register's read {args.register_latency} ns; "
+            f"memory answers a read after {args.read_latency} cycles, a write after {args.write_latency}. Times are simulated.", ""]  # fmt: skip
     for name in args.experiments or EXPERIMENTS:
         title, lines = EXPERIMENTS[name](bench, cpu, args)
         text += [f"## {title}", "", *lines, ""]
