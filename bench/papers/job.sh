@@ -33,7 +33,7 @@ while read -r name cipher cut sector direction bytes count bits cost; do
     fi
     # Once before, for what is allocated on first use.
     echo "$cost" >/sys/module/dm_xtent/parameters/cost
-    dd bs="$bytes" count=1 "$@" 2>/dev/null || fail "$name: dd"
+    dd bs=4096 count=1 "$@" 2>/dev/null || fail "$name: dd"
     echo "BEFORE $name $direction $(dmsetup status d)"
     dd bs="$bytes" count="$count" "$@" 2>/dev/null || fail "$name: dd"
     echo "AFTER $name $direction $(dmsetup status d)"
