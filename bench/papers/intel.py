@@ -50,7 +50,7 @@ def figures(cases, part, kind, patterns, figure, output, paper):
         lines.append(f"| {groups[-1]} | " + " | ".join(cells) + " |")
     if not groups:
         raise SystemExit(f"intel: the results have no {kind} of {part}")
-    plot.bars(output / f"intel-{figure.replace(' ', '-')}.svg", "throughput, dm-xtent over dm-crypt", groups, series)
+    plot.bars(output / f"papers-intel-{figure.replace(' ', '-')}.svg", "throughput, dm-xtent over dm-crypt", groups, series)
     return [*lines, ""]
 
 
