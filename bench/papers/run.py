@@ -137,17 +137,15 @@ class Bench:
             engine.wait()
 
     def start(self, work, design, mhz):
-        sockets = [work / "engine", work / "time"]
         command = [self.args.sim, "--models", self.args.models, "--design", design,
-                   "--vhost-user", sockets[0], "--time", sockets[1], "--mhz", mhz, "--once",
+                   "--vhost-user", work / "engine", "--time", work / "time", "--mhz", mhz, "--once",
                    "--read-latency", self.args.read_latency, "--write-latency", self.args.write_latency,
                    "--register-latency", self.args.register_latency]  # fmt: skip
         engine = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
-        # It says where it listens when it does.
-        while not all(s.exists() for s in sockets):
-            if engine.poll() is not None:
-                raise SystemExit(f"papers: {' '.join(map(str, command))} ended")
-            os.sched_yield()
+        # By then both are there. If it ends, its own words say why.
+        if not engine.stdout.readline().startswith("listening on "):
+            engine.wait()
+            raise SystemExit(f"papers: {' '.join(map(str, command))} ended")
         return engine
 
     def take(self, point, text):
@@ -225,7 +223,7 @@ def tables(bench, cpu, args):
         out.append("")
     groups, series = [], {name: [] for name, _ in shown if name not in ("total", "of it, IVs in the engine")}
     for d in DIRECTIONS:
-        short = f"{d[:3]}crypt"
+        short = f"{d[:2]}crypt"
         groups += [f"{short}, {n}" for n, _ in cuts] + [f"paper, {n}" for n, _ in cuts[:2]]
         for name, rows in shown:
             if name in series:
