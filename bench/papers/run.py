@@ -137,6 +137,9 @@ class Bench:
             engine.wait()
 
     def start(self, work, design, mhz):
+        for missing in (self.args.sim, self.args.models / f"{design}.so", self.modules / "xtent_pci.ko"):
+            if not missing.exists():
+                raise SystemExit(f"papers: {missing} is missing; `make bench-papers` builds everything")
         command = [self.args.sim, "--models", self.args.models, "--design", design,
                    "--vhost-user", work / "engine", "--time", work / "time", "--mhz", mhz, "--once",
                    "--read-latency", self.args.read_latency, "--write-latency", self.args.write_latency,
