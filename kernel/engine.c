@@ -11,6 +11,7 @@
 
 #include "cost.h"
 #include "flight.h"
+#include "xts_masks.h"
 
 static struct crypto_skcipher *alloc_engine(const char *api)
 {
@@ -65,33 +66,11 @@ int xt_engine_set_key(struct xt_target *xt, const u8 *key, unsigned int key_size
 	return r ?: crypto_skcipher_setkey(xt->tweak_tfm, key + key_size / 2, key_size / 2);
 }
 
-/* Times x, in constant time: what leaves the top is worth x^7 + x^2 + x + 1. */
-static void next_mask(u64 *low, u64 *high)
-{
-	u64 carry = (u64)((s64)*high >> 63) & 0x87;
-
-	*high = *high << 1 | *low >> 63;
-	*low = *low << 1 ^ carry;
-}
-
 /* The masks of whole sectors, from their tweaks. */
 static void make_masks(struct xt_job *job, const u8 *tweak, unsigned int bytes)
 {
-	const unsigned int blocks = job->flight->xt->options.sector_size / XTS_BLOCK_SIZE;
-	__le64 *mask = (__le64 *)job->masks;
-	__le64 *end = mask + bytes / sizeof(*mask);
-
-	for (; mask != end; tweak += XTS_BLOCK_SIZE) {
-		const __le64 *words = (const __le64 *)tweak;
-		u64 low = le64_to_cpu(words[0]), high = le64_to_cpu(words[1]);
-		unsigned int i;
-
-		for (i = 0; i < blocks; i++) {
-			*mask++ = cpu_to_le64(low);
-			*mask++ = cpu_to_le64(high);
-			next_mask(&low, &high);
-		}
-	}
+	xt_make_masks((__le64 *)job->masks, (const __le64 *)tweak, bytes,
+		      job->flight->xt->options.sector_size / XTS_BLOCK_SIZE);
 }
 
 /*
