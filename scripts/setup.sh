@@ -30,7 +30,7 @@ kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
     /usr/aarch64-linux-gnu/include/stdlib.h:libc6-dev-arm64-cross
     arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
-    python3:python3-venv python3:libpython3.11"
+    python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 engine="$demo verilator:verilator c++:g++ make:make perl:perl"
 
 deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"

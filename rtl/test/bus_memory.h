@@ -16,6 +16,8 @@ struct BusTiming {
   int latency = 0, jitter = 0;
   // Of 16 cycles, in so many a channel waits: AR, R, AW, W, B.
   int ar = 0, r = 0, aw = 0, w = 0, b = 0;
+  // Of writes, where it is another than `latency`.
+  int write_latency = -1;
 };
 
 template <typename Top, int kBytes>
@@ -75,7 +77,7 @@ class BusMemory {
     if (top_.arvalid_o && top_.arready_i) {
       const int beats = top_.arlen_o + 1;
       burst_rules(top_.araddr_o, beats, "AR");
-      reads_.push_back({top_.araddr_o, beats, now + delay()});
+      reads_.push_back({top_.araddr_o, beats, now + delay(timing.latency)});
       if (reads++ == 0) first_read = now;
     }
     if (top_.rvalid_i && top_.rready_o) {
@@ -104,7 +106,8 @@ class BusMemory {
       if (last) fed_++;
     }
     while (fed_ > 0 && addressed_ > 0) {
-      answers_.push_back({carry_out(writes_.front()), now + delay()});
+      const int latency = timing.write_latency < 0 ? timing.latency : timing.write_latency;
+      answers_.push_back({carry_out(writes_.front()), now + delay(latency)});
       writes_.pop_front();
       fed_--;
       addressed_--;
@@ -139,7 +142,7 @@ class BusMemory {
   };
 
   bool waits(int of_16) { return of_16 && static_cast<int>(random_.below(16)) < of_16; }
-  uint64_t delay() { return timing.latency + (timing.jitter ? random_.below(timing.jitter + 1) : 0); }
+  uint64_t delay(int latency) { return latency + (timing.jitter ? random_.below(timing.jitter + 1) : 0); }
 
   void stable(Offered& before, bool valid, bool ready, const std::vector<uint64_t>& payload,
               const char* channel) {

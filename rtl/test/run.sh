@@ -3,7 +3,7 @@
 #
 # usage: run.sh [--full | --first | --cycles | --quick | --rest] [--build FOLDER] [NAME...]
 #
-#   NAME      lint, slang, models, bench, aes, mult, horner, brw, engine-cipher, engine-dma, engine,
+#   NAME      lint, slang, models, bench, aes, mult, horner, brw, engine-cipher, engine-dma, engine, soc,
 #             formal, cores, cocotb, or a design of designs/list.txt; all of them if there is none, but of the
 #             designs the first of each module
 #   --full    every design, in each of its configurations, with the limits for cycles, many
@@ -20,7 +20,7 @@
 # first configuration, 10000 if it is not said; others get a tenth of that. So do all without
 # --full, where it is 400.
 # XTENT_PUBLISHED_VECTORS names a file of further test vectors, if it is set.
-# slang, formal, cores and cocotb need what scripts/setup.sh rtl installs.
+# slang, soc, formal, cores and cocotb need what scripts/setup.sh rtl installs.
 set -euo pipefail
 rtl=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 repo=$(dirname "$rtl")
@@ -270,6 +270,27 @@ engine() {
     done
 }
 
+# The computer with the co-processor: each of its modes, both ways; --full also with what is built otherwise.
+soc() {
+    local case level bus key_bits folder options decrypt
+    local cases=("3 16 256" "2 8 128" "1 4 256")
+    tools
+    [ "$mode" != quick ] || cases=("${cases[0]}")
+    for case in "${cases[@]}"; do
+        read -r level bus key_bits <<<"$case"
+        folder=$("$rtl/soc/build.sh" --level "$level" --bus "$bus" --key-bits "$key_bits" --build "$build/soc")
+        for options in software mixed units units-cpu runs; do
+            case $level-$options in 1-units* | [12]-runs) continue ;; esac
+            for decrypt in '' --decrypt; do
+                # Two requests, of which one is short; a co-processor that is slow, so that the CPU does wait.
+                "$folder/simulate" --program "$folder/program.bin" --mode "$options" ${decrypt:+"$decrypt"} \
+                    --bytes 1536 --request 1024 --pace "${#options}" >"$folder/run"
+            done
+        done
+    done
+    echo "computer: all modes give the right data, and their rows sum to the total"
+}
+
 bench_options=(--savable --prefix Vdesign)
 bench_flags="-std=c++17 -Wall -Wextra -Wno-unused-parameter"
 
@@ -374,6 +395,7 @@ asked brw part && brw
 asked engine-cipher part && engine_cipher
 asked engine-dma part && engine_dma
 asked engine part && engine
+asked soc part && soc
 asked formal part && formal
 asked cores part && cores
 asked cocotb part && cocotb
