@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -176,6 +176,10 @@ bench-papers: ## the tables and figures of the papers, in simulated time: docs/e
 	rtl/cosim/model.sh --models $(TARGET)/rtl/cosim ecb-bus4 xts-512-bus4 xts-bus4
 	$(CARGO) build --release --manifest-path rtl/cosim/Cargo.toml --target-dir $(TARGET)/cosim
 	bench/papers/run.py --sim $(TARGET)/cosim/release/xtent-engine-sim --models $(TARGET)/rtl/cosim --output $(TARGET)/bench-papers $(BENCH)
+
+bench-soc: ## a CPU and the co-processor on one bus, step by step, beside the papers' figures: rtl/soc/README.md
+	@scripts/setup.sh rtl
+	rtl/soc/measure.py --build $(TARGET)/rtl/soc --readme rtl/soc/README.md $(BENCH)
 
 bench-kernel: ## dm-xtent against dm-crypt in User Mode Linux; BENCH="..." gives it options
 	@scripts/setup.sh kernel
