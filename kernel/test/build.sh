@@ -62,15 +62,17 @@ esac
 
 mkdir -p "$modules"
 # With their times, so that only what has changed is compiled again.
+mkdir -p "$modules/pci"
 cp -p "$sources"/*.[ch] "$sources"/test/{planted,shifted}.c "$modules/"
+cp -p "$sources"/pci/*.[ch] "$modules/pci/"
 (cat "$sources/Kbuild" && echo "obj-m += planted.o shifted.o") >"$modules/Kbuild"
-for file in "$modules"/*.[ch]; do
+for file in "$modules"/*.[ch] "$modules"/pci/*.[ch]; do
     case $file in *.mod.c | */planted.c | */shifted.c) continue ;; esac
-    [ -e "$sources/$(basename "$file")" ] || rm "$file"
+    [ -e "$sources/${file#"$modules/"}" ] || rm "$file"
 done
 # Another kernel of the same bed.
 [ "$(cat "$modules/kernel" 2>/dev/null)" = "$kernel" ] || {
-    rm -f "$modules"/*.o "$modules"/.*.cmd
+    rm -f "$modules"/{,pci/}*.o "$modules"/{,pci/}.*.cmd
     echo "$kernel" >"$modules/kernel"
 }
 case $bed in
@@ -89,7 +91,7 @@ esac
 if grep -E '^([^ ]*/)?[a-z0-9_]+\.[ch]:[0-9:]* warning:|objtool:.*warning|^WARNING: modpost' "$log" |
     if [ "$bed" = uml ]; then grep -v 'modpost:.*\(undefined!\|unresolved symbol\)'; else cat; fi >&2; then
     # Else the next build would compile nothing and find none.
-    rm -f "$modules"/*.o "$modules"/.*.cmd
+    rm -f "$modules"/{,pci/}*.o "$modules"/{,pci/}.*.cmd
     die "warnings; see above"
 fi
 echo "$modules"

@@ -218,7 +218,7 @@ def main():
     wanted = {
         HERE / "engine_regs_pkg.sv": system_verilog(data),
         ROOT / "crates/coprocessor/src/registers.rs": rust(data),
-        HERE / "xtent_engine_registers.h": c_header(data),
+        ROOT / "kernel/pci/registers.h": c_header(data),
         HERE / "README.md": readme(data, (HERE / "README.md").read_text()),
     }
     wrong = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]

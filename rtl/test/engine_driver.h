@@ -10,7 +10,7 @@
 #include <functional>
 #include <map>
 
-#include "../engine/xtent_engine_registers.h"
+#include "../../kernel/pci/registers.h"
 #include "bus_memory.h"
 #include "models/models.h"
 

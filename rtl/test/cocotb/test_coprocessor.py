@@ -22,8 +22,8 @@ LOG2_SIZE = 3
 
 
 def constants():
-    """The numbers of xtent_engine_registers.h by name."""
-    words = (RTL / "engine/xtent_engine_registers.h").read_text().split("#define XTENT_ENGINE_")[1:]
+    """The numbers of kernel/pci/registers.h by name."""
+    words = (RTL.parent / "kernel/pci/registers.h").read_text().split("#define XTENT_ENGINE_")[1:]
     found = (word.split() for word in words)
     return {parts[0]: int(parts[1], 0) for parts in found if parts[1][0].isdigit()}
 

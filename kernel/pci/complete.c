@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Completions: interrupts, what the rings hold, and whether that can be. */
+#include <linux/bottom_half.h>
+#include <linux/interrupt.h>
+
+#include "../compat.h"
+#include "device.h"
+
+/* Completions that are taken before others may run. */
+#define BUDGET 64
+
+/* Times that an interrupt is cleared before a look, if they come as fast. */
+#define ACKNOWLEDGEMENTS 4
+
+static u8 *next_completion(const struct xtp_device *xtp, const struct xtp_ring *ring)
+{
+	const unsigned int index = ring->head & ((1 << xtp->log2_ring) - 1);
+
+	return ring->completions + index * XTENT_ENGINE_CQE_BYTES;
+}
+
+/* The last four bytes, which the device writes last: status, phase, sq_head. */
+static u32 last_word(const u8 *completion)
+{
+	return le32_to_cpu(READ_ONCE(*(__le32 *)(completion + XTENT_ENGINE_CQE_STATUS)));
+}
+
+static u8 phase_of(u32 last)
+{
+	return last >> 8 * (XTENT_ENGINE_CQE_PHASE - XTENT_ENGINE_CQE_STATUS);
+}
+
+static u8 expected_phase(const struct xtp_device *xtp, const struct xtp_ring *ring)
+{
+	return !(ring->head >> xtp->log2_ring & 1);
+}
+
+/* Whether a completion is there that nobody has taken. With the lock held. */
+bool xtp_is_ready(struct xtp_device *xtp, struct xtp_ring *ring)
+{
+	return phase_of(last_word(next_completion(xtp, ring))) == expected_phase(xtp, ring);
+}
+
+/* Takes the oldest job of a ring out of it. With the lock held. */
+static struct xtp_job *take(struct xtp_device *xtp, struct xtp_ring *ring)
+{
+	const unsigned int index = ring->head & ((1 << xtp->log2_ring) - 1);
+	struct xtp_job *job = ring->jobs[index];
+	struct xtp_slot *slot = &xtp->slot[job->slot];
+
+	ring->jobs[index] = NULL;
+	ring->head++;
+	ring->progress = jiffies;
+	xtp->jobs--;
+	slot->users--;
+	if (xtp->state == XTP_UP && !slot->users &&
+	    (slot->closing || slot->state == XTP_SLOT_STALE))
+		queue_work(xtp->queue, &xtp->key_work);
+	return job;
+}
+
+/*
+ * Takes a completion of a ring, if there is one, and gives its job. What cannot be is
+ * trouble. With the lock held.
+ */
+static struct xtp_job *take_completion(struct xtp_device *xtp, struct xtp_ring *ring,
+				       enum xtp_outcome *outcome)
+{
+	const u8 *completion = next_completion(xtp, ring);
+	const u32 last = last_word(completion);
+	const u8 status = last;
+	const u16 sq_head = last >> 16;
+	const u8 phase = phase_of(last);
+	struct xtp_job *job;
+	u16 ahead;
+	u32 units;
+
+	if (phase == !expected_phase(xtp, ring))
+		return NULL;
+	/* What lies before the phase is read after it. */
+	dma_rmb();
+	if (phase > 1) {
+		xtp_trouble_locked(xtp, XTP_BROKEN, "a completion has no phase");
+		return NULL;
+	}
+	if (ring->tail == ring->head) {
+		xtp_trouble_locked(xtp, XTP_BROKEN, "it completed what it was not asked to do");
+		return NULL;
+	}
+	job = ring->jobs[ring->head & ((1 << xtp->log2_ring) - 1)];
+	if (get_unaligned_le64(completion + XTENT_ENGINE_CQE_COOKIE) != job->cookie) {
+		xtp_trouble_locked(xtp, XTP_BROKEN, "it completed another request than the oldest");
+		return NULL;
+	}
+	ahead = sq_head - (u16)(ring->head + 1);
+	if (ahead > (u16)(ring->tail - (u16)(ring->head + 1))) {
+		xtp_trouble_locked(xtp, XTP_BROKEN, "it is done with more than it was given");
+		return NULL;
+	}
+	units = get_unaligned_le32(completion + XTENT_ENGINE_CQE_UNITS_DONE);
+	if (status == XTENT_ENGINE_STATUS_DONE && units == job->units) {
+		*outcome = XTP_DONE;
+		xtp->worked = true;
+		xtp->counters.bytes += job->bytes;
+	} else if (status && status <= XTENT_ENGINE_STATUS_WRITE && units <= job->units) {
+		*outcome = XTP_FAILED;
+		xtp->counters.failed++;
+		if (status == XTENT_ENGINE_STATUS_SLOT || status == XTENT_ENGINE_STATUS_CIPHER)
+			xtp->slot[job->slot].state = XTP_SLOT_STALE;
+		dev_warn_ratelimited(&xtp->pdev->dev, "a request failed with status %u\n", status);
+	} else {
+		xtp_trouble_locked(xtp, XTP_BROKEN, "a completion's status and units cannot be");
+		return NULL;
+	}
+	return take(xtp, ring);
+}
+
+static void finish(struct xtp_device *xtp, struct xtp_job *job, enum xtp_outcome outcome)
+{
+	/* Who was told to wait is told to go on, as the crypto API wants, before the end. */
+	if (job->backlogged)
+		job->entered(job);
+	xtp_unmap(xtp, job);
+	memzero_explicit(job->tweak, sizeof(job->tweak));
+	job->done(job, outcome);
+}
+
+/* Ends jobs that the device has no longer, or never had. */
+void xtp_finish(struct xtp_device *xtp, struct list_head *jobs, enum xtp_outcome outcome)
+{
+	struct xtp_job *job, *next;
+
+	local_bh_disable();
+	list_for_each_entry_safe(job, next, jobs, node)
+		finish(xtp, job, outcome);
+	local_bh_enable();
+}
+
+/* Ends up to BUDGET jobs of a ring that have completed. */
+static unsigned int look_once(struct xtp_device *xtp, struct xtp_ring *ring)
+{
+	LIST_HEAD(done);
+	LIST_HEAD(failed);
+	enum xtp_outcome outcome;
+	struct xtp_job *job;
+	unsigned int n = 0;
+
+	spin_lock_bh(&xtp->lock);
+	while (n < BUDGET && (job = take_completion(xtp, ring, &outcome))) {
+		list_add_tail(&job->node, outcome == XTP_DONE ? &done : &failed);
+		n++;
+	}
+	if (n) {
+		xtp_write(xtp, xtp_ring_register(ring, XTENT_ENGINE_RING_CQ_HEAD), ring->head);
+		if (!xtp->jobs)
+			wake_up(&xtp->drained);
+	}
+	spin_unlock_bh(&xtp->lock);
+	if (n) {
+		/* The device first, so that it has something to do meanwhile. */
+		xtp_pump(xtp);
+		xtp_finish(xtp, &done, XTP_DONE);
+		xtp_finish(xtp, &failed, XTP_FAILED);
+	}
+	return n;
+}
+
+/* Takes what has completed on these rings, and says how much that was. */
+unsigned int xtp_look(struct xtp_device *xtp, u32 rings)
+{
+	unsigned int n, more, found = 0;
+
+	for (n = 0; n < xtp->rings; n++) {
+		if (!(rings >> n & 1))
+			continue;
+		do {
+			more = look_once(xtp, &xtp->ring[n]);
+			found += more;
+			cond_resched();
+		} while (more == BUDGET);
+	}
+	return found;
+}
+
+/* Ends everything, of a device that is at rest. */
+void xtp_reclaim(struct xtp_device *xtp)
+{
+	LIST_HEAD(failed);
+	LIST_HEAD(untouched);
+	unsigned int n;
+
+	spin_lock_bh(&xtp->lock);
+	for (n = 0; n < xtp->rings; n++) {
+		struct xtp_ring *ring = &xtp->ring[n];
+
+		while (ring->tail != ring->head)
+			list_add_tail(&take(xtp, ring)->node, &failed);
+	}
+	list_splice_init(&xtp->waiting, &untouched);
+	xtp->waiting_jobs = 0;
+	wake_up(&xtp->drained);
+	spin_unlock_bh(&xtp->lock);
+	xtp_finish(xtp, &failed, XTP_FAILED);
+	xtp_finish(xtp, &untouched, XTP_UNTOUCHED);
+}
+
+/*
+ * Clears interrupts, for certain: a write that is on its way still would clear those of
+ * completions that are not there yet at the look.
+ */
+static void acknowledge(struct xtp_device *xtp, u32 bits)
+{
+	unsigned int i;
+
+	for (i = 0; i < ACKNOWLEDGEMENTS; i++) {
+		u32 left;
+
+		xtp_write(xtp, XTENT_ENGINE_REG_INT_STATUS, bits);
+		left = xtp_read(xtp, XTENT_ENGINE_REG_INT_STATUS);
+		if (left == XTP_ALL_ONES) {
+			xtp_trouble(xtp, XTP_GONE, "its registers read all ones");
+			return;
+		}
+		if (!(left & bits))
+			return;
+	}
+}
+
+static irqreturn_t wake_thread(int irq, void *data)
+{
+	return IRQ_WAKE_THREAD;
+}
+
+static irqreturn_t ring_thread(int irq, void *data)
+{
+	struct xtp_ring *ring = data;
+	struct xtp_device *xtp = container_of(ring, struct xtp_device, ring[ring->number]);
+
+	acknowledge(xtp, BIT(ring->number));
+	xtp_look(xtp, BIT(ring->number));
+	return IRQ_HANDLED;
+}
+
+static irqreturn_t fault_thread(int irq, void *data)
+{
+	struct xtp_device *xtp = data;
+
+	acknowledge(xtp, XTP_INT_FAULT);
+	xtp_doubt(xtp);
+	return IRQ_HANDLED;
+}
+
+/*
+ * A vector for each ring and one for faults. With fewer vectors there are fewer rings,
+ * and the watchdog looks for faults.
+ */
+int xtp_interrupts_init(struct xtp_device *xtp)
+{
+	const unsigned int wanted = xtp->caps.rings + 1;
+	struct pci_dev *pdev = xtp->pdev;
+	unsigned int n;
+	int got, r;
+
+	got = pci_alloc_irq_vectors(pdev, 1, wanted, PCI_IRQ_MSIX);
+	if (got < 0)
+		return dev_err_probe(&pdev->dev, got, "no interrupt vector (MSI-X)\n");
+	xtp->rings = min3(xtp->caps.rings, (unsigned int)got, num_possible_cpus());
+	xtp->fault_vector = got == wanted;
+	for (n = 0; n < xtp->rings; n++) {
+		xtp->ring[n].number = n;
+		r = request_threaded_irq(pci_irq_vector(pdev, n), wake_thread, ring_thread, 0,
+					 "xtent_pci", &xtp->ring[n]);
+		if (r)
+			goto free;
+	}
+	if (xtp->fault_vector) {
+		r = request_threaded_irq(pci_irq_vector(pdev, xtp->caps.rings), wake_thread,
+					 fault_thread, 0, "xtent_pci fault", xtp);
+		if (r)
+			goto free;
+	}
+	return 0;
+
+free:
+	while (n--)
+		free_irq(pci_irq_vector(pdev, n), &xtp->ring[n]);
+	pci_free_irq_vectors(pdev);
+	return r;
+}
+
+void xtp_interrupts_exit(struct xtp_device *xtp)
+{
+	unsigned int n;
+
+	for (n = 0; n < xtp->rings; n++)
+		free_irq(pci_irq_vector(xtp->pdev, n), &xtp->ring[n]);
+	if (xtp->fault_vector)
+		free_irq(pci_irq_vector(xtp->pdev, xtp->caps.rings), xtp);
+	pci_free_irq_vectors(xtp->pdev);
+}
