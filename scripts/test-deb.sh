@@ -144,7 +144,7 @@ diff "$root.before" "$root.after" >"$log" || { cat "$log" && die "purging left a
 if [ "${XTENT_TEST_DKMS:-1}" = 1 ]; then
     try "kernel headers and DKMS" apt-get install -y --no-install-recommends dkms linux-headers-amd64
     try "building the modules" sh -ec 'apt-get install -y --no-install-recommends /debs/xtent-dkms_*.deb'
-    for module in dm-xtent xtent_fast; do
+    for module in dm-xtent xtent_fast xtent_pci; do
         compgen -G "$root/lib/modules/*/updates/dkms/$module.ko*" >/dev/null || die "no $module was built"
     done
     try "removing them" apt-get purge -y xtent-dkms
