@@ -13,6 +13,12 @@
 #   --append OPTION     for the kernel's command line
 #   --count-instructions
 #               QEMU only: one CPU, to whose clock an instruction takes a nanosecond
+#   --engine SOCKET     the guest has the co-processor that xtent-engine-sim serves there as a PCI
+#               device: by its --vhost-user for User Mode Linux (not
+#               Debian's), by its --socket for x86-64 in QEMU, which then is that of Debian's backports
+#               (scripts/kernel.sh qemu)
+#   --time SOCKET       User Mode Linux only: its time is what xtent-engine-sim --time says there
+#   --iommu     QEMU for x86-64 only: the machine has an IOMMU, and the kernel uses it
 #   --file NAME=FILE    the script sees a copy of FILE as /in/NAME
 #   --out DIR           files that the script leaves in /out (its working
 #                       directory) appear in DIR
@@ -54,6 +60,9 @@ cut=
 migrate=
 append=()
 accel="tcg,thread=multi -smp 2"
+engine=
+clock=
+iommu=
 while [ $# -gt 0 ]; do
     case $1 in
     --disk)
@@ -66,6 +75,9 @@ while [ $# -gt 0 ]; do
         sockets+=("${2#*=}")
         shift 2
         ;;
+    --engine) engine=$2 && shift 2 ;;
+    --time) clock=$2 && shift 2 ;;
+    --iommu) iommu=1 && shift ;;
     --file) files+=("$2") && shift 2 ;;
     --out) out=$2 && shift 2 ;;
     --on) bed=$2 && shift 2 ;;
@@ -85,6 +97,15 @@ done
 [ $# -eq 1 ] || die "one job script wanted"
 job=$1
 [ ${#paths[@]} -le 14 ] || die "at most 14 disks"
+for path in $engine $clock; do
+    [ -S "$path" ] || die "$path: nobody listens there; start xtent-engine-sim first"
+done
+case $bed in
+uml) [ -z "$engine$clock$iommu" ] || die "$bed has no PCI; --engine takes another" ;;
+uml*) [ -z "$iommu" ] || die "--iommu is for QEMU" ;;
+x86*) [ -z "$clock" ] || die "--time is for User Mode Linux" ;;
+*) [ -z "$engine$clock$iommu" ] || die "--engine, --time and --iommu are not for $bed" ;;
+esac
 
 kernel=$("$here/kernel.sh" "$bed") || exit 125
 initramfs=$("$here/guest-initramfs.sh" "$kernel") || exit 125
@@ -152,20 +173,30 @@ uml() {
     for path in ${sockets[@]+"${sockets[@]}"}; do
         command+=("virtio_uml.device=$path:2")
     done
+    # What CONFIG_UML_PCI_OVER_VIRTIO_DEVICE_ID says.
+    [ -z "$engine" ] || command+=("virtio_uml.device=$engine:1234")
+    [ -z "$clock" ] || command+=("time-travel=ext:$clock")
 }
 
 # shellcheck disable=SC2054
 qemu() {
-    local machine console=ttyAMA0 path more i options=
+    local machine console=ttyAMA0 path more i options="" program=qemu-system-x86_64
+    # Debian 12's has no vfio-user-pci.
+    [ -z "$engine" ] || program=$("$here/kernel.sh" qemu)/qemu-system-x86_64 || exit 125
     case $(cat "$kernel/arch") in
     # Without cmpxchg16b, which this QEMU emulates wrongly for Linux 6.12.
-    x86_64) machine=(qemu-system-x86_64 -M q35 -cpu max,-cx16) console=ttyS0 ;;
+    x86_64) machine=("$program" -M q35 -cpu max,-cx16) console=ttyS0 ;;
     arm64) machine=(qemu-system-aarch64 -M virt -cpu max) ;;
     arm) machine=(qemu-system-arm -M virt -cpu max) ;;
     esac
     command -v "${machine[0]}" >/dev/null || die "${machine[0]} is missing; run scripts/setup.sh kernel-all"
     # A page that its processor has zeroed first would be sent again whatever we say of it.
     [ -z "$migrate" ] || options=init_on_alloc=0
+    # strict: what the driver has given back is out of the device's reach at once.
+    [ -z "$iommu" ] || {
+        machine+=(-device "intel-iommu,intremap=off,caching-mode=on")
+        options="$options intel_iommu=on iommu.strict=1"
+    }
     # shellcheck disable=SC2206  # options
     command=("${machine[@]}" -accel $accel -m "${memory:-768}M" -nographic -no-reboot -nodefaults
         -serial stdio -monitor none -kernel "$kernel/image" -initrd "$initramfs"
@@ -181,7 +212,7 @@ qemu() {
         esac
         command+=(-drive "file=${path//,/,,},format=raw,if=virtio,cache=writeback$more")
     done
-    if [ ${#sockets[@]} -gt 0 ]; then
+    if [ ${#sockets[@]} -gt 0 ] || [ -n "$engine" ]; then
         command+=(-object "memory-backend-memfd,id=memory,size=${memory:-768}M,share=on" -machine memory-backend=memory)
     fi
     i=0
@@ -190,6 +221,7 @@ qemu() {
         command+=(-chardev "socket,id=served$i,path=${path//,/,,},reconnect=1" -device "vhost-user-blk-pci,chardev=served$i,num-queues=2,addr=0x$((10 + i))")
         i=$((i + 1))
     done
+    [ -z "$engine" ] || command+=(-device "$(printf '{"driver":"vfio-user-pci","socket":{"path":"%s","type":"unix"}}' "$engine")")
     [ -z "$host" ] || command+=(-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
 }
 

@@ -57,14 +57,17 @@ unpack_all() {
     for deb in "$work/all"/*.deb; do dpkg-deb -x "$deb" "$into"; done
 }
 
-# foreign_apt ARCH [SUITE]: from here on apt knows the suite's packages (bookworm's) for that
+# foreign_apt ARCH [SUITE...]: from here on apt knows the suites' packages (bookworm's) for that
 # machine, and nothing of what is installed on this one.
 foreign_apt() {
-    local suite=${2:-bookworm} state
+    local state suite suites=("${@:2}")
     state=$cache/apt-$1${2:+-$2}
+    [ ${#suites[@]} -gt 0 ] || suites=(bookworm)
     mkdir -p "$state"/{lists/partial,archives/partial,sources}
     : >"$state/status"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(mirror) $suite main" >"$state/sources.list"
+    for suite in "${suites[@]}"; do
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(mirror) $suite main"
+    done >"$state/sources.list"
     cat >"$state/conf" <<CONF
 APT::Architecture "$1";
 APT::Architectures { "$1"; };
@@ -79,7 +82,7 @@ Dir::Etc::SourceParts "$state/sources";
 CONF
     export APT_CONFIG=$state/conf
     [ -n "$(find "$state/lists" -name '*Packages*' -print -quit)" ] ||
-        step "asking for the packages of $suite for $1" apt-get update
+        step "asking for the packages of ${suites[*]} for $1" apt-get update
 }
 native_apt() {
     unset APT_CONFIG
@@ -119,6 +122,33 @@ sid_root() {
         echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/99-valid"
         step "asking for its packages" chroot "$root" apt-get update
         touch "$root/complete"
+    }
+    printf '%s\n' "$root"
+}
+
+# qemu_root: a folder with a QEMU that takes PCI devices of other processes (vfio-user, since 10.1),
+# that of trixie-backports, made the first time. Its program is qemu-system-x86_64 there, which needs no root.
+qemu_root() {
+    local root=$cache/qemu new=$work/qemu free
+    [ -e "$root/qemu-system-x86_64" ] || {
+        free=$(df --output=avail -m "$cache" | tail -1)
+        [ "$free" -ge 400 ] || die "$cache has $free MB left; QEMU needs 400 while it is unpacked"
+        foreign_apt amd64 trixie trixie-backports
+        step "downloading QEMU of trixie-backports, 40 MB" unpack_all "$new" -t trixie-backports qemu-system-x86
+        native_apt
+        # By the loader and libraries that came with it, and nothing of this machine's. Beside the program
+        # that runs, which is the loader, QEMU looks for a folder from which to take modules and firmware.
+        cp -L "$new/usr/lib64/ld-linux-x86-64.so.2" "$new/usr/bin/loader"
+        ln -s ../.. "$new/usr/bin/qemu-bundle"
+        cat >"$new/qemu-system-x86_64" <<'QEMU'
+#!/bin/sh
+root=$(dirname "$(realpath "$0")")
+exec "$root/usr/bin/loader" --library-path "$root/usr/lib/x86_64-linux-gnu" --argv0 "$0" "$root/usr/bin/qemu-system-x86_64" "$@"
+QEMU
+        chmod 755 "$new/qemu-system-x86_64"
+        "$new/qemu-system-x86_64" -device help | grep -q vfio-user-pci || die "this QEMU has no vfio-user-pci"
+        rm -rf "$root"
+        mv "$new" "$root"
     }
     printf '%s\n' "$root"
 }

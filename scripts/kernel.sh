@@ -24,6 +24,8 @@
 #
 #   source-6.1  source-6.12
 #              no kernel but the folder with Debian's source of one, that of uml or the newer
+#   qemu       nor this: the folder with a qemu-system-x86_64 of Debian's backports that takes PCI
+#              devices of other processes, for guest.sh --engine
 #
 # Packages are unpacked, not installed. Kernels are kept in ~/.cache/xtent/kernel, or in the
 # folder that XTENT_KERNEL_CACHE names.
@@ -160,6 +162,7 @@ arm64 | armhf)
     ;;
 source-6.1) folder=$(source_tree linux-source-6.1 "$(linux.uml --version)") ;;
 source-6.12) folder=$(source_tree linux-source-6.12) ;;
+qemu) folder=$(qemu_root) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2
