@@ -28,19 +28,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 truncate -s 256M "$work/scratch"
-
-passed=0
-failed=0
-lacked=
-passed() { # passed NAME WHAT
-    echo "$1: ok ($2)"
-    passed=$((passed + 1))
-}
-failed() { # failed NAME: with the log
-    cat "$work/log"
-    echo "$1: FAILED"
-    failed=$((failed + 1))
-}
+# shellcheck source=scripts/lib/guest-jobs.sh
+. "$root/scripts/lib/guest-jobs.sh"
 
 # wanted NAME: whether this bed's job is to run.
 wanted() {
@@ -120,7 +109,7 @@ against() {
         lacking=$(lacks $isa "$flags")
         if [ -n "$lacking" ]; then
             echo "$bed, against dm-crypt, $isa: NOT RUN, its CPU lacks$lacking"
-            lacked="$lacked; NOT RUN: $isa on $bed"
+            not_run "$isa on $bed"
             continue
         fi
         job "against dm-crypt, $isa" against-dm-crypt.sh "$megabytes" "$ciphers" "isa=$isa"
@@ -138,17 +127,6 @@ flags() {
         ;;
     esac
     sed -nE '/^(flags|Features)/{s/.*: //p;q}' "$work/log" | grep .
-}
-
-# This machine's fio, with the libraries that it needs, for guests of the same kind.
-fio=()
-find_fio() {
-    local library
-    command -v fio >/dev/null || { echo "run.sh: fio is missing; run scripts/setup.sh kernel" >&2 && exit 1; }
-    fio=(--file "fio=$(command -v fio)")
-    for library in $(ldd "$(command -v fio)" | grep -o '/[^ ]*'); do
-        fio+=(--file "$(basename "$library")=$library")
-    done
 }
 
 run_bed() {
@@ -178,17 +156,17 @@ run_bed() {
         # It has no HCTR2.
         against "xts|cbc|adiantum|fast"
         ;;
-    uml-6.12*)
+    uml-6.12* | uml-7*)
         against "hctr2|adiantum|fast|xts-plain64 64"
         ;;
     *) against "xts-plain64 64|adiantum|fast\(" ;;
     esac
     job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
     # Without preemption and on one CPU its cryptd never has more than one request waiting.
-    if [ "$bed" != uml-6.12-fast ]; then
+    if [[ "$bed" != uml-*-fast ]]; then
         job "XTS over an ECB engine" engine.sh 2 .
     elif wanted "XTS over an ECB engine"; then
-        lacked="$lacked; NOT RUN: engines on $bed"
+        not_run "engines on $bed"
     fi
     job "drivers that take runs" engine-run.sh 2 .
     job "drivers that fail" engine-fail.sh 2 .
@@ -196,13 +174,13 @@ run_bed() {
         [ ${#fio[@]} -gt 0 ] || find_fio
         job "verified by fio" verify.sh 8 .
     elif wanted "verified by fio"; then
-        lacked="$lacked; NOT RUN: fio on $bed"
+        not_run "fio on $bed"
     fi
     case $bed in
     # Its checkers take most of it.
-    uml-6.12) memory=160 ;;
-    # The smallest kernel of all.
-    uml-6.12-fast) memory=64 ;;
+    uml-6.12 | uml-7) memory=160 ;;
+    # The smallest kernels of all.
+    uml-6.12-fast | uml-7-fast) memory=64 ;;
     # With 80 to 112 User Mode Linux 6.1 could not start the crypto API's self-tests in a boot in four.
     *) memory=192 ;;
     esac
@@ -231,7 +209,7 @@ power_off() {
 
 case "${*:-}" in
 "") beds=uml ;;
-all) beds="uml uml-6.12 uml-6.12-fast x86-6.1 x86-6.12 x86-7 arm64 armhf" ;;
+all) beds="uml uml-6.12 uml-6.12-fast uml-7 uml-7-fast x86-6.1 x86-6.12 x86-7 arm64 armhf" ;;
 *) beds=$* ;;
 esac
 for bed in $beds; do
@@ -240,6 +218,6 @@ for bed in $beds; do
     # Any kernel's file systems will do; this one has most of them new.
     [ "$bed" != x86-6.12 ] || power_off
 done
-[ $((passed + failed)) -gt 0 ] || { echo "no job ran that is called ${JOBS:-}$lacked" >&2 && exit 2; }
-echo "$passed passed, $failed failed$lacked"
+[ $((passed + failed)) -gt 0 ] || { echo "no job ran that is called ${JOBS:-}$left_out" >&2 && exit 2; }
+echo "$passed passed, $failed failed$left_out"
 [ "$failed" = 0 ]
