@@ -11,11 +11,13 @@ FUZZ_SECONDS ?= 30
 SOAK_ROUNDS ?= 100
 # Of kernel-test and rtl-test: --rest leaves out what `make test` has run.
 PART ?=
+# Of engine-kernel-test.
+BEDS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +76,10 @@ engine-demo: ## a volume whose cipher is the simulated co-processor, read back b
 engine-test: ## the simulated co-processor as a device, and the driver in user space against it
 	@scripts/setup.sh engine
 	@scripts/engine-test.sh
+
+engine-kernel-test: ## Linux's driver for the co-processor against its simulation, in User Mode Linux; BEDS=--all: every kernel, in QEMU too
+	@scripts/setup.sh engine-kernel
+	@scripts/engine-kernel-test.sh $(BEDS)
 
 rtl-test-full: ## every design and configuration of them with thousands of sectors, an hour
 	@scripts/setup.sh rtl

@@ -97,7 +97,8 @@ done
 [ $# -eq 1 ] || die "one job script wanted"
 job=$1
 [ ${#paths[@]} -le 14 ] || die "at most 14 disks"
-for path in $engine $clock; do
+for path in ${engine:+"$engine"} ${clock:+"$clock"}; do
+    case $path in *[:,\"\\]*) die "$path: the name of such a socket has no colon, comma, quotation mark or backslash" ;; esac
     [ -S "$path" ] || die "$path: nobody listens there; start xtent-engine-sim first"
 done
 case $bed in

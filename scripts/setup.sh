@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -32,6 +32,8 @@ kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 engine="$demo verilator:verilator c++:g++ make:make perl:perl"
+# For sid's kernel in a folder the last; QEMU comes from scripts/kernel.sh.
+engine_kernel="$kernel $engine debootstrap:debootstrap"
 
 deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"
 deb_test="$deb debootstrap:debootstrap lintian:lintian"
@@ -54,6 +56,7 @@ static-test) wanted=$static_test ;;
 aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
 engine) wanted=$engine ;;
+engine-kernel) wanted=$engine_kernel ;;
 kernel) wanted=$kernel ;;
 kernel-all) wanted=$kernel_all ;;
 deb) wanted=$deb ;;
@@ -63,7 +66,7 @@ fido2) wanted=$fido2 ;;
 container) wanted=$container ;;
 ceph) wanted=$ceph ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
     exit 2
     ;;
 esac

@@ -129,8 +129,8 @@ class Bench:
         engine = self.start(work, design, mhz)
         try:
             return run(
-                *command, "--file", f"xtent_pci.ko={modules}/xtent_pci.ko", "--append", f"virtio_uml.device={work}/engine:1234",
-                "--append", f"time-travel=ext:{work}/time", job,
+                *command, "--file", f"xtent_pci.ko={modules}/xtent_pci.ko", "--engine", work / "engine",
+                "--time", work / "time", job,
             )  # fmt: skip
         finally:
             engine.terminate()
