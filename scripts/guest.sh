@@ -175,7 +175,8 @@ uml() {
         command+=("virtio_uml.device=$path:2")
     done
     # What CONFIG_UML_PCI_OVER_VIRTIO_DEVICE_ID says.
-    [ -z "$engine" ] || command+=("virtio_uml.device=$engine:1234")
+    # On a busy machine a register is not always read within 40 ms, after which the kernel complains; 7 and 6.12 call it so.
+    [ -z "$engine" ] || command+=("virtio_uml.device=$engine:1234" virtio_pcidev.max_delay_us=10000000 virt_pci.max_delay_us=10000000)
     [ -z "$clock" ] || command+=("time-travel=ext:$clock")
 }
 
