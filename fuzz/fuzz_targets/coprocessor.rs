@@ -112,7 +112,7 @@ impl Port for Attacker {
     }
 }
 
-type Job = Pin<Box<dyn Future<Output = (Vec<u8>, Result<(), Error>)> + Send>>;
+type Job = Pin<Box<dyn Future<Output = (Vec<u8>, Result<usize, Error>)> + Send>>;
 
 fuzz_target!(|input: Input| {
     let (ring, policy, jobs, moves) = input;
@@ -174,9 +174,15 @@ fuzz_target!(|input: Input| {
             std::task::Poll::Pending => true,
             std::task::Poll::Ready((data, result)) => {
                 assert_eq!(data.len(), before.len());
-                if result.is_err() {
-                    assert!(on_failure == OnFailure::Fail, "the CPU would have done it");
-                    assert!(data == *before, "a failed request leaves its data alone");
+                match result {
+                    Ok(by_cpu) => {
+                        assert!(by_cpu <= data.len());
+                        assert!(by_cpu == 0 || on_failure == OnFailure::Cpu);
+                    }
+                    Err(_) => {
+                        assert!(on_failure == OnFailure::Fail, "the CPU would have done it");
+                        assert!(data == *before, "a failed request leaves its data alone");
+                    }
                 }
                 false
             }

@@ -62,7 +62,12 @@ fuzz_target!(|input: Input| {
     let [kind, zero, low, high] = header;
     // Most are requests that there are.
     let kinds = [0, 1, 4, 8, 11, 13, kind];
-    let words = [kinds[kind as usize % kinds.len()], zero, low % 4096, high & 1];
+    let words = [
+        kinds[kind as usize % kinds.len()],
+        zero,
+        low % 4096,
+        high & 1,
+    ];
     rig.put(HEADER, &words.map(u32::to_le_bytes).concat());
     for (index, (base, flags, len, next, offset)) in (0..ENTRIES).zip(descriptors) {
         let descriptor = Descriptor {
