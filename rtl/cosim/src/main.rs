@@ -68,8 +68,8 @@ struct Args {
     )]
     interrupt_latency: u32,
     /// With --time: a register's read, there and back, which the guest sees in steps of 1000, as it looks for
-    /// the answer once in 1000. With 0 no time passes for the guest, and the device is ahead of it by
-    /// the cycles of the access.
+    /// the answer once in 1000, and once for each write just before it. With 0, and no such write, no time
+    /// passes for the guest, and the device is ahead of it by the cycles of the access.
     #[arg(
         long,
         value_name = "NANOSECONDS",

@@ -141,6 +141,40 @@ fn time_is_the_same_in_every_run() {
     assert_eq!(times(&["--interrupt-latency", "1230"]), later);
 }
 
+/// For the guest, doorbell to interrupt is as many cycles as the co-processor's counters say that the request
+/// was under way, whatever the clock.
+#[test]
+fn a_request_takes_its_cycles() {
+    for mhz in [6, 100, 333] {
+        let options = ["--mhz", &mhz.to_string(), "--register-latency", "1000"];
+        let simulator = Simulator::start_for_guest("xts", &options, true);
+        let mut guest = Guest::ready(&simulator, true);
+        guest.set_up(&noise(1, 64));
+        for cookie in 0..3 {
+            let now = guest.clock.as_ref().unwrap().now + 1_000_000;
+            guest.sleep_until(now);
+            guest.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_CLEAR_LOW);
+            guest.sleep_until(now + 1_000_000 + 321 * cookie);
+            let start = guest.clock.as_ref().unwrap().now;
+            guest.submit(&run(cookie));
+            let time = guest.interrupt().time - start;
+            guest.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_SNAPSHOT_LOW);
+            guest.write(REG_INT_STATUS, 1);
+            let cycles: u64 = (REG_COUNTER_FETCH..REG_COUNTER_INTERRUPT)
+                .step_by(8)
+                .map(|row| u64::from(guest.read(row)))
+                .sum();
+            // The doorbell waits for the next cycle, and is two on the bus.
+            let more = (time * mhz).div_ceil(1000) - cycles;
+            assert!(
+                [2, 3].contains(&more),
+                "{time} ns for {cycles} cycles at {mhz} MHz"
+            );
+            guest.completed().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_read_takes_its_time() {
     let simulator = Simulator::start_for_guest("xts", &["--register-latency", "1700"], true);
