@@ -83,7 +83,7 @@ job() {
     ! grep -q fio_on "$tests/$script" || files+=("${fio[@]}")
     case $variant in
     +time)
-        # Else the device is ahead of the guest by the cycles of each register that it reads.
+        # The driver looks for the answer once in 1000 ns.
         set -- "$@" --time "$work/time" --register-latency 1000
         options=(--time "$work/time")
         ;;
