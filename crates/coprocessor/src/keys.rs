@@ -70,8 +70,14 @@ impl Shared {
     /// Loads a key into a slot that is free, and gives its number.
     pub(crate) fn load_key(&self, cipher: u8, is_aes256: bool, key: &[u8]) -> Result<u8, Error> {
         let mut keys = self.keys();
-        if let Some(reason) = self.death() {
-            return Err(dead(&reason));
+        match &self.lock().life {
+            Life::Up => {}
+            Life::Dead(reason) => return Err(dead(reason)),
+            // The reset is about to begin, and may be the last one.
+            Life::Resetting => {
+                let message = "the engine is about to be reset";
+                return Err(Error::new(ErrorKind::Dead, message));
+            }
         }
         let free = keys
             .places
@@ -121,7 +127,7 @@ impl Shared {
         };
         *place = Place::Cleared;
         if !matches!(self.lock().life, Life::Up) {
-            // A reset has wiped it.
+            // A reset has wiped it, or waits for the keys to do it.
             return;
         }
         if let Err(error) = self.command(slot, 2, None) {

@@ -208,16 +208,16 @@ impl Shared {
             keys.wiped();
         }
         let may_go_on = rest.is_ok() && trouble.may_go_on && has_worked;
-        let again = may_go_on.then(|| self.start(&keys));
-        drop(keys);
-        let reason = match again {
+        // Whoever gets the keys next has to see what became of the device.
+        let reason = match may_go_on.then(|| self.start(&keys)) {
             Some(Ok(())) => {
+                self.lock().life = Life::Up;
+                drop(keys);
                 tracing::warn!(
                     "the engine was reset, with {} requests under way: {}",
                     flights.len(),
                     trouble.reason
                 );
-                self.lock().life = Life::Up;
                 drop(flights);
                 self.wake_all();
                 return;
@@ -229,8 +229,10 @@ impl Shared {
             }
             None => Arc::clone(&trouble.reason),
         };
+        self.lock().life = Life::Dead(Arc::clone(&reason));
+        drop(keys);
         tracing::error!("the engine is out of service: {reason}");
-        self.end(&reason, flights, rest.is_ok());
+        self.leave(flights, rest.is_ok());
     }
 
     /// Ends the use of the device: it is at rest then, or has no memory of ours.
@@ -245,7 +247,8 @@ impl Shared {
                 flight.ticket.settle(Err(Fault::Reset(Arc::clone(&reason))));
             }
             let is_at_rest = self.reset().is_ok();
-            self.end(&reason, flights, is_at_rest);
+            self.lock().life = Life::Dead(reason);
+            self.leave(flights, is_at_rest);
             core = self.lock();
         }
         // Nobody uses the memory again, so it may be given back to the system now, behind the way to the device.
@@ -254,17 +257,13 @@ impl Shared {
         drop(lost);
     }
 
-    /// Puts the device out of service: at rest or not, it gets no more of the memory.
-    pub(crate) fn end(&self, reason: &Arc<str>, flights: Vec<Flight>, is_at_rest: bool) {
+    /// Takes the memory away from a device that is out of service, at rest or not.
+    fn leave(&self, flights: Vec<Flight>, is_at_rest: bool) {
         let is_away = self.port.unmap(&self.memory).is_ok();
-        let mut core = self.lock();
-        core.life = Life::Dead(Arc::clone(reason));
         if is_at_rest || is_away {
-            drop(core);
             drop(flights);
         } else {
-            core.lost.extend(flights);
-            drop(core);
+            self.lock().lost.extend(flights);
         }
         self.wake_all();
     }

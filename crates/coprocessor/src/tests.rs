@@ -4,6 +4,7 @@ mod faults;
 mod keys;
 mod load;
 mod opening;
+mod resets;
 mod socket;
 mod waiting;
 
