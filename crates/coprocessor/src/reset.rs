@@ -174,6 +174,8 @@ impl Shared {
             )?;
         }
         core.has_worked = false;
+        // What was found before the reset has ended with it.
+        core.trouble = None;
         drop(core);
         self.port.write(reg::REG_INT_STATUS, EVERY_INTERRUPT)?;
         if self.options.wait == Wait::Interrupts {
