@@ -374,6 +374,40 @@ fn a_configuration_file_gives_volumes_their_engine() {
 }
 
 #[test]
+fn what_a_server_does_not_take_for_its_engine_takes_nothing_away() {
+    let bed = Bed::with_luks2();
+    for name in ["b", "c", "d"] {
+        bed.run(&format!(
+            "format --size 1M --key-file key --pbkdf pbkdf2 --pbkdf-force-iterations 1000 {name}.img"
+        ))
+        .ok();
+    }
+    let volume = |name: &str, device: &str, more: &str| {
+        format!("[volume.{name}]\ndevice = \"{device}.img\"\nkey-file = \"key\"\n{more}")
+    };
+    let write = |text: String| std::fs::write(bed.path("x.toml"), text).unwrap();
+    write(
+        ["disk", "b", "c"]
+            .map(|name| volume(name, name, ""))
+            .concat(),
+    );
+    let server = Server::start_with(&bed, "serve --nbd unix:s --config x.toml");
+    // One gets another device, one another name, and one goes.
+    let with = "engine = \"vfio-user:nowhere\"\n";
+    write(volume("disk", "d", with) + &volume("other", "b", with));
+    let pid = server.child.id();
+    let said = bed.run(&format!("attach --server {pid} --config x.toml --prune"));
+    let said = said.failed(1, &["d.img", "b.img", "cipher engine"]);
+    assert!(said.out.contains("0 attached, 1 detached"), "{said:?}");
+    let volumes = bed.run("status --json").ok().json();
+    let all = volumes["volumes"].as_array().unwrap().iter();
+    let mut exports: Vec<_> = all.filter_map(|it| it["export"].as_str()).collect();
+    exports.sort_unstable();
+    assert_eq!(exports, ["b", "disk"]);
+    assert_eq!(server.end(Signal::TERM).0, Some(0));
+}
+
+#[test]
 fn a_mount_has_an_engine_too() {
     if !std::path::Path::new("/dev/fuse").exists() {
         let _ = writeln!(

@@ -34,7 +34,8 @@ NOTES:
   With --config the volumes that the server does not have under their names are attached;
   with --prune those that the file does not name are detached. One that is there under its
   name, of the same device, stays as it is, whatever else the file says of it. A volume with a
-  cipher engine is refused: a sandbox opens none, so it has to be there from the start.
+  cipher engine is refused: a sandbox opens none, so it has to be there from the start. What is
+  there under its name, or of its device, stays.
 
   A volume behind an NBD server (a URI) is connected to by the server that gets it, which has
   to be started with --allow-connect. So is an image in a Ceph cluster, by a server that was
@@ -126,30 +127,37 @@ fn refuse_taken(wanted: &Wanted, served: &[Served]) -> Result<()> {
     }
 }
 
+/// Why a server that runs does not take a volume with a cipher engine.
+fn no_engine(wanted: &Wanted) -> Failure {
+    Failure::parameters(format!(
+        "{}: a server that runs takes no volume with a cipher engine",
+        wanted.args.device.device.display()
+    ))
+    .advise(
+        "Its sandbox opens none: restart it, with the volume in its file or on its command line.",
+    )
+}
+
 /// Where clients find it.
 fn attach(server: &Server, wanted: &Wanted, output: &Output) -> Result<Vec<String>> {
-    if wanted.engine.choice.engine.is_some() {
-        return Err(Failure::parameters(format!(
-            "{}: a server that runs takes no volume with a cipher engine",
-            wanted.args.device.device.display()
-        ))
-        .advise("Its sandbox opens none: restart it, with the volume in its file or on its command line."));
-    }
     let handed_over = wanted.prepare_to_hand_over(output)?.hand_over(output)?;
     Ok(server.attach(&handed_over)?.uris)
 }
 
-/// Whether it is the same device under the same name.
-fn is_there(wanted: &Wanted, served: &Served) -> bool {
+/// Whether it is the same device.
+fn is_of_device(wanted: &Wanted, served: &Served) -> bool {
     let device = &wanted.args.device.device;
     let place = match place(device) {
         // In the one form that all have which mean the same.
         Ok(Place::Uri(name) | Place::Image(name)) => name.into(),
         _ => text_of(&std::fs::canonicalize(device).unwrap_or_else(|_| device.clone())),
     };
-    served.name == wanted.name
-        && served.device == place
-        && served.partition == wanted.args.device.partition
+    served.device == place && served.partition == wanted.args.device.partition
+}
+
+/// Whether it is the same device under the same name.
+fn is_there(wanted: &Wanted, served: &Served) -> bool {
+    served.name == wanted.name && is_of_device(wanted, served)
 }
 
 /// Detaches first: what has moved to another name is free then. Whatever fails, the rest is
@@ -157,19 +165,24 @@ fn is_there(wanted: &Wanted, served: &Served) -> bool {
 fn reconcile(server: &Server, wanted: &[Wanted], prune: bool, output: &Output) -> Result<()> {
     let served = server.status()?;
     let (mut attached, mut detached) = (Vec::new(), Vec::new());
-    let mut failures = Vec::new();
-    let gone = served
+    let (refused, missing): (Vec<&Wanted>, Vec<_>) = wanted
         .iter()
-        .filter(|it| prune && !wanted.iter().any(|other| is_there(other, it)));
+        .filter(|it| !served.iter().any(|other| is_there(it, other)))
+        .partition(|it| it.engine.choice.engine.is_some());
+    let mut failures: Vec<Failure> = refused.iter().map(|it| no_engine(it)).collect();
+    // Nobody is served better without what a refused one was to replace.
+    let stays = |it: &Served| {
+        let mut refused = refused.iter();
+        wanted.iter().any(|other| is_there(other, it))
+            || refused.any(|other| other.name == it.name || is_of_device(other, it))
+    };
+    let gone = served.iter().filter(|it| prune && !stays(it));
     for it in gone {
         match server.detach(&it.name) {
             Ok(()) => detached.push(it.name.clone()),
             Err(failure) => failures.push(failure),
         }
     }
-    let missing = wanted
-        .iter()
-        .filter(|it| !served.iter().any(|other| is_there(it, other)));
     for it in missing {
         match attach(server, it, output) {
             Ok(_) => attached.push(it.name.clone()),
