@@ -28,9 +28,8 @@ pub(crate) struct Trouble {
 impl Trouble {
     /// It cannot be reached.
     pub(crate) fn gone(error: Error) -> Self {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         Self {
-            reason: format!("{error}{}", cause.unwrap_or_default()).into(),
+            reason: with_cause(&error).into(),
             may_go_on: false,
         }
     }
@@ -59,7 +58,7 @@ impl Trouble {
     /// It did not carry out a key command: it is silent, or will not forget a key.
     pub(crate) fn of_key(error: &Error) -> Self {
         Self {
-            reason: error.to_string().into(),
+            reason: with_cause(error).into(),
             may_go_on: error.kind() == ErrorKind::Dead,
         }
     }
@@ -227,7 +226,8 @@ impl Shared {
             Some(Err(error)) => {
                 // Keys that were loaded again are not left there; if that fails, nothing else can be done about it.
                 let _ = self.reset();
-                format!("{}; after a reset: {error}", trouble.reason).into()
+                let after = with_cause(&error);
+                format!("{}; after a reset: {after}", trouble.reason).into()
             }
             None => Arc::clone(&trouble.reason),
         };
@@ -269,6 +269,12 @@ impl Shared {
         }
         self.wake_all();
     }
+}
+
+/// An error and what caused it.
+fn with_cause(error: &Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// A 64-bit address as two registers have it: low, high.

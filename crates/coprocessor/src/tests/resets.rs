@@ -55,6 +55,8 @@ struct Moments {
     /// When a key command is looked at, which then does not end before a reset.
     at_key: Then,
     is_key_busy: AtomicBool,
+    /// Whether key commands cannot be looked at at all.
+    is_gone: AtomicBool,
     /// When the memory is taken away, which is what a device out of service comes to.
     at_unmap: Then,
 }
@@ -64,6 +66,9 @@ struct Watched(Box<dyn Port>, Arc<Moments>);
 impl Port for Watched {
     fn read(&self, register: u32) -> Result<u32, Error> {
         if register == reg::REG_KEY_STATUS {
+            if self.1.is_gone.load(Ordering::SeqCst) {
+                return Err(Error::by(ErrorKind::Dead, "it is gone", "it was stolen"));
+            }
             if run(&self.1.at_key) {
                 self.1.is_key_busy.store(true, Ordering::SeqCst);
             }
@@ -175,4 +180,25 @@ fn a_key_command_that_does_not_end_before_a_reset_is_no_trouble_behind_it() {
     engine.let_pass(engine.shared().tick());
     assert_eq!(engine.failure(), None);
     assert_eq!((device.resets(), device.loaded()), (2, 0b10));
+}
+
+/// Whether a key command finds it first, or keys that are loaded again.
+#[test]
+fn the_reason_of_a_device_out_of_service_is_told_with_its_cause() {
+    for hangs in [false, true] {
+        let (device, engine, moments) = watched(Pace::AtOnce);
+        let a = load(&engine, 1, Model::Runs).unwrap();
+        if hangs {
+            encrypts(&engine, &a, 1, 4096);
+            device.spoil(0, Flaw::Hangs);
+        }
+        moments.is_gone.store(true, Ordering::SeqCst);
+        match hangs {
+            true => drop(engine.run(a.crypt(Direction::Encrypt, 9, texts(1, 9, 512).0))),
+            false => drop(a),
+        }
+        engine.let_pass(engine.shared().tick());
+        let reason = engine.failure().unwrap();
+        assert!(reason.ends_with("it is gone: it was stolen"), "{reason}");
+    }
 }
