@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::keyed::{Inner, TweakMaker};
 use crate::registers as reg;
-use crate::ring::{Fault, Request, Ticket};
+use crate::ring::{Fault, Request, Requests, Ticket};
 use crate::slab::{Slab, Slot};
 use crate::tweak::{BLOCK, mask};
 use crate::{Direction, Error, ErrorKind, Model, RequestSize};
@@ -107,7 +107,8 @@ impl Inner {
                 request.tweak = first;
                 let slab = self.shared.slab(data.len()).await?;
                 slab.write(0, data);
-                self.carry_out(&slab, &self.slot, &[request]).await?;
+                let requests = Requests::new(vec![request]);
+                self.carry_out(&slab, &self.slot, &requests).await?;
                 slab.read(0, data);
             }
             Model::Units(_) => {
@@ -118,7 +119,7 @@ impl Inner {
                     tweak,
                     ..self.request(reg::OP_XTS, direction, sector * size, size)
                 });
-                let requests: Zeroizing<Vec<Request>> = Zeroizing::new(list.collect());
+                let requests = Requests::new(list.collect());
                 let slab = self.shared.slab(data.len()).await?;
                 slab.write(0, data);
                 self.carry_out(&slab, &self.slot, &requests).await?;
@@ -128,13 +129,11 @@ impl Inner {
                 let each = self.ecb_bytes(each);
                 let together = (each / self.size.bytes()).max(1);
                 let tweaks = self.encrypted_tweaks(first, data.len(), together).await?;
-                let requests: Vec<_> = (0..data.len())
-                    .step_by(each)
-                    .map(|at| {
-                        let len = each.min(data.len() - at);
-                        self.request(reg::OP_ECB, direction, at, len)
-                    })
-                    .collect();
+                let requests = (0..data.len()).step_by(each).map(|at| {
+                    let len = each.min(data.len() - at);
+                    self.request(reg::OP_ECB, direction, at, len)
+                });
+                let requests = Requests::new(requests.collect());
                 let slab = self.shared.slab(data.len()).await?;
                 self.masked(data, &tweaks, |at, sector, tweak, buffer| {
                     mask(tweak, sector, buffer);
@@ -182,7 +181,7 @@ impl Inner {
         &self,
         slab: &Arc<Slab>,
         slot: &Arc<Slot>,
-        requests: &[Request],
+        requests: &Requests,
     ) -> Result<(), Error> {
         let tickets = self.shared.submit(slab, slot, requests).await?;
         let mut result = Ok(());
@@ -216,13 +215,11 @@ impl Inner {
         }
         let limit = usize::try_from(self.shared.facts.request_bytes).unwrap_or(usize::MAX);
         let each = (together * BLOCK).min(limit);
-        let requests: Vec<_> = (0..sectors * BLOCK)
-            .step_by(each)
-            .map(|at| {
-                let len = each.min(sectors * BLOCK - at);
-                self.request(reg::OP_ECB, Direction::Encrypt, at, len)
-            })
-            .collect();
+        let requests = (0..sectors * BLOCK).step_by(each).map(|at| {
+            let len = each.min(sectors * BLOCK - at);
+            self.request(reg::OP_ECB, Direction::Encrypt, at, len)
+        });
+        let requests = Requests::new(requests.collect());
         self.carry_out(&slab, slot, &requests).await?;
         for (sector, tweak) in tweaks.iter_mut().enumerate() {
             let mut block = Zeroizing::new([0; BLOCK]);

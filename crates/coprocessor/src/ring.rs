@@ -12,8 +12,7 @@ use crate::memory::Memory;
 use crate::registers as reg;
 use crate::slab::{Slab, Slot};
 
-/// What the device is asked to do, in place. Its tweak may be encrypted, which is nobody else's to know: lists of requests
-/// are wiped.
+/// What the device is asked to do, in place. Its tweak may be encrypted, which is nobody else's to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) op: u8,
@@ -25,6 +24,9 @@ pub(crate) struct Request {
     /// Where the data is in its slab.
     pub(crate) at: usize,
 }
+
+/// What is submitted: wiped when dropped, since it may have encrypted tweaks.
+pub(crate) type Requests = Zeroizing<Vec<Request>>;
 
 impl Request {
     /// Writes it where there are zeros.
@@ -301,8 +303,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_requests_that_is_wiped_has_no_tweaks() {
-        let request = Request {
+    fn a_request_that_is_wiped_has_no_tweak() {
+        let mut request = Request {
             op: reg::OP_XTS,
             decrypt: false,
             log2_unit: 9,
@@ -311,9 +313,7 @@ mod tests {
             tweak: 0x0123_4567_89ab_cdef,
             at: 0,
         };
-        let mut list = Zeroizing::new(vec![request; 3]);
-        // What a vector does to its elements before it forgets them.
-        list.iter_mut().zeroize();
-        assert!(list.iter().all(|request| request.tweak == 0));
+        request.zeroize();
+        assert_eq!(request.tweak, 0);
     }
 }

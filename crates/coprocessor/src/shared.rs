@@ -13,7 +13,7 @@ use crate::patience::Patience;
 use crate::port::{Port, Work};
 use crate::registers as reg;
 use crate::reset::{EVERY_INTERRUPT, Trouble};
-use crate::ring::{Fault, Flight, Request, Ring, Ticket};
+use crate::ring::{Fault, Flight, Request, Requests, Ring, Ticket};
 use crate::slab::{Slab, Slot};
 use crate::{Error, ErrorKind, Facts, Options};
 
@@ -199,7 +199,7 @@ impl Shared {
         self: &Arc<Self>,
         slab: &Arc<Slab>,
         slot: &Arc<Slot>,
-        requests: &[Request],
+        requests: &Requests,
     ) -> Result<Vec<Arc<Ticket>>, Error> {
         let mut tickets = Vec::with_capacity(requests.len());
         let mut turn = Turn::new(self, |core| &mut core.ring_line);
