@@ -174,7 +174,7 @@ impl Metrics {
         }
     }
 
-    /// A run was the CPU's from the beginning, where there is a cipher engine.
+    /// A call of the cipher for what was the CPU's from the beginning, where there is a cipher engine.
     pub(crate) fn beside_engine(&self) {
         let (shard, adders) = self.shard();
         shard.engine.beside.add(adders, 1);
@@ -246,7 +246,8 @@ pub struct EngineRuns {
     pub failed: u64,
     /// Runs that the CPU did, in part at least, since the engine failed.
     pub replaced: u64,
-    /// Runs that were the CPU's from the beginning: short ones, and those of calls that cannot wait.
+    /// Calls of the CPU's cipher, for what was the CPU's from the beginning: short runs, and those of calls that cannot
+    /// wait. A long run has several.
     pub beside: u64,
 }
 
