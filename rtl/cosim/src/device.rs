@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub struct Ran {
 #[derive(Clone, Debug)]
 pub struct Device {
     commands: SyncSender<Command>,
+    stop: Arc<AtomicBool>,
     /// Rings that are built.
     pub rings: u8,
     /// Where its memory accesses go.
@@ -54,8 +56,10 @@ impl Device {
     pub fn start(machine: Machine) -> io::Result<(Self, JoinHandle<Result<(), Broken>>)> {
         let interrupts = Arc::new(Interrupts::new(machine.vectors().into()));
         let (commands, receiver) = sync_channel(QUEUE);
+        let stop = Arc::new(AtomicBool::new(false));
         let device = Self {
             commands,
+            stop: Arc::clone(&stop),
             rings: machine.rings,
             mappings: Arc::clone(&machine.mappings),
             interrupts: Arc::clone(&interrupts),
@@ -63,6 +67,7 @@ impl Device {
         let clock = Clock {
             since: machine.cycle(),
             machine,
+            stop,
             interrupts,
             lines: 0,
             time: Duration::ZERO,
@@ -119,10 +124,11 @@ impl Device {
         Ok(ran)
     }
 
-    /// Lets the clock's thread end.
+    /// Lets the clock's thread end, and does not wait for it.
     pub fn stop(&self) {
-        // If it has, it needs not be told.
-        let _ = self.commands.send(Command::Stop);
+        self.stop.store(true, Ordering::Relaxed);
+        // That wakes it. Where there is no room it is awake.
+        let _ = self.commands.try_send(Command::Stop);
     }
 }
 
@@ -134,6 +140,8 @@ fn stopped() -> io::Error {
 #[derive(Debug)]
 struct Clock {
     machine: Machine,
+    /// Somebody wants its end.
+    stop: Arc<AtomicBool>,
     interrupts: Arc<Interrupts>,
     /// Interrupt lines, as told to `interrupts`.
     lines: u16,
@@ -146,7 +154,7 @@ impl Clock {
     fn run(mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
         let mut answer: Option<SyncSender<u32>> = None;
         let mut since = Instant::now();
-        loop {
+        while !self.stop.load(Ordering::Relaxed) {
             if self.machine.is_idle() {
                 let command = match commands.try_recv() {
                     Err(TryRecvError::Empty)
@@ -181,7 +189,7 @@ impl Clock {
                         let _ = reply.send(ran);
                     }
                     Err(TryRecvError::Empty) => {}
-                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(()),
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
                 }
             }
             let tick = self.machine.tick()?;
@@ -193,6 +201,7 @@ impl Clock {
                 let _ = reply.send(value);
             }
         }
+        Ok(())
     }
 
     fn see(&mut self, lines: u16, signals: u16) {

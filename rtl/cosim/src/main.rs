@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, exit};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -124,7 +124,7 @@ enum Engine {
     Guest(Arc<Stop>),
 }
 
-/// How long a guest may hold up the process's end.
+/// How long a client may hold up the process's end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whoever ends the process takes it.
@@ -151,10 +151,11 @@ fn end(code: i32) -> ! {
             Engine::Clock(device) => device.stop(),
             Engine::Guest(stop) => stop.stop(),
         }
-        // A guest may hold its server up, as it does its calendar.
-        let broken = match &all.engine {
-            Engine::Clock(_) => all.ended.recv().unwrap_or(true),
-            Engine::Guest(_) => all.ended.recv_timeout(PATIENCE).unwrap_or(false),
+        // A client may hold the model up: by its memory's file, an eventfd, its calendar.
+        let broken = match all.ended.recv_timeout(PATIENCE) {
+            Ok(broken) => broken,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => true,
         };
         if broken {
             code = 1;

@@ -7,10 +7,11 @@ use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::Output;
 
-use common::guest::Guest;
+use common::guest::{Guest, VERSION, message, send, words};
 use common::{Driver, Simulator, command, command_with};
 use nix::sys::signal::Signal;
-use xtent_engine_sim::registers::{REG_ID, RING_SQ_LO};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use xtent_engine_sim::registers::{BAR_BYTES, REG_ID, RING_SQ_LO};
 
 const DESIGN: &str = "xts";
 
@@ -111,6 +112,29 @@ fn it_ends_with_a_guest() {
         simulator.signal(Signal::SIGTERM);
         assert!(simulator.wait().success());
     }
+}
+
+/// The clock waits for what does not come, and more writes than may wait are behind it.
+#[test]
+fn it_ends_with_a_clock_that_stands() {
+    let end = |mut simulator: Simulator, clock| {
+        simulator.signal(Signal::SIGTERM);
+        // Who stopped it has to take note of its end.
+        waitpid(clock, Some(WaitPidFlag::__WALL)).unwrap();
+        assert!(simulator.wait().success());
+        assert!(!simulator.socket().exists());
+    };
+    let simulator = Simulator::start(DESIGN, &[]);
+    let _driver = Driver::new(&simulator);
+    let clock = simulator.hold_clock();
+    end(simulator, clock);
+    let simulator = Simulator::start_for_guest(DESIGN, &[], false);
+    let mut guest = Guest::ready(&simulator, false);
+    let clock = simulator.hold_clock();
+    guest.post(0, 5, 0, 0, BAR_BYTES, &[0]);
+    let kick = message(35, VERSION, &words([0, 0]));
+    assert!(send(&guest.stream, &kick, &[]));
+    end(simulator, clock);
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub const OWN: u64 = 0x7000_0000_0000;
 pub const QUEUES: [u64; 2] = [0x30_0000, 0x31_0000];
 const PARTS: [u64; 3] = [0, 0x4000, 0x8000];
 pub const MESSAGES: u64 = 0x32_0000;
+/// Where the answer to a command is, after it.
+pub const ANSWERS: u64 = 0x8000;
 pub const QUEUE_SIZE: u16 = 16;
 const LOG_RING: u32 = 4;
 
@@ -343,19 +345,25 @@ impl Guest {
         }
     }
 
-    /// A command, of `virtio_pcidev`.
-    pub fn command(&mut self, op: u8, bar: u8, at: u64, size: u32, data: &[u8]) -> Vec<u8> {
+    /// Makes a command of `virtio_pcidev` available, in one of eight slots.
+    pub fn post(&mut self, slot: u16, op: u8, bar: u8, at: u64, size: u32, data: &[u8]) {
         let mut bytes = vec![op, bar, 0, 0];
         bytes.extend_from_slice(&size.to_le_bytes());
         bytes.extend_from_slice(&at.to_le_bytes());
         bytes.extend_from_slice(data);
-        self.put(MESSAGES, &bytes);
-        let is_read = matches!(op, 1 | 3);
-        let mut parts = vec![(BASE + MESSAGES, u32::try_from(bytes.len()).unwrap(), false)];
-        if is_read {
-            parts.push((BASE + MESSAGES + 0x8000, size, true));
+        let place = MESSAGES + 0x100 * u64::from(slot);
+        self.put(place, &bytes);
+        let mut parts = vec![(BASE + place, u32::try_from(bytes.len()).unwrap(), false)];
+        if matches!(op, 1 | 3) {
+            parts.push((BASE + place + ANSWERS, size, true));
         }
-        self.chain(0, 0, &parts);
+        self.chain(0, 2 * slot, &parts);
+    }
+
+    /// A command, carried out.
+    pub fn command(&mut self, op: u8, bar: u8, at: u64, size: u32, data: &[u8]) -> Vec<u8> {
+        let is_read = matches!(op, 1 | 3);
+        self.post(0, op, bar, at, size, data);
         self.kick(0);
         let written = loop {
             if let Some((_, written)) = self.taken(0) {
@@ -366,7 +374,7 @@ impl Guest {
             self.sleep_until(until);
         };
         assert_eq!(written, if is_read { size } else { 0 });
-        self.take(MESSAGES + 0x8000, written as usize)
+        self.take(MESSAGES + ANSWERS, written as usize)
     }
 
     pub fn read_at(&mut self, bar: u8, at: u64, size: u32) -> Vec<u8> {

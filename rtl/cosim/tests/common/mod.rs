@@ -4,13 +4,16 @@
 pub mod expected;
 pub mod guest;
 
-use std::fs::File;
+use std::fs::{File, read_dir, read_to_string};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::TempDir;
@@ -107,8 +110,25 @@ impl Simulator {
     }
 
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
-        let pid = nix::unistd::Pid::from_raw(self.child.id().try_into().unwrap());
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
         nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Stops the thread that steps the model, as what it waits for and does not come would; its number.
+    pub fn hold_clock(&self) -> Pid {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_clock = |task: &Path| read_to_string(task.join("comm")).unwrap() == "clock\n";
+        let clock = read_dir(tasks)
+            .unwrap()
+            .map(|task| task.unwrap().path())
+            .find(|task| is_clock(task))
+            .unwrap();
+        let clock = clock.file_name().unwrap().to_str().unwrap();
+        let clock = Pid::from_raw(clock.parse().unwrap());
+        ptrace::seize(clock, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(clock).unwrap();
+        waitpid(clock, Some(WaitPidFlag::__WALL)).unwrap();
+        clock
     }
 
     pub fn wait(&mut self) -> ExitStatus {
