@@ -329,6 +329,8 @@ impl<'a> Timed<'a> {
                 }
                 self.call(COMMANDS)?;
                 self.commands()?;
+                // One of them may have unmasked what is pending.
+                self.interrupts()?;
             } else {
                 calendar.run()?;
             }

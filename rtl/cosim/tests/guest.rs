@@ -188,6 +188,24 @@ fn a_read_takes_its_time() {
     runs(&mut guest, 2);
 }
 
+/// A read whose answer takes time, and behind it a write that unmasks what is pending.
+#[test]
+fn a_write_behind_a_read_unmasks() {
+    let simulator = Simulator::start_for_guest("xts", &["--register-latency", "1700"], true);
+    let mut guest = Guest::ready(&simulator, true);
+    guest.set_up(&noise(1, 64));
+    guest.write_at(2, 12, &[1]);
+    guest.submit(&Submission::default());
+    while guest.read_at(2, 0x800, 1) == [0] {}
+    let now = guest.clock.as_ref().unwrap().now;
+    guest.post(0, 3, 0, 0, 4, &[]);
+    guest.post(1, 4, 2, 12, 1, &[0]);
+    guest.kick(0);
+    guest.sleep_until(now + 10_000);
+    assert!(guest.taken(0).is_some() && guest.taken(0).is_some());
+    assert_eq!(guest.interrupt().time, now + 1700);
+}
+
 /// A timer of the device, which nobody wakes; and all cycles are in the counters, those that were skipped
 /// too.
 #[test]
