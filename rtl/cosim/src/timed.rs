@@ -231,6 +231,10 @@ impl<'a> Timed<'a> {
         let Some(event) = guest.session.receive()? else {
             return Ok(false);
         };
+        // Its place for the answer is no longer the device's.
+        if event == Event::Memory || !guest.session.queues[COMMANDS].enabled {
+            self.held = None;
+        }
         if event == Event::Kick(COMMANDS) {
             self.commands()?;
         }

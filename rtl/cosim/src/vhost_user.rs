@@ -46,6 +46,8 @@ const VRING_CALL: u32 = 4;
 pub enum Event {
     /// There may be something in this queue.
     Kick(usize),
+    /// The memory is another.
+    Memory,
     /// Nothing else.
     None,
 }
@@ -166,7 +168,10 @@ impl Session {
             }
             // It owns the device, and nobody else does anyway.
             2..=4 => {}
-            5 => self.set_memory(body, &message.files)?,
+            5 => {
+                self.set_memory(body, &message.files)?;
+                return Ok((false, Event::Memory));
+            }
             8 => {
                 let size = body.word(4)?;
                 self.queue(body)?.1.set_size(size).map_err(invalid)?;

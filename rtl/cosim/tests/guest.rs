@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::os::fd::AsFd;
+
 use common::expected::units;
-use common::guest::{BASE, CONFIG, Guest, Msi};
-use common::{DATA, OUT, Simulator, Submission, noise};
+use common::guest::{BASE, CONFIG, Guest, Msi, OWN, region, words};
+use common::{DATA, MEMORY, OUT, Simulator, Submission, noise};
 use xtent_engine_sim::registers::*;
 
 /// A run of 4 KiB in units of 512 bytes.
@@ -204,6 +206,35 @@ fn a_write_behind_a_read_unmasks() {
     guest.sleep_until(now + 10_000);
     assert!(guest.taken(0).is_some() && guest.taken(0).is_some());
     assert_eq!(guest.interrupt().time, now + 1700);
+}
+
+/// A read whose answer is on its way when its queue is turned off, or the memory is shown anew.
+#[test]
+fn an_answer_that_nobody_waits_for_is_not_written() {
+    let simulator = Simulator::start_for_guest("xts", &["--register-latency", "1700"], true);
+    for (request, body) in [
+        (18, words([0, 0])),
+        (11, words([0, 0])),
+        (5, [words([1, 0]), region(BASE, MEMORY, OWN, 0)].concat()),
+    ] {
+        let mut guest = Guest::ready(&simulator, true);
+        guest.post(0, 3, 0, 0, 4, &[]);
+        guest.kick(0);
+        let memory = guest.memory.try_clone().unwrap();
+        let files = if request == 5 {
+            &[memory.as_fd()][..]
+        } else {
+            &[]
+        };
+        // The base of a queue is an answer of its own.
+        let done = guest.try_tell(request, &body, files);
+        assert!(done || request == 11, "message {request}");
+        let bytes = usize::try_from(MEMORY).unwrap();
+        let before = guest.take(0, bytes);
+        let now = guest.clock.as_ref().unwrap().now;
+        guest.sleep_until(now + 10_000);
+        assert!(guest.take(0, bytes) == before, "message {request}");
+    }
 }
 
 /// A timer of the device, which nobody wakes; and all cycles are in the counters, those that were skipped
