@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{OFlags, fcntl_getfl};
+
 use crate::memory_port::Memory;
 
 /// Mappings at most: each keeps a file open.
@@ -50,7 +52,7 @@ impl Mappings {
     /// Adds `size` bytes at `address`: those of the file from `offset` on.
     ///
     /// # Errors
-    /// `InvalidInput` for what cannot be, or is mapped already; `OutOfMemory` for too many.
+    /// `InvalidInput` for what cannot be (a file that appends, too), or is mapped already; `OutOfMemory` for too many.
     pub fn add(
         &self,
         address: u64,
@@ -76,6 +78,12 @@ impl Mappings {
             && !file.metadata()?.is_file()
         {
             return invalid("a mapping's file is no regular file");
+        }
+        // What is written there is not where it should be, but at the end.
+        if let Some(file) = &file
+            && fcntl_getfl(file)?.contains(OFlags::APPEND)
+        {
+            return invalid("a mapping's file is open for appending");
         }
         let mut list = self.list();
         if list.mappings.len() >= MOST {
@@ -330,6 +338,9 @@ mod tests {
         assert!(!add(0x2000, 1 << 62, 1 << 62));
         let pipe = File::open("/dev/null").unwrap();
         assert!(all.add(0x2000, 16, 0, Some(pipe), (true, true)).is_err());
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let appends = File::options().append(true).open(named.path()).unwrap();
+        assert!(all.add(0x2000, 16, 0, Some(appends), (true, true)).is_err());
         assert!(add(0x2000, 1 << 62, 0) && add(0, 0x1000, 0));
         assert!(
             all.remove(0x1000, 0x800).is_err()

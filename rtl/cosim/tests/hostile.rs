@@ -194,6 +194,12 @@ fn memory_that_cannot_be_mapped() {
     let fd = file.as_raw_fd();
     let pipe = pipe();
     let folder = File::open("/").unwrap();
+    let named = tempfile::NamedTempFile::new().unwrap();
+    let appends = File::options()
+        .read(true)
+        .append(true)
+        .open(named.path())
+        .unwrap();
     for (offset, address, size, fds) in [
         (0, 0, 0, &[fd][..]),
         (0, u64::MAX, 2, &[fd]),
@@ -202,6 +208,7 @@ fn memory_that_cannot_be_mapped() {
         (0, 0, 4096, &[fd, fd]),
         (0, 0, 4096, &[pipe.as_raw_fd()]),
         (0, 0, 4096, &[folder.as_raw_fd()]),
+        (0, 0, 4096, &[appends.as_raw_fd()]),
         (0, 0, 4096, &[raw.0.as_raw_fd()]),
     ] {
         raw.refused(&map(3, offset, address, size), fds);

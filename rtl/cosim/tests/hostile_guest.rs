@@ -126,6 +126,12 @@ fn memory_that_cannot_be_shown() {
     let mut simulator = Simulator::start_for_guest("xts", &[], false);
     let file = tempfile::tempfile().unwrap();
     let (pipe, folder) = (pipe(), File::open("/").unwrap());
+    let named = tempfile::NamedTempFile::new().unwrap();
+    let appends = File::options()
+        .read(true)
+        .append(true)
+        .open(named.path())
+        .unwrap();
     let fd = file.as_fd();
     for (count, regions, files) in [
         (1, region(0, 0, OWN, 0), vec![fd]),
@@ -135,6 +141,7 @@ fn memory_that_cannot_be_shown() {
         (1, region(0, 4096, OWN, 0), vec![fd, fd]),
         (1, region(0, 4096, OWN, 0), vec![pipe.as_fd()]),
         (1, region(0, 4096, OWN, 0), vec![folder.as_fd()]),
+        (1, region(0, 4096, OWN, 0), vec![appends.as_fd()]),
         (2, region(0, 4096, OWN, 0), vec![fd, fd]),
         (2, region(0, 4096, OWN, 0).repeat(2), vec![fd, fd]),
         (9, region(0, 4096, OWN, 0).repeat(9), vec![fd]),
