@@ -32,7 +32,7 @@ pub struct Paced {
     resting: bool,
     /// Lines in the last cycle.
     lines: u16,
-    /// When lines were to be signalled, in order.
+    /// When lines were to be signalled, in order; each line once at most.
     signals: VecDeque<(u64, u16)>,
     skipped: Skipped,
     shown: Skipped,
@@ -179,8 +179,12 @@ impl Paced {
         }
         let tick = self.machine.tick().map_err(|broken| self.stopped(broken))?;
         self.lines = tick.lines;
-        if tick.signals != 0 {
-            self.signals.push_back((self.time(), tick.signals));
+        // A line that waits for the guest is not signalled twice, as on a bus that is slow: it would fill
+        // the queue that never waits.
+        let waiting = self.signals.iter().fold(0, |all, (_, lines)| all | lines);
+        let fresh = tick.signals & !waiting;
+        if fresh != 0 {
+            self.signals.push_back((self.time(), fresh));
         }
         Ok(match tick.done {
             Some((Access::Read(_), value)) => Some(value),

@@ -237,6 +237,25 @@ fn an_answer_that_nobody_waits_for_is_not_written() {
     }
 }
 
+/// A guest that turns an interrupt on and off again and again, and never waits.
+#[test]
+fn interrupts_that_nobody_takes_are_one() {
+    let simulator = Simulator::start_for_guest("xts", &[], true);
+    let mut guest = Guest::ready(&simulator, true);
+    guest.set_up(&noise(1, 64));
+    guest.submit(&Submission::default());
+    guest.interrupt();
+    for _ in 0..200 {
+        guest.write(REG_INT_SET, 1);
+        guest.write(REG_INT_CLEAR, 1);
+    }
+    // Writes that have not reached the device raise more, each in a time of its own.
+    guest.read(REG_ID);
+    let now = guest.clock.as_ref().unwrap().now;
+    guest.sleep_until(now + 100_000);
+    assert_eq!(guest.msis.len(), 1);
+}
+
 /// A timer of the device, which nobody wakes; and all cycles are in the counters, those that were skipped
 /// too.
 #[test]
