@@ -151,10 +151,11 @@ impl Machine {
         tick.signals |= std::mem::take(&mut self.missed);
         let spoil = self.spoil.get_mut();
         tick.signals = spoil.interrupts(tick.signals, self.cycle);
-        if let Some((Access::Read(_), value)) = &mut tick.done
-            && spoil.has_vanished()
-        {
-            *value = u32::MAX;
+        if spoil.has_vanished() {
+            tick.lines = 0;
+            if let Some((Access::Read(_), value)) = &mut tick.done {
+                *value = u32::MAX;
+            }
         }
         Ok(tick)
     }
@@ -200,6 +201,11 @@ impl Machine {
     /// Whether nothing answers on the memory bus, which is one of the faults.
     pub fn is_hung(&self) -> bool {
         self.spoil.borrow().is_hung()
+    }
+
+    /// Whether all registers read as ones, which is another of them.
+    pub fn has_vanished(&self) -> bool {
+        self.spoil.borrow().has_vanished()
     }
 
     fn has_traffic(&self, outputs: &Outputs) -> bool {

@@ -260,6 +260,9 @@ impl Registers for Paced {
             _ => return self.read_now(at),
         };
         let (low, high) = (self.read_now(counter)?, self.read_now(counter + 4)?);
+        if self.machine.has_vanished() {
+            return Ok(u32::MAX);
+        }
         let value = (u64::from(high) << 32 | u64::from(low)).wrapping_add(skipped);
         let [low, high] = [value, value >> 32].map(|half| {
             #[allow(clippy::cast_possible_truncation)]

@@ -189,6 +189,41 @@ fn time_passes_while_it_hangs() {
     while guest.read(REG_STATUS) >> STATUS_READY_LOW & 1 == 0 {}
 }
 
+/// Ones also where cycles that were skipped are added.
+#[test]
+fn counters_vanish_too() {
+    let simulator = Simulator::start_for_guest("xts", &["--spoil", "vanish:1"], true);
+    let mut guest = Guest::ready(&simulator, true);
+    guest.set_up(&noise(1, 64));
+    guest.sleep_until(1_000_000_000);
+    guest.write(REG_COUNTER_CTRL, 1 << COUNTER_CTRL_SNAPSHOT_LOW);
+    assert!(guest.read(REG_COUNTER_TOTAL) >= 90_000_000);
+    guest.submit(&Submission::default());
+    guest.sleep_until(1_001_000_000);
+    for register in [REG_COUNTER_TOTAL, REG_COUNTER_IDLE, REG_COUNTER_INTERRUPT] {
+        let halves = [register, register + 4].map(|half| guest.read(half));
+        assert_eq!(halves, [u32::MAX; 2]);
+    }
+}
+
+/// Whoever brings eventfds is not told of a line that was up.
+#[test]
+fn lines_vanish_too() {
+    let simulator = Simulator::start("xts", &["--spoil", "vanish:2"]);
+    let mut driver = driver(&simulator);
+    for i in 1..=2 {
+        driver.submit(0, &run(i));
+        driver.doorbell(0);
+        while driver.completed(0).is_none() {}
+        if i == 1 {
+            driver.interrupt(0);
+        }
+    }
+    assert_eq!(driver.read(REG_ID), u32::MAX);
+    driver.show_eventfds();
+    assert_eq!(driver.signals(0), 0);
+}
+
 #[test]
 fn it_vanishes_for_good() {
     let mut simulator = Simulator::start("xts", &["--spoil", "vanish:2"]);

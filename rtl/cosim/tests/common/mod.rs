@@ -247,10 +247,6 @@ impl Driver {
         let eventfds: Vec<File> = (0..vectors)
             .map(|_| eventfd(0, EventfdFlags::CLOEXEC).unwrap().into())
             .collect();
-        let numbers: Vec<_> = eventfds.iter().map(AsRawFd::as_raw_fd).collect();
-        client
-            .set_irqs(MSIX, EVENTFDS, 0, vectors, &numbers)
-            .unwrap();
         // Memory space and bus mastering.
         client
             .region_write(CONFIG, 4, &6_u16.to_le_bytes())
@@ -261,8 +257,30 @@ impl Driver {
             rings: vec![Ring::default(); vectors as usize - 1],
             eventfds,
         };
+        driver.show_eventfds();
         assert_eq!(driver.read(REG_ID), ID);
         driver
+    }
+
+    /// Gives the device its eventfds, where lines that are up are signalled.
+    pub fn show_eventfds(&mut self) {
+        let numbers: Vec<_> = self.eventfds.iter().map(AsRawFd::as_raw_fd).collect();
+        let count = numbers.len().try_into().unwrap();
+        self.client
+            .set_irqs(MSIX, EVENTFDS, 0, count, &numbers)
+            .unwrap();
+    }
+
+    /// How often a line was signalled since somebody looked.
+    pub fn signals(&mut self, line: usize) -> u64 {
+        let eventfd = &mut self.eventfds[line];
+        let mut files = [PollFd::new(&*eventfd, PollFlags::IN)];
+        if poll(&mut files, Some(&Timespec::default())).unwrap() == 0 {
+            return 0;
+        }
+        let mut count = [0; 8];
+        eventfd.read_exact(&mut count).unwrap();
+        u64::from_ne_bytes(count)
     }
 
     pub fn read(&mut self, register: u32) -> u32 {
