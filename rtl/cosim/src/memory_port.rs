@@ -17,6 +17,10 @@ const ERROR: u8 = 2;
 pub trait Memory {
     /// Reads all of it; whether that is memory that may be read.
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
+    /// Whether a burst of so many bytes is an error, of which nothing is written. Asked once for each.
+    fn refuses(&self, _address: u64, _bytes: usize) -> bool {
+        false
+    }
     /// Writes all of it; whether that is memory that may be written.
     fn write(&self, address: u64, bytes: &[u8]) -> bool;
 }
@@ -281,6 +285,9 @@ impl Burst {
 
     /// Leaves the bytes that count in memory, and gives the response.
     fn write(&self, memory: &impl Memory) -> u8 {
+        if memory.refuses(self.address, self.data.len()) {
+            return ERROR;
+        }
         let mut start = 0;
         for run in self.strobes.chunk_by(|a, b| a == b) {
             let end = start + run.len();

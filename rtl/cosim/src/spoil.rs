@@ -190,12 +190,19 @@ impl Spoil {
             if signals & line == 0 {
                 continue;
             }
-            if self.hits(Kind::LostInterrupt) {
+            // Each counts all lines, whatever else hits them.
+            let [lost, late, double] = [
+                Kind::LostInterrupt,
+                Kind::LateInterrupt,
+                Kind::DoubleInterrupt,
+            ]
+            .map(|kind| self.hits(kind));
+            if lost {
                 signals &= !line;
-            } else if self.hits(Kind::LateInterrupt) {
+            } else if late {
                 signals &= !line;
                 self.late.push_back((cycle + LATE, line));
-            } else if self.hits(Kind::DoubleInterrupt) {
+            } else if double {
                 self.late.push_back((cycle + AGAIN, line));
             }
         }
@@ -249,36 +256,56 @@ impl<M: Memory> Memory for Spoiled<'_, M> {
         self.memory.read(address, bytes)
     }
 
+    fn refuses(&self, address: u64, bytes: usize) -> bool {
+        let mut spoil = self.spoil.borrow_mut();
+        !spoil.faults.is_empty()
+            && spoil.completion(address, bytes).is_none()
+            && spoil.hits(Kind::WriteError)
+    }
+
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
         let mut spoil = self.spoil.borrow_mut();
-        if spoil.faults.is_empty() {
-            return self.memory.write(address, bytes);
-        }
-        let Some((ring, index)) = spoil.completion(address, bytes.len()) else {
-            return !spoil.hits(Kind::WriteError) && self.memory.write(address, bytes);
+        let completion = if spoil.faults.is_empty() {
+            None
+        } else {
+            spoil.completion(address, bytes.len())
         };
-        // Each counts all completions, and the bus stops with this one's answer.
-        spoil.hung |= spoil.hits(Kind::Hang);
-        if spoil.hits(Kind::Vanish) {
+        let Some((ring, index)) = completion else {
+            return self.memory.write(address, bytes);
+        };
+        // Each counts all completions, whatever else hits them.
+        let [hang, vanish, cookie, units, status, lost, double] = [
+            Kind::Hang,
+            Kind::Vanish,
+            Kind::WrongCookie,
+            Kind::WrongUnits,
+            Kind::BadStatus,
+            Kind::LostCompletion,
+            Kind::DoubleCompletion,
+        ]
+        .map(|kind| spoil.hits(kind));
+        // The bus stops with this one's answer.
+        spoil.hung |= hang;
+        if vanish {
             spoil.vanished = true;
             log::warn!("the device vanishes");
         }
         let mut bytes = bytes.to_vec();
-        if spoil.hits(Kind::WrongCookie) {
+        if cookie {
             bytes[..8].iter_mut().for_each(|byte| *byte ^= 0xff);
         }
-        if spoil.hits(Kind::WrongUnits) {
+        if units {
             bytes[CQE_UNITS_DONE] ^= 1;
         }
-        if spoil.hits(Kind::BadStatus) {
+        if status {
             bytes[CQE_STATUS] = 0xff;
         }
-        if spoil.hits(Kind::LostCompletion) {
+        if lost {
             return true;
         }
         let mut written = self.memory.write(address, &bytes);
         // The next place's phase is another at the end of the ring; a ring of one place has no next.
-        if spoil.hits(Kind::DoubleCompletion) && ring.log2 > 0 {
+        if double && ring.log2 > 0 {
             let next = (index + 1) % (1 << ring.log2);
             bytes[CQE_PHASE] ^= u8::from(next == 0);
             written &= self
@@ -290,144 +317,4 @@ impl<M: Memory> Memory for Spoiled<'_, M> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Ram(RefCell<Vec<u8>>);
-
-    impl Memory for Ram {
-        fn read(&self, _: u64, _: &mut [u8]) -> bool {
-            true
-        }
-
-        fn write(&self, address: u64, bytes: &[u8]) -> bool {
-            let at = usize::try_from(address).unwrap();
-            self.0.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
-            true
-        }
-    }
-
-    fn spoil(text: &str) -> RefCell<Spoil> {
-        let faults: Vec<_> = text.split(',').map(|it| it.parse().unwrap()).collect();
-        let mut spoil = Spoil::new(&faults);
-        for (register, value) in [
-            (RING_SQ_LO, 0x1000),
-            (RING_SQ_HI, 0),
-            (RING_CQ_LO, 0x100),
-            (RING_CQ_HI, 0),
-            (RING_SIZE, 1),
-        ] {
-            spoil.watch(u16::try_from(RINGS_OFFSET + register).unwrap(), value);
-        }
-        RefCell::new(spoil)
-    }
-
-    /// What is in both places of the completion ring after so many writes to the first.
-    fn completions(text: &str, writes: usize) -> ([u8; 16], [u8; 16]) {
-        let (spoil, ram) = (spoil(text), Ram(RefCell::new(vec![0; 0x200])));
-        let bus = Spoiled {
-            memory: &ram,
-            spoil: &spoil,
-        };
-        for _ in 0..writes {
-            ram.0.borrow_mut().fill(0);
-            assert!(bus.write(0x100, &[0x11; 16]));
-        }
-        let ram = ram.0.borrow();
-        (
-            ram[0x100..0x110].try_into().unwrap(),
-            ram[0x110..0x120].try_into().unwrap(),
-        )
-    }
-
-    #[test]
-    fn faults_have_names_and_numbers() {
-        for (name, kind) in KINDS {
-            let fault: Fault = format!("{name}:7").parse().unwrap();
-            assert_eq!((fault.kind, fault.every.get()), (kind, 7));
-        }
-        for text in [
-            "", "hang", "hang:", "hang:0", "hang:-1", "hung:1", "hang:1:1",
-        ] {
-            assert_eq!(text.parse::<Fault>(), Err(NoFault), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn each_hits_every_so_many() {
-        let right = ([0x11; 16], [0; 16]);
-        for (name, wrong) in [
-            ("lost-completion", ([0; 16], [0; 16])),
-            ("double-completion", ([0x11; 16], [0x11; 16])),
-            ("wrong-cookie", {
-                let mut bytes = [0x11; 16];
-                bytes[..8].fill(0xee);
-                (bytes, [0; 16])
-            }),
-            ("wrong-units", {
-                let mut bytes = [0x11; 16];
-                bytes[8] = 0x10;
-                (bytes, [0; 16])
-            }),
-            ("bad-status", {
-                let mut bytes = [0x11; 16];
-                bytes[12] = 0xff;
-                (bytes, [0; 16])
-            }),
-        ] {
-            let text = format!("{name}:3");
-            for writes in 1..=7 {
-                let wanted = if writes % 3 == 0 { wrong } else { right };
-                assert_eq!(completions(&text, writes), wanted, "{name}, {writes}");
-            }
-        }
-    }
-
-    #[test]
-    fn only_data_has_errors() {
-        let (spoil, ram) = (
-            spoil("read-error:1,write-error:2"),
-            Ram(RefCell::new(vec![0; 0x200])),
-        );
-        let bus = Spoiled {
-            memory: &ram,
-            spoil: &spoil,
-        };
-        assert!(bus.read(0x1000, &mut [0; 64]) && bus.read(0x1040, &mut [0; 64]));
-        assert!(!bus.read(0x1080, &mut [0; 64]) && !bus.read(0x40, &mut [0; 64]));
-        assert!(bus.write(0, &[0; 64]) && bus.write(0x110, &[0; 16]) && !bus.write(0, &[0; 64]));
-    }
-
-    #[test]
-    fn interrupts_are_lost_late_or_double() {
-        let lost = spoil("lost-interrupt:2");
-        let late = spoil("late-interrupt:1");
-        let double = spoil("double-interrupt:1");
-        let see =
-            |spoil: &RefCell<Spoil>, signals, cycle| spoil.borrow_mut().interrupts(signals, cycle);
-        assert_eq!([1, 2, 4].map(|line| see(&lost, line, 0)), [1, 0, 4]);
-        assert_eq!((see(&late, 2, 5), see(&late, 0, LATE + 4)), (0, 0));
-        assert!(late.borrow().is_late());
-        assert_eq!((see(&late, 0, LATE + 5), see(&late, 0, LATE + 6)), (2, 0));
-        assert_eq!((see(&double, 3, 0), see(&double, 0, AGAIN)), (3, 3));
-        assert!(!double.borrow().is_late());
-    }
-
-    #[test]
-    fn a_reset_ends_a_hang_and_nothing_else() {
-        for (name, after) in [("hang:2", false), ("vanish:2", true)] {
-            let (spoil, ram) = (spoil(name), Ram(RefCell::new(vec![0; 0x200])));
-            let bus = Spoiled {
-                memory: &ram,
-                spoil: &spoil,
-            };
-            for hung in [false, true] {
-                assert!(bus.write(0x110, &[0; 16]));
-                assert_eq!(spoil.borrow().is_hung(), hung);
-            }
-            let control = u16::try_from(REG_CTRL).unwrap();
-            spoil.borrow_mut().watch(control, 1 << CTRL_RESET_LOW);
-            assert_eq!(spoil.borrow().is_hung(), after);
-        }
-    }
-}
+mod tests;

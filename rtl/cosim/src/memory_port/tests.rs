@@ -1,6 +1,6 @@
 //! The port against bursts that are written here.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::*;
 
@@ -75,7 +75,11 @@ fn data(byte: u8, strobes: u16, last: u8) -> Outputs {
 }
 
 /// What the port drives in each of these cycles.
-fn run(port: &mut MemoryPort, ram: &Ram, cycles: &[Outputs]) -> Result<Vec<Inputs>, String> {
+fn run(
+    port: &mut MemoryPort,
+    ram: &impl Memory,
+    cycles: &[Outputs],
+) -> Result<Vec<Inputs>, String> {
     let cycle = |outputs| {
         let mut inputs = Inputs::default();
         port.drive(&mut inputs, ram);
@@ -148,6 +152,41 @@ fn writes_are_there_with_their_response() {
     let seen = run(&mut port, &ram, &cycles).unwrap();
     assert_eq!((seen[4].m_axi_bvalid, seen[4].m_axi_bresp), (true, ERROR));
     assert!(port.is_idle());
+}
+
+/// Memory that refuses its second burst.
+struct Refusing(Ram, Cell<u32>);
+
+impl Memory for Refusing {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.0.read(address, bytes)
+    }
+
+    fn refuses(&self, _: u64, _: usize) -> bool {
+        self.1.set(self.1.get() + 1);
+        self.1.get() == 2
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        self.0.write(address, bytes)
+    }
+}
+
+#[test]
+fn a_burst_with_holes_is_refused_once_and_as_a_whole() {
+    let mut port = MemoryPort::new(LATENCY);
+    let memory = Refusing(ram(), Cell::new(0));
+    for (byte, response, there) in [(0xaa, 0, 0xaa), (0xbb, ERROR, 0xaa), (0xcc, 0, 0xcc)] {
+        let mut cycles = vec![write(0x100, 1), data(byte, 0xf00f, 1)];
+        cycles.resize(5, outputs());
+        let seen = run(&mut port, &memory, &cycles).unwrap();
+        assert_eq!(
+            (seen[4].m_axi_bvalid, seen[4].m_axi_bresp),
+            (true, response)
+        );
+        let ram = memory.0.0.borrow();
+        assert_eq!((ram[0x100], ram[0x104], ram[0x10c]), (there, 4, there));
+    }
 }
 
 #[test]
