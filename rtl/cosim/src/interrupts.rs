@@ -110,7 +110,8 @@ fn is_eventfd(file: &File) -> bool {
 }
 
 /// Adds one to an eventfd, if there is one, unless its counter is full: writing would wait for
-/// the client then, who has more than enough signals.
+/// the client then, who has more than enough signals. One that fills an eventfd in between holds up its own
+/// device: whether writing waits is a flag that the client shares, and may want for its reads.
 fn signal(eventfd: Option<&mut File>) {
     let Some(file) = eventfd else { return };
     let now = Timespec {
