@@ -16,9 +16,9 @@ use common::{MEMORY, Simulator, noise};
 use xtent_engine_sim::registers::*;
 
 /// The device is there, for a guest that behaves.
-fn check(simulator: &mut Simulator) {
+fn check(simulator: &mut Simulator, timed: bool) {
     assert!(simulator.is_running());
-    assert_eq!(Guest::ready(simulator, false).read(REG_ID), ID);
+    assert_eq!(Guest::ready(simulator, timed).read(REG_ID), ID);
 }
 
 /// A connection ends: without an answer, or after one that is no success.
@@ -66,7 +66,7 @@ fn messages_that_are_none() {
     let file = tempfile::tempfile().unwrap();
     send(&guest.stream, &message(3, VERSION, &[]), &[file.as_fd(); 9]);
     cut_off(&mut guest, 3, &[], &[]);
-    check(&mut simulator);
+    check(&mut simulator, false);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn queues_that_cannot_be() {
         guest.put(MESSAGES, &[1, 0, 0, 0, 4]);
         cut_off(&mut guest, 35, &words([0, 0]), &[]);
     }
-    check(&mut simulator);
+    check(&mut simulator, false);
 }
 
 #[test]
@@ -156,119 +156,133 @@ fn memory_that_cannot_be_shown() {
     guest.memory.set_len(0).unwrap();
     cut_off(&mut guest, 35, &words([0, 0]), &[]);
     assert_eq!(guest.memory.metadata().unwrap().len(), 0);
-    check(&mut simulator);
+    check(&mut simulator, false);
 }
 
 #[test]
 fn descriptors_that_cannot_be() {
-    let mut simulator = Simulator::start_for_guest("xts", &[], false);
-    let at = BASE + MESSAGES;
-    let chains: [&dyn Fn(&mut Guest); 9] = [
-        // Beyond the queue; the next beyond it; round.
-        &|guest| guest.offer(0, QUEUE_SIZE),
-        &|guest| {
-            guest.descriptor(0, 0, at, 16, 1, QUEUE_SIZE);
-            guest.offer(0, 0);
-        },
-        &|guest| {
-            guest.descriptor(0, 0, at, 16, 1, 0);
-            guest.offer(0, 0);
-        },
-        // Indirect; to read behind one to write.
-        &|guest| {
-            guest.descriptor(0, 0, at, 16, 4, 0);
-            guest.offer(0, 0);
-        },
-        &|guest| guest.chain(0, 0, &[(at, 4, true), (at, 16, false)]),
-        // Not memory; its end; too long; too many available.
-        &|guest| guest.chain(0, 0, &[(at, 16, false), (BASE - 4, 4, true)]),
-        &|guest| guest.chain(0, 0, &[(u64::MAX - 7, 16, false)]),
-        &|guest| guest.chain(0, 0, &[(at, u32::MAX, false)]),
-        &|guest| (0..=QUEUE_SIZE).for_each(|_| guest.offer(0, 0)),
-    ];
-    for (i, chain) in chains.iter().enumerate() {
-        let mut guest = Guest::ready(&simulator, false);
-        // A read of the configuration space.
-        let mut command = vec![1, 0, 0, 0, 4, 0, 0, 0];
-        command.resize(16, 0);
-        guest.put(MESSAGES, &command);
-        chain(&mut guest);
-        assert!(!guest.try_tell(35, &words([0, 0]), &[]), "chain {i}");
+    for timed in [false, true] {
+        let mut simulator = Simulator::start_for_guest("xts", &[], timed);
+        let at = BASE + MESSAGES;
+        let chains: [&dyn Fn(&mut Guest); 9] = [
+            // Beyond the queue; the next beyond it; round.
+            &|guest| guest.offer(0, QUEUE_SIZE),
+            &|guest| {
+                guest.descriptor(0, 0, at, 16, 1, QUEUE_SIZE);
+                guest.offer(0, 0);
+            },
+            &|guest| {
+                guest.descriptor(0, 0, at, 16, 1, 0);
+                guest.offer(0, 0);
+            },
+            // Indirect; to read behind one to write.
+            &|guest| {
+                guest.descriptor(0, 0, at, 16, 4, 0);
+                guest.offer(0, 0);
+            },
+            &|guest| guest.chain(0, 0, &[(at, 4, true), (at, 16, false)]),
+            // Not memory; its end; too long; too many available.
+            &|guest| guest.chain(0, 0, &[(at, 16, false), (BASE - 4, 4, true)]),
+            &|guest| guest.chain(0, 0, &[(u64::MAX - 7, 16, false)]),
+            &|guest| guest.chain(0, 0, &[(at, u32::MAX, false)]),
+            &|guest| (0..=QUEUE_SIZE).for_each(|_| guest.offer(0, 0)),
+        ];
+        for (i, chain) in chains.iter().enumerate() {
+            let mut guest = Guest::ready(&simulator, timed);
+            // A read of the configuration space.
+            let mut command = vec![1, 0, 0, 0, 4, 0, 0, 0];
+            command.resize(16, 0);
+            guest.put(MESSAGES, &command);
+            chain(&mut guest);
+            assert!(!guest.try_tell(35, &words([0, 0]), &[]), "chain {i}");
+        }
+        check(&mut simulator, timed);
     }
-    check(&mut simulator);
 }
 
 #[test]
 fn commands_that_are_none() {
-    let mut simulator = Simulator::start_for_guest("xts", &[], false);
-    let end = u64::from(BAR_BYTES);
-    for (op, bar, at, size, data, room) in [
-        (0, 0, 0, 4, 4, 4),
-        (6, 0, 0, 4, 4, 4),
-        (7, 0, 0, 4, 4, 4),
-        (255, 0, 0, 4, 4, 4),
-        (1, 0, 0, 3, 0, 8),
-        (1, 0, 0, 0, 0, 8),
-        (1, 0, 0xffe, 4, 0, 8),
-        (1, 0, u64::MAX, 4, 0, 8),
-        (1, 0, 0, 4, 0, 3),
-        (2, 0, 0, 4, 3, 0),
-        (3, 1, 0, 4, 0, 4),
-        (3, 0, end, 4, 0, 4),
-        (3, 0, end - 4, 8, 0, 8),
-        (3, 0, u64::MAX - 3, 4, 0, 4),
-        (3, 2, 0x1000, 4, 0, 4),
-        (3, 0, 0, u32::MAX, 0, 8),
-        (4, 0, end, 4, 4, 0),
-        (4, 0, 0, 8, 4, 0),
-        (4, 0, 0, 0x3000, 0x3000, 0),
-        (5, 0, 0, 4, 0, 0),
-        (5, 2, 0, 0x1001, 1, 0),
-    ] {
-        let mut guest = Guest::ready(&simulator, false);
-        let mut command = vec![op, bar, 0, 0];
-        command.extend_from_slice(&u32::to_le_bytes(size));
-        command.extend_from_slice(&u64::to_le_bytes(at));
-        command.resize(16 + data, 0xff);
-        guest.put(MESSAGES, &command);
-        let size = u32::try_from(command.len()).unwrap();
-        let answer = (BASE + MESSAGES + 0x8000, room, true);
-        guest.chain(0, 0, &[(BASE + MESSAGES, size, false), answer]);
-        assert!(
-            !guest.try_tell(35, &words([0, 0]), &[]),
-            "{op} of {bar} at {at:#x}"
-        );
+    for timed in [false, true] {
+        let mut simulator = Simulator::start_for_guest("xts", &[], timed);
+        let end = u64::from(BAR_BYTES);
+        for (op, bar, at, size, data, room) in [
+            (0, 0, 0, 4, 4, 4),
+            (6, 0, 0, 4, 4, 4),
+            (7, 0, 0, 4, 4, 4),
+            (255, 0, 0, 4, 4, 4),
+            (1, 0, 0, 3, 0, 8),
+            (1, 0, 0, 0, 0, 8),
+            (1, 0, 0xffe, 4, 0, 8),
+            (1, 0, u64::MAX, 4, 0, 8),
+            (1, 0, 0, 4, 0, 3),
+            (2, 0, 0, 4, 3, 0),
+            (3, 1, 0, 4, 0, 4),
+            (3, 0, end, 4, 0, 4),
+            (3, 0, end - 4, 8, 0, 8),
+            (3, 0, u64::MAX - 3, 4, 0, 4),
+            (3, 2, 0x1000, 4, 0, 4),
+            (3, 0, 0, u32::MAX, 0, 8),
+            (4, 0, end, 4, 4, 0),
+            (4, 0, 0, 8, 4, 0),
+            (4, 0, 0, 0x3000, 0x3000, 0),
+            (5, 0, 0, 4, 0, 0),
+            (5, 2, 0, 0x1001, 1, 0),
+        ] {
+            let mut guest = Guest::ready(&simulator, timed);
+            let mut command = vec![op, bar, 0, 0];
+            command.extend_from_slice(&u32::to_le_bytes(size));
+            command.extend_from_slice(&u64::to_le_bytes(at));
+            command.resize(16 + data, 0xff);
+            guest.put(MESSAGES, &command);
+            let size = u32::try_from(command.len()).unwrap();
+            let answer = (BASE + MESSAGES + 0x8000, room, true);
+            guest.chain(0, 0, &[(BASE + MESSAGES, size, false), answer]);
+            assert!(
+                !guest.try_tell(35, &words([0, 0]), &[]),
+                "{op} of {bar} at {at:#x}"
+            );
+        }
+        // Shorter than its header.
+        let mut guest = Guest::ready(&simulator, timed);
+        guest.chain(0, 0, &[(BASE + MESSAGES, 15, false)]);
+        cut_off(&mut guest, 35, &words([0, 0]), &[]);
+        check(&mut simulator, timed);
     }
-    // Shorter than its header.
-    let mut guest = Guest::ready(&simulator, false);
-    guest.chain(0, 0, &[(BASE + MESSAGES, 15, false)]);
-    cut_off(&mut guest, 35, &words([0, 0]), &[]);
-    check(&mut simulator);
 }
 
 #[test]
 fn noise_for_messages_and_rings() {
-    let mut simulator = Simulator::start_for_guest("xts", &[], false);
-    for seed in 0..100_u32 {
-        let noise = noise(seed.into(), 4096);
-        let mut guest = Guest::ready(&simulator, false);
-        if seed % 2 == 0 {
-            guest.put(0x30_0000, &noise.repeat(16));
-            guest.try_tell(35, &words([seed / 2 % 2, 0]), &[]);
-            continue;
+    for timed in [false, true] {
+        let mut simulator = Simulator::start_for_guest(
+            "xts",
+            if timed {
+                &["--register-latency", "1700"]
+            } else {
+                &[]
+            },
+            timed,
+        );
+        for seed in 0..100_u32 {
+            let noise = noise(seed.into(), 4096);
+            let mut guest = Guest::ready(&simulator, timed);
+            if seed % 2 == 0 {
+                guest.put(0x30_0000, &noise.repeat(16));
+                guest.try_tell(35, &words([seed / 2 % 2, 0]), &[]);
+                continue;
+            }
+            for bytes in noise.chunks(64) {
+                let request = u32::from(bytes[0] % 40);
+                let body = &bytes[2..2 + usize::from(bytes[1] % 60)];
+                let memory = guest.memory.try_clone().unwrap();
+                let files = vec![memory.as_fd(); usize::from(bytes[63] % 3)];
+                // Answers that nobody reads are lost with the connection.
+                send(&guest.stream, &message(request, VERSION, body), &files);
+            }
+            drop(guest);
+            assert!(simulator.is_running(), "seed {seed}");
         }
-        for bytes in noise.chunks(64) {
-            let request = u32::from(bytes[0] % 40);
-            let body = &bytes[2..2 + usize::from(bytes[1] % 60)];
-            let memory = guest.memory.try_clone().unwrap();
-            let files = vec![memory.as_fd(); usize::from(bytes[63] % 3)];
-            // Answers that nobody reads are lost with the connection.
-            send(&guest.stream, &message(request, VERSION, body), &files);
-        }
-        drop(guest);
-        assert!(simulator.is_running(), "seed {seed}");
+        check(&mut simulator, timed);
     }
-    check(&mut simulator);
 }
 
 /// Messages about time: in another order, of no kind, of the past.
