@@ -117,7 +117,7 @@ JOB
 }
 
 # By name, what drivers see of a design.
-declare -A levels=([ecb]=1 [xts-512]=2 [xts]=3 [xts-2rings]=3)
+declare -A levels=([ecb]=1 [xts-512]=2 [xts]=3 [xts-2rings]=3 [xts-2slots]=3)
 
 # What xtent-engine-sim --spoil can do, and to every how manieth: more than there are of it in the driver's own test
 # at its start, or in a read that is tried again, since each try would fail; few enough for some in a job.
@@ -147,6 +147,7 @@ run_bed() { # run_bed BED[+VARIANT]
         job "verified by fio" $design pci-verify.sh
         job "removed and back" $design pci-remove.sh
     done
+    job "more keys than slots" xts-2slots pci-keys.sh
     if [[ "$bed" != uml* ]]; then
         job "interrupts that move" xts-2rings pci-affinity.sh
         job "put to sleep" xts-2rings pci-sleep.sh

@@ -53,9 +53,11 @@ static struct xtp_job *take(struct xtp_device *xtp, struct xtp_ring *ring)
 	ring->progress = jiffies;
 	xtp->jobs--;
 	slot->users--;
-	if (xtp->state == XTP_UP && !slot->users &&
-	    (slot->closing || slot->state == XTP_SLOT_STALE))
-		queue_work(xtp->queue, &xtp->key_work);
+	if (!slot->users) {
+		xtp->key_waits = false;
+		if (xtp->state == XTP_UP && (slot->closing || slot->state == XTP_SLOT_STALE))
+			queue_work(xtp->queue, &xtp->key_work);
+	}
 	return job;
 }
 

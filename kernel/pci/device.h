@@ -155,6 +155,7 @@ struct xtp_device {
 	struct xtp_slot slot[XTP_MAX_SLOTS];
 	struct list_head waiting;	/* jobs for room in a ring or a slot for their key */
 	unsigned int waiting_jobs, jobs;	/* there, and in rings */
+	bool key_waits;		/* the first one's, for a slot: all have jobs in rings */
 	u64 submitted;		/* jobs, ever */
 	struct xtp_counters counters;
 

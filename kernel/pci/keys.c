@@ -98,6 +98,7 @@ static enum command next_command(struct xtp_device *xtp, struct xtp_slot **which
 	unsigned int n;
 
 	lockdep_assert_held(&xtp->lock);
+	xtp->key_waits = false;
 	if (xtp->state != XTP_UP)
 		return NOTHING;
 	for (n = 0; n < xtp->caps.slots; n++) {
@@ -123,6 +124,7 @@ static enum command next_command(struct xtp_device *xtp, struct xtp_slot **which
 		slot = victim(xtp, true);
 		if (slot)
 			slot->closing = true;
+		xtp->key_waits = true;
 		return NOTHING;
 	}
 	*key = *job->key;

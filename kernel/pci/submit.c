@@ -87,6 +87,7 @@ void xtp_rings_clear(struct xtp_device *xtp)
 		ring->doubted = false;
 	}
 	memset(xtp->slot, 0, sizeof(xtp->slot));
+	xtp->key_waits = false;
 	xtp->epoch++;
 	xtp->worked = false;
 }
@@ -344,7 +345,9 @@ void xtp_pump(struct xtp_device *xtp)
 		if (!ring)
 			break;
 		if (!slot) {
-			queue_work(xtp->queue, &xtp->key_work);
+			/* While all slots are in use there is nothing that it could do. */
+			if (!xtp->key_waits)
+				queue_work(xtp->queue, &xtp->key_work);
 			break;
 		}
 		list_del(&job->node);

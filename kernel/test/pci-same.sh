@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs inside the guest: the same bytes as the kernel's own dm-crypt, both ways: dm-xtent and dm-crypt on the
-# co-processor, with runs, single sectors and as an engine; what it cannot do; full rings; more keys than slots.
-# The guest has engine-lib.sh beside.
+# co-processor, with runs, single sectors and as an engine; what it cannot do; full rings. The guest has
+# engine-lib.sh beside.
 # shellcheck disable=SC1091,SC2154,SC2034  # of the libraries
 . /in/pci-lib.sh
 . /in/engine-lib.sh
@@ -50,37 +50,6 @@ if [ "$LEVEL" -ge 3 ]; then
     requests 64 "$xts-plain64" request_size:4096
     data 65536
 fi
-
-# --- more keys than slots, all in use at once
-several() { # several TARGET CIPHER COUNT
-    pids=
-    for i in $(seq "$3"); do
-        secret=$(key 64)
-        dmsetup create "several$i" --noudevrules --noudevsync \
-            --table "0 32 $1 $2-plain64 $secret 0 /dev/ram0 $((32 * (i - 1)))" || fail "table $i: $2"
-        dmsetup mknodes "several$i"
-    done
-    for i in $(seq "$3"); do
-        (for _ in 1 2 3; do
-            dd if=/tmp/data of="/dev/mapper/several$i" bs=16k count=1 skip="$i" oflag=direct conv=notrunc 2>/dev/null || exit 1
-            dd if="/dev/mapper/several$i" of="/tmp/several$i" bs=16k count=1 iflag=direct 2>/dev/null || exit 1
-            dd if=/tmp/data bs=16k count=1 skip="$i" 2>/dev/null | cmp - "/tmp/several$i" || exit 1
-        done) &
-        pids="$pids $!"
-    done
-    for pid in $pids; do
-        wait "$pid" || fail "$3 keys at once, $1 $2"
-    done
-    for i in $(seq "$3"); do remove "several$i"; done
-}
-data 262144
-before=$(count key_loads)
-# An engine has two keys.
-several xtent "$engine" 15
-several xtent "$engine" 10
-[ "$LEVEL" -lt 2 ] || several crypt "$xts" 15
-loads=$(($(count key_loads) - before))
-[ $loads -ge 50 ] || fail "$loads keys were loaded"
 
 # --- rings of one request
 unload
