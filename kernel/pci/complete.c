@@ -256,20 +256,27 @@ static irqreturn_t fault_thread(int irq, void *data)
  * A vector for each ring and one for faults. With fewer vectors there are fewer rings,
  * and the watchdog looks for faults.
  */
-int xtp_interrupts_init(struct xtp_device *xtp)
+int xtp_vectors_init(struct xtp_device *xtp)
 {
 	const unsigned int wanted = xtp->caps.rings + 1;
 	struct pci_dev *pdev = xtp->pdev;
-	unsigned int n;
-	int got, r;
+	int got = pci_alloc_irq_vectors(pdev, 1, wanted, PCI_IRQ_MSIX);
 
-	got = pci_alloc_irq_vectors(pdev, 1, wanted, PCI_IRQ_MSIX);
 	if (got < 0)
 		return dev_err_probe(&pdev->dev, got, "no interrupt vector (MSI-X)\n");
 	xtp->rings = min3(xtp->caps.rings, (unsigned int)got, num_possible_cpus());
 	xtp->fault_vector = got == wanted;
+	return 0;
+}
+
+/* When there are rings: a device may interrupt that has no reason to. */
+int xtp_interrupts_init(struct xtp_device *xtp)
+{
+	struct pci_dev *pdev = xtp->pdev;
+	unsigned int n;
+	int r;
+
 	for (n = 0; n < xtp->rings; n++) {
-		xtp->ring[n].number = n;
 		r = request_threaded_irq(pci_irq_vector(pdev, n), wake_thread, ring_thread, 0,
 					 "xtent_pci", &xtp->ring[n]);
 		if (r)
@@ -286,8 +293,7 @@ int xtp_interrupts_init(struct xtp_device *xtp)
 free:
 	while (n--)
 		free_irq(pci_irq_vector(pdev, n), &xtp->ring[n]);
-	pci_free_irq_vectors(pdev);
-	return r;
+	return dev_err_probe(&pdev->dev, r, "no interrupt\n");
 }
 
 void xtp_interrupts_exit(struct xtp_device *xtp)
@@ -298,5 +304,4 @@ void xtp_interrupts_exit(struct xtp_device *xtp)
 		free_irq(pci_irq_vector(xtp->pdev, n), &xtp->ring[n]);
 	if (xtp->fault_vector)
 		free_irq(pci_irq_vector(xtp->pdev, xtp->caps.rings), xtp);
-	pci_free_irq_vectors(xtp->pdev);
 }

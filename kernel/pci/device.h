@@ -224,6 +224,7 @@ unsigned int xtp_look(struct xtp_device *xtp, u32 rings);
 bool xtp_is_ready(struct xtp_device *xtp, struct xtp_ring *ring);
 void xtp_finish(struct xtp_device *xtp, struct list_head *jobs, enum xtp_outcome outcome);
 void xtp_reclaim(struct xtp_device *xtp);
+int xtp_vectors_init(struct xtp_device *xtp);
 int xtp_interrupts_init(struct xtp_device *xtp);
 void xtp_interrupts_exit(struct xtp_device *xtp);
 

@@ -143,12 +143,12 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (!xtp->queue)
 		return -ENOMEM;
 	pci_set_master(pdev);
-	r = xtp_interrupts_init(xtp);
+	r = xtp_vectors_init(xtp);
+	if (r)
+		goto no_vectors;
+	r = set_up_dma(xtp) ?: xtp_interrupts_init(xtp);
 	if (r)
 		goto no_interrupts;
-	r = set_up_dma(xtp);
-	if (r)
-		goto no_memory;
 	r = xtp_start(xtp);
 	if (r) {
 		dev_err_probe(dev, r, "cannot be started\n");
@@ -170,9 +170,10 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 stop:
 	deactivate(xtp);
 	xtp_quiesce(xtp);
-no_memory:
 	xtp_interrupts_exit(xtp);
 no_interrupts:
+	pci_free_irq_vectors(pdev);
+no_vectors:
 	pci_clear_master(pdev);
 	destroy_workqueue(xtp->queue);
 	return r;
@@ -186,6 +187,7 @@ static void remove(struct pci_dev *pdev)
 	deactivate(xtp);
 	xtp_quiesce(xtp);
 	xtp_interrupts_exit(xtp);
+	pci_free_irq_vectors(pdev);
 	pci_clear_master(pdev);
 	destroy_workqueue(xtp->queue);
 }

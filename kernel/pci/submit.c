@@ -48,6 +48,7 @@ int xtp_rings_alloc(struct xtp_device *xtp)
 	for (n = 0; n < xtp->rings; n++) {
 		struct xtp_ring *ring = &xtp->ring[n];
 
+		ring->number = n;
 		ring->submissions = dmam_alloc_coherent(dev, entries * XTENT_ENGINE_SQE_BYTES,
 							&ring->submissions_at, GFP_KERNEL);
 		ring->completions = dmam_alloc_coherent(dev, entries * XTENT_ENGINE_CQE_BYTES,
