@@ -235,10 +235,9 @@ void xtp_key_forget(struct xtp_key *key);
 void xtp_key_work(struct work_struct *work);
 
 /* reset.c */
-int xtp_start(struct xtp_device *xtp);
 int xtp_stop(struct xtp_device *xtp);
 void xtp_quiesce(struct xtp_device *xtp);
-void xtp_go(struct xtp_device *xtp);
+int xtp_go(struct xtp_device *xtp);
 void xtp_trouble(struct xtp_device *xtp, enum xtp_trouble trouble, const char *reason);
 void xtp_trouble_locked(struct xtp_device *xtp, enum xtp_trouble trouble, const char *reason);
 void xtp_doubt(struct xtp_device *xtp);

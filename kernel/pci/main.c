@@ -149,12 +149,11 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	r = set_up_dma(xtp) ?: xtp_interrupts_init(xtp);
 	if (r)
 		goto no_interrupts;
-	r = xtp_start(xtp);
+	r = xtp_go(xtp);
 	if (r) {
 		dev_err_probe(dev, r, "cannot be started\n");
 		goto stop;
 	}
-	xtp_go(xtp);
 	r = xtp_selftest(xtp) ?: activate(xtp);
 	if (r)
 		goto stop;
@@ -211,14 +210,10 @@ static int suspend(struct device *dev)
 static int resume(struct device *dev)
 {
 	struct xtp_device *xtp = dev_get_drvdata(dev);
-	int r;
+	int r = xtp_go(xtp);
 
-	pci_set_master(xtp->pdev);
-	r = xtp_stop(xtp) ?: xtp_start(xtp);
 	if (r)
-		dev_err(dev, "cannot be started again: requests are software's\n");
-	else
-		xtp_go(xtp);
+		dev_err(dev, "is not started again: %d\n", r);
 	return 0;
 }
 

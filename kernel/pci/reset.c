@@ -122,7 +122,7 @@ int xtp_stop(struct xtp_device *xtp)
 }
 
 /* Sets a device to work that was reset. */
-int xtp_start(struct xtp_device *xtp)
+static int start(struct xtp_device *xtp)
 {
 	const u32 every = XTP_EVERY_RING | XTP_INT_FAULT;
 	u32 status;
@@ -157,13 +157,16 @@ static void reset_work(struct work_struct *work)
 	xtp->barren = xtp->worked ? 1 : xtp->barren + 1;
 	again = !r && xtp->trouble <= XTP_FAULT && xtp->barren <= RESETS;
 	spin_unlock_bh(&xtp->lock);
-	if (again && xtp_start(xtp)) {
+	if (again && start(xtp)) {
 		xtp_stop(xtp);
 		again = false;
 	}
 	spin_lock_bh(&xtp->lock);
-	if (xtp->state == XTP_RESETTING)
-		WRITE_ONCE(xtp->state, again ? XTP_UP : XTP_DEAD);
+	/* Else it is to be off, meanwhile; dead is dead. */
+	if (!again)
+		WRITE_ONCE(xtp->state, XTP_DEAD);
+	else if (xtp->state == XTP_RESETTING)
+		WRITE_ONCE(xtp->state, XTP_UP);
 	spin_unlock_bh(&xtp->lock);
 	if (again) {
 		dev_warn(dev, "reset: %s\n", xtp->reason);
@@ -240,12 +243,24 @@ void xtp_reset_init(struct xtp_device *xtp)
 	INIT_DELAYED_WORK(&xtp->watch_work, watch_work);
 }
 
-/* Opens a device that was started for jobs. */
-void xtp_go(struct xtp_device *xtp)
+/* Sets a device to work that is off, for jobs. With an error it is off the bus. */
+int xtp_go(struct xtp_device *xtp)
 {
+	int r;
+
+	if (READ_ONCE(xtp->state) == XTP_DEAD)
+		return -EIO;
+	pci_set_master(xtp->pdev);
+	r = xtp_stop(xtp) ?: start(xtp);
+	if (r) {
+		xtp_stop(xtp);
+		pci_clear_master(xtp->pdev);
+		return r;
+	}
 	spin_lock_bh(&xtp->lock);
 	WRITE_ONCE(xtp->state, XTP_UP);
 	spin_unlock_bh(&xtp->lock);
+	return 0;
 }
 
 static bool is_drained(struct xtp_device *xtp)
@@ -260,7 +275,7 @@ static bool is_drained(struct xtp_device *xtp)
 
 /*
  * Has the device end what it is at, and brings it to rest. What waits goes elsewhere, and
- * nothing comes any more.
+ * nothing comes any more. A device that is dead, or was about to be, stays that.
  */
 void xtp_quiesce(struct xtp_device *xtp)
 {
@@ -277,7 +292,10 @@ void xtp_quiesce(struct xtp_device *xtp)
 	/* If it does not, the watchdog sees to it. */
 	wait_event(xtp->drained, is_drained(xtp));
 	spin_lock_bh(&xtp->lock);
-	WRITE_ONCE(xtp->state, XTP_OFF);
+	if (xtp->state == XTP_RESETTING && xtp->trouble >= XTP_BROKEN)
+		WRITE_ONCE(xtp->state, XTP_DEAD);
+	else if (xtp->state != XTP_DEAD)
+		WRITE_ONCE(xtp->state, XTP_OFF);
 	spin_unlock_bh(&xtp->lock);
 	cancel_work_sync(&xtp->reset_work);
 	cancel_work_sync(&xtp->key_work);

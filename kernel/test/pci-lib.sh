@@ -21,10 +21,7 @@ unload() {
     rmmod xtent_pci || fail "the driver is still in use"
 }
 
-count() { # count NAME: what the driver has counted, or its state
-    cat "$(engine)/xtent/$1"
-}
-# count NAME: of the driver's counters; counters: all of them.
+# count NAME: of the driver's counters, or its state; counters: all of them.
 count() {
     cat "$(engine)/xtent/$1"
 }
@@ -55,6 +52,11 @@ tested() {
         done
     done
     ! dmesg | grep "alg: .*\(xtent\|fail\)" || fail "the kernel's test"
+}
+
+# off_the_bus: the device's bus mastering is taken from it: whatever it does there is an error.
+off_the_bus() {
+    printf '\002\000' | dd of="$(engine)/config" bs=1 seek=4 conv=notrunc 2>/dev/null || fail "bus mastering"
 }
 
 interrupts() { # how many the device has raised

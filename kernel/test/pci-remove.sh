@@ -20,12 +20,6 @@ set_up() { # set_up TARGET:CIPHER
     setup device "${1%%:*}" "${1#*:}-plain64" ram0 "$secret" 512
     setup cpu crypt aes-xts-plain64 ram0 "$secret" 512
 }
-# bus_master on|off
-bus_master() {
-    case $1 in on) bits='\006\000' ;; off) bits='\002\000' ;; esac
-    # shellcheck disable=SC2059  # octal digits
-    printf "$bits" | dd of="$(engine)/config" bs=1 seek=4 conv=notrunc 2>/dev/null || fail "bus mastering $1"
-}
 # io ROUNDS: writes what it then finds, by the CPU as well.
 io() {
     for round in $(seq "$1"); do
@@ -58,7 +52,7 @@ for user in $users; do
     [ "$(count requests)" -gt "$before" ] || fail "$user: the device is not used again"
 
     # --- kept off the bus: it faults, resets do not help, and software goes on
-    bus_master off
+    off_the_bus
     tries=0
     until [ "$(cat "$(engine)/xtent/state")" = dead ]; do
         tries=$((tries + 1))
@@ -81,7 +75,7 @@ unload
 load priority=1 watchdog=2000 on_failure=error
 tested
 set_up "${users%% *}"
-bus_master off
+off_the_bus
 tries=0
 until [ "$(cat "$(engine)/xtent/state")" = dead ]; do
     tries=$((tries + 1))
