@@ -61,6 +61,13 @@ static struct xtp_job *take(struct xtp_device *xtp, struct xtp_ring *ring)
 	return job;
 }
 
+/* Whether what it says counts: not that of one that did what cannot be. With the lock held. */
+static bool is_believed(const struct xtp_device *xtp)
+{
+	return xtp->state != XTP_DEAD &&
+	       !(xtp->state == XTP_RESETTING && xtp->trouble >= XTP_BROKEN);
+}
+
 /*
  * Takes a completion of a ring, if there is one, and gives its job. What cannot be is
  * trouble. With the lock held.
@@ -77,7 +84,7 @@ static struct xtp_job *take_completion(struct xtp_device *xtp, struct xtp_ring *
 	u16 ahead;
 	u32 units;
 
-	if (phase == !expected_phase(xtp, ring))
+	if (!is_believed(xtp) || phase == !expected_phase(xtp, ring))
 		return NULL;
 	/* What lies before the phase is read after it. */
 	dma_rmb();

@@ -148,9 +148,8 @@ static void reset_work(struct work_struct *work)
 	int r;
 
 	r = xtp_stop(xtp);
-	/* What was completed before is done, but for one whose word counts for nothing. */
-	if (xtp->trouble == XTP_SILENT || xtp->trouble == XTP_FAULT)
-		xtp_look(xtp, XTP_EVERY_RING);
+	/* What was completed before is done. */
+	xtp_look(xtp, XTP_EVERY_RING);
 	xtp_reclaim(xtp);
 	spin_lock_bh(&xtp->lock);
 	xtp->counters.resets++;
