@@ -300,5 +300,7 @@ void xtp_quiesce(struct xtp_device *xtp)
 	cancel_work_sync(&xtp->key_work);
 	cancel_delayed_work_sync(&xtp->watch_work);
 	xtp_stop(xtp);
+	/* If trouble ended the waiting, what was completed before is done all the same. */
+	xtp_look(xtp, XTP_EVERY_RING);
 	xtp_reclaim(xtp);
 }
