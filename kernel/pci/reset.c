@@ -18,7 +18,7 @@
 
 /* How often the watchdog looks, and again when something should have been told. */
 #define WATCH_MS 100
-#define DOUBT_MS 10
+#define DOUBT_MS 50
 
 static const char *fault_name(u32 code)
 {
@@ -62,6 +62,7 @@ void xtp_trouble(struct xtp_device *xtp, enum xtp_trouble trouble, const char *r
 /* Looks at the state of a device that is silent, or that has a fault. */
 void xtp_doubt(struct xtp_device *xtp)
 {
+	const unsigned int epoch = READ_ONCE(xtp->epoch);
 	u32 status = xtp_read(xtp, XTENT_ENGINE_REG_STATUS);
 
 	if (status == XTP_ALL_ONES) {
@@ -69,7 +70,12 @@ void xtp_doubt(struct xtp_device *xtp)
 	} else if (XTP_GET(status, STATUS_FAULT)) {
 		u32 fault = xtp_read(xtp, XTENT_ENGINE_REG_FAULT);
 
-		xtp_trouble(xtp, XTP_FAULT, fault_name(XTP_GET(fault, FAULT_CODE)));
+		spin_lock_bh(&xtp->lock);
+		/* Else it was reset meanwhile. */
+		if (epoch == xtp->epoch)
+			xtp_trouble_locked(xtp, XTP_FAULT,
+					   fault_name(XTP_GET(fault, FAULT_CODE)));
+		spin_unlock_bh(&xtp->lock);
 	}
 }
 
@@ -221,10 +227,15 @@ static void watch_work(struct work_struct *work)
 	}
 	if (slow)
 		xtp_doubt(xtp);
-	if ((lost || late) && xtp_look(xtp, XTP_EVERY_RING))
+	if (!lost && !late)
 		return;
-	if (late)
-		xtp_trouble(xtp, XTP_SILENT, "it completes nothing");
+	xtp_look(xtp, XTP_EVERY_RING);
+	/* Others look too, and each ring is to go on: what was late counts if it is so still. */
+	spin_lock_bh(&xtp->lock);
+	for (n = 0; late && n < xtp->rings; n++)
+		if (is_late(&xtp->ring[n], xtp_watchdog))
+			xtp_trouble_locked(xtp, XTP_SILENT, "it completes nothing");
+	spin_unlock_bh(&xtp->lock);
 }
 
 /* There is something to wait for. */

@@ -89,7 +89,7 @@ void xtp_rings_clear(struct xtp_device *xtp)
 	}
 	memset(xtp->slot, 0, sizeof(xtp->slot));
 	xtp->key_waits = false;
-	xtp->epoch++;
+	WRITE_ONCE(xtp->epoch, xtp->epoch + 1);
 	xtp->worked = false;
 }
 
