@@ -198,20 +198,16 @@ void xtp_key_work(struct work_struct *work)
 
 	for (;;) {
 		enum command command;
-		unsigned int epoch;
 		int result;
 
 		spin_lock_bh(&xtp->lock);
 		command = next_command(xtp, &slot, &key);
-		epoch = xtp->epoch;
 		spin_unlock_bh(&xtp->lock);
 		if (command == NOTHING)
 			break;
 		result = give(xtp, slot - xtp->slot, command, &key);
 		spin_lock_bh(&xtp->lock);
-		if (epoch != xtp->epoch) {
-			/* A reset has emptied the slots. */
-		} else if (result > 0 && command == LOAD) {
+		if (result > 0 && command == LOAD) {
 			/* Whatever it holds now. */
 			slot->state = XTP_SLOT_STALE;
 			refuse(xtp, key.id, &untouched);
