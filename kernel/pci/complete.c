@@ -6,6 +6,9 @@
 #include "../compat.h"
 #include "device.h"
 
+/* Requests that fail in a row before that is the device's fault. */
+#define FAILURES 64
+
 /* Completions that are taken before others may run. */
 #define BUDGET 64
 
@@ -110,13 +113,20 @@ static struct xtp_job *take_completion(struct xtp_device *xtp, struct xtp_ring *
 	if (status == XTENT_ENGINE_STATUS_DONE && units == job->units) {
 		*outcome = XTP_DONE;
 		xtp->worked = true;
+		xtp->failures = 0;
 		xtp->counters.bytes += job->bytes;
 	} else if (status && status <= XTENT_ENGINE_STATUS_WRITE && units <= job->units) {
 		*outcome = XTP_FAILED;
 		xtp->counters.failed++;
-		if (status == XTENT_ENGINE_STATUS_SLOT || status == XTENT_ENGINE_STATUS_CIPHER)
+		if (status == XTENT_ENGINE_STATUS_SLOT || status == XTENT_ENGINE_STATUS_CIPHER) {
 			xtp->slot[job->slot].state = XTP_SLOT_STALE;
+			/* It refused before it read any data. */
+			if (!units)
+				*outcome = XTP_UNTOUCHED;
+		}
 		dev_warn_ratelimited(&xtp->pdev->dev, "a request failed with status %u\n", status);
+		if (++xtp->failures == FAILURES)
+			xtp_trouble_locked(xtp, XTP_FAULT, "it fails all requests");
 	} else {
 		xtp_trouble_locked(xtp, XTP_BROKEN, "a completion's status and units cannot be");
 		return NULL;
@@ -148,15 +158,18 @@ void xtp_finish(struct xtp_device *xtp, struct list_head *jobs, enum xtp_outcome
 /* Ends up to BUDGET jobs of a ring that have completed. */
 static unsigned int look_once(struct xtp_device *xtp, struct xtp_ring *ring)
 {
-	LIST_HEAD(done);
-	LIST_HEAD(failed);
+	struct list_head ended[] = {
+		[XTP_DONE] = LIST_HEAD_INIT(ended[XTP_DONE]),
+		[XTP_UNTOUCHED] = LIST_HEAD_INIT(ended[XTP_UNTOUCHED]),
+		[XTP_FAILED] = LIST_HEAD_INIT(ended[XTP_FAILED]),
+	};
 	enum xtp_outcome outcome;
 	struct xtp_job *job;
 	unsigned int n = 0;
 
 	spin_lock_bh(&xtp->lock);
 	while (n < BUDGET && (job = take_completion(xtp, ring, &outcome))) {
-		list_add_tail(&job->node, outcome == XTP_DONE ? &done : &failed);
+		list_add_tail(&job->node, &ended[outcome]);
 		n++;
 	}
 	if (n) {
@@ -168,8 +181,8 @@ static unsigned int look_once(struct xtp_device *xtp, struct xtp_ring *ring)
 	if (n) {
 		/* The device first, so that it has something to do meanwhile. */
 		xtp_pump(xtp);
-		xtp_finish(xtp, &done, XTP_DONE);
-		xtp_finish(xtp, &failed, XTP_FAILED);
+		for (outcome = 0; outcome < ARRAY_SIZE(ended); outcome++)
+			xtp_finish(xtp, &ended[outcome], outcome);
 	}
 	return n;
 }

@@ -150,6 +150,9 @@ struct xtp_device {
 	const char *reason;
 	bool worked;		/* something was completed since it was started */
 	unsigned int barren;	/* resets without that in between */
+	unsigned int failures;	/* requests in a row */
+	unsigned int recent;	/* resets since then, in jiffies */
+	unsigned long recent_since;
 	unsigned int epoch;	/* starts */
 	struct xtp_ring ring[XTP_MAX_RINGS];
 	struct xtp_slot slot[XTP_MAX_SLOTS];

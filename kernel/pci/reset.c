@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A device that is started, stopped, silent or wrong. One that is silent or reports a
- * fault is reset and goes on, unless it has done nothing through several resets; one
- * that did what cannot be is reset and not used again, as nothing it said is worth
- * anything. No memory is given back before the device is known to be at rest.
+ * fault is reset and goes on, unless it has done nothing through several resets, or is
+ * reset too often; one that did what cannot be is reset and not used again, as nothing it
+ * said is worth anything. No memory is given back before the device is known to be at rest.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -12,6 +12,10 @@
 
 /* Resets in a row, with nothing completed in between, before it is dead. */
 #define RESETS 3
+
+/* Resets in RECENT_MS, whatever was in between. */
+#define RECENT 16
+#define RECENT_MS 60000
 
 /* The most that a reset takes, which waits for the bus. */
 #define RESET_MS 1000
@@ -146,6 +150,18 @@ static int start(struct xtp_device *xtp)
 	return XTP_GET(status, STATUS_FAULT) ? -EIO : 0;
 }
 
+/* Whether it may be reset once more. With the lock held. */
+static bool may_go_on(struct xtp_device *xtp)
+{
+	xtp->barren = xtp->worked ? 1 : xtp->barren + 1;
+	if (time_after(jiffies, xtp->recent_since + msecs_to_jiffies(RECENT_MS))) {
+		xtp->recent_since = jiffies;
+		xtp->recent = 0;
+	}
+	xtp->recent++;
+	return xtp->barren <= RESETS && xtp->recent <= RECENT && xtp->trouble <= XTP_FAULT;
+}
+
 static void reset_work(struct work_struct *work)
 {
 	struct xtp_device *xtp = container_of(work, struct xtp_device, reset_work);
@@ -159,8 +175,7 @@ static void reset_work(struct work_struct *work)
 	xtp_reclaim(xtp);
 	spin_lock_bh(&xtp->lock);
 	xtp->counters.resets++;
-	xtp->barren = xtp->worked ? 1 : xtp->barren + 1;
-	again = !r && xtp->trouble <= XTP_FAULT && xtp->barren <= RESETS;
+	again = may_go_on(xtp) && !r;
 	spin_unlock_bh(&xtp->lock);
 	if (again && start(xtp)) {
 		xtp_stop(xtp);
@@ -174,7 +189,7 @@ static void reset_work(struct work_struct *work)
 		WRITE_ONCE(xtp->state, XTP_UP);
 	spin_unlock_bh(&xtp->lock);
 	if (again) {
-		dev_warn(dev, "reset: %s\n", xtp->reason);
+		dev_warn_ratelimited(dev, "reset: %s\n", xtp->reason);
 	} else {
 		pci_clear_master(xtp->pdev);
 		dev_err(dev, "out of service: %s%s\n", xtp->reason,
@@ -248,6 +263,7 @@ void xtp_watch(struct xtp_device *xtp)
 
 void xtp_reset_init(struct xtp_device *xtp)
 {
+	xtp->recent_since = jiffies;
 	INIT_WORK(&xtp->key_work, xtp_key_work);
 	INIT_WORK(&xtp->reset_work, reset_work);
 	INIT_DELAYED_WORK(&xtp->watch_work, watch_work);

@@ -91,6 +91,7 @@ void xtp_rings_clear(struct xtp_device *xtp)
 	xtp->key_waits = false;
 	WRITE_ONCE(xtp->epoch, xtp->epoch + 1);
 	xtp->worked = false;
+	xtp->failures = 0;
 }
 
 void xtp_rings_start(struct xtp_device *xtp)
