@@ -51,6 +51,7 @@ static struct xtp_job *take(struct xtp_device *xtp, struct xtp_ring *ring)
 	struct xtp_job *job = ring->jobs[index];
 	struct xtp_slot *slot = &xtp->slot[job->slot];
 
+	xtp_forget_tweak(ring, index);
 	ring->jobs[index] = NULL;
 	ring->head++;
 	ring->progress = jiffies;

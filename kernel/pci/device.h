@@ -220,6 +220,7 @@ void xtp_rings_clear(struct xtp_device *xtp);
 void xtp_rings_start(struct xtp_device *xtp);
 int xtp_submit(struct xtp_device *xtp, struct xtp_job *job);
 void xtp_pump(struct xtp_device *xtp);
+void xtp_forget_tweak(struct xtp_ring *ring, unsigned int index);
 void xtp_unmap(struct xtp_device *xtp, struct xtp_job *job);
 
 /* complete.c */

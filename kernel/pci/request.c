@@ -249,8 +249,11 @@ static int crypt(struct skcipher_request *req, bool decrypt)
 	if (xtp)
 		error = make_job(&xtp->caps, req) ? xtp_submit(xtp, &r->job) : -EOPNOTSUPP;
 	rcu_read_unlock();
-	if (error == -EINPROGRESS || error == -EBUSY || error == -ENOSPC ||
-	    (error == -EIO && fail_with_error))
+	if (error == -EINPROGRESS || error == -EBUSY)
+		return error;
+	/* The device does not take it, and it may be encrypted. */
+	memzero_explicit(r->job.tweak, sizeof(r->job.tweak));
+	if (error == -ENOSPC || (error == -EIO && fail_with_error))
 		return error;
 	return in_software(req, flags & CRYPTO_TFM_REQ_MAY_SLEEP);
 }

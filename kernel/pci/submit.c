@@ -125,6 +125,14 @@ void xtp_rings_start(struct xtp_device *xtp)
 	}
 }
 
+/* An encrypted tweak is not for others, as the key that made it. */
+void xtp_forget_tweak(struct xtp_ring *ring, unsigned int index)
+{
+	struct submission *sub = (void *)(ring->submissions + index * sizeof(*sub));
+
+	memzero_explicit(sub->tweak, sizeof(sub->tweak));
+}
+
 static bool is_aligned(struct scatterlist *sgs, unsigned int mapped)
 {
 	struct scatterlist *sg;
