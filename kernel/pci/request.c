@@ -64,6 +64,8 @@ static int in_software(struct skcipher_request *req, bool may_sleep)
 	atomic64_inc(&fallbacks);
 	if (ctx->data_unit_size && req->cryptlen % unit)
 		return -EINVAL;
+	if (ctx->data_unit_size && !req->cryptlen)
+		return 0;
 	if (is_xts(tfm))
 		memcpy(iv, req->iv, sizeof(iv));
 	skcipher_request_set_tfm(&r->software, ctx->software);
@@ -76,12 +78,13 @@ static int in_software(struct skcipher_request *req, bool may_sleep)
 			from = scatterwalk_ffwd(r->src, src, src_at);
 			to = req->src == req->dst ? from : scatterwalk_ffwd(r->dst, dst, dst_at);
 		}
-		if (is_xts(tfm))
+		if (is_xts(tfm)) {
 			memcpy(r->iv, iv, sizeof(iv));
+			next_iv(iv);
+		}
 		skcipher_request_set_crypt(&r->software, from, to, unit, r->iv);
 		error = r->decrypt ? crypto_skcipher_decrypt(&r->software) :
 				     crypto_skcipher_encrypt(&r->software);
-		next_iv(iv);
 		left -= unit;
 		for (src_at += unit; left && src_at >= src->length; src = sg_next(src))
 			src_at -= src->length;
