@@ -140,9 +140,17 @@ static void entered(struct xtp_job *job)
 	skcipher_request_complete(r->req, -EINPROGRESS);
 }
 
+/* Whether two memories of that length overlap without being the same. */
+static bool shares(phys_addr_t a, phys_addr_t b, unsigned int bytes)
+{
+	return a != b && (a < b ? b - a : a - b) < bytes;
+}
+
 /*
  * Whether the device can get at the data where they are. Two lists of the same memory are
- * in place; those that share some of it are not for the device.
+ * in place. Memory that both share is not for the device; it is looked for at the same
+ * place of both, which is everywhere where both are one piece. Elsewhere it is not seen;
+ * the kernel's ciphers in software would then read what they have written.
  */
 static bool is_reachable(const struct xtp_caps *caps, struct xtp_job *job,
 			 struct skcipher_request *req)
@@ -159,6 +167,8 @@ static bool is_reachable(const struct xtp_caps *caps, struct xtp_job *job,
 		if (!n || !IS_ALIGNED(src->offset + src_at, AES_BLOCK_SIZE) ||
 		    !IS_ALIGNED(dst->offset + dst_at, AES_BLOCK_SIZE) ||
 		    !IS_ALIGNED(n, AES_BLOCK_SIZE))
+			return false;
+		if (shares(sg_phys(src) + src_at, sg_phys(dst) + dst_at, n))
 			return false;
 		if (sg_phys(src) + src_at == sg_phys(dst) + dst_at)
 			same++;
