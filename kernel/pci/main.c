@@ -149,12 +149,17 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	r = set_up_dma(xtp) ?: xtp_interrupts_init(xtp);
 	if (r)
 		goto no_interrupts;
-	r = xtp_go(xtp);
+	r = xtp_go(xtp) ?: xtp_selftest(xtp);
+	if (!r) {
+		/* Without the test's keys. */
+		xtp_quiesce(xtp);
+		r = xtp_go(xtp);
+	}
 	if (r) {
-		dev_err_probe(dev, r, "cannot be started\n");
+		dev_err_probe(dev, r, "cannot be put to work\n");
 		goto stop;
 	}
-	r = xtp_selftest(xtp) ?: activate(xtp);
+	r = activate(xtp);
 	if (r)
 		goto stop;
 	r = xtp_cipher_register(&xtp->caps);
