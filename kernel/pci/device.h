@@ -6,6 +6,7 @@
 #ifndef XTENT_PCI_DEVICE_H
 #define XTENT_PCI_DEVICE_H
 
+#include <linux/bottom_half.h>
 #include <linux/io.h>
 #include <linux/list.h>
 #include <linux/pci.h>
@@ -177,19 +178,20 @@ extern unsigned int xtp_watchdog;	/* milliseconds */
 extern unsigned int xtp_coalesce_count, xtp_coalesce_us;
 
 /*
- * The PCI bus of User Mode Linux 7 takes one access at a time and does not see to that: a
- * thread that is preempted in one would have its answer taken by the next.
+ * The PCI bus of User Mode Linux 7 takes one access at a time and does not see to that: who
+ * is interrupted in one would have its answer taken by the next, which may be that of
+ * another thread or of a soft interrupt that submits.
  */
 static inline void xtp_hold_bus(void)
 {
 	if (IS_ENABLED(CONFIG_UML))
-		preempt_disable();
+		local_bh_disable();
 }
 
 static inline void xtp_let_go_of_bus(void)
 {
 	if (IS_ENABLED(CONFIG_UML))
-		preempt_enable();
+		local_bh_enable();
 }
 
 static inline u32 xtp_read(struct xtp_device *xtp, unsigned int at)
