@@ -12,9 +12,6 @@
 /* Completions that are taken before others may run. */
 #define BUDGET 64
 
-/* Times that an interrupt is cleared before a look, if they come as fast. */
-#define ACKNOWLEDGEMENTS 4
-
 static u8 *next_completion(const struct xtp_device *xtp, const struct xtp_ring *ring)
 {
 	const unsigned int index = ring->head & ((1 << xtp->log2_ring) - 1);
@@ -229,24 +226,13 @@ void xtp_reclaim(struct xtp_device *xtp)
 
 /*
  * Clears interrupts, for certain: a write that is on its way still would clear those of
- * completions that are not there yet at the look.
+ * completions that are not there yet at the look. What comes from now on is an edge anew.
  */
 static void acknowledge(struct xtp_device *xtp, u32 bits)
 {
-	unsigned int i;
-
-	for (i = 0; i < ACKNOWLEDGEMENTS; i++) {
-		u32 left;
-
-		xtp_write(xtp, XTENT_ENGINE_REG_INT_STATUS, bits);
-		left = xtp_read(xtp, XTENT_ENGINE_REG_INT_STATUS);
-		if (left == XTP_ALL_ONES) {
-			xtp_trouble(xtp, XTP_GONE, "its registers read all ones");
-			return;
-		}
-		if (!(left & bits))
-			return;
-	}
+	xtp_write(xtp, XTENT_ENGINE_REG_INT_STATUS, bits);
+	if (xtp_read(xtp, XTENT_ENGINE_REG_INT_STATUS) == XTP_ALL_ONES)
+		xtp_trouble(xtp, XTP_GONE, "its registers read all ones");
 }
 
 static irqreturn_t wake_thread(int irq, void *data)

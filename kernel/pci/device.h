@@ -79,7 +79,7 @@ struct xtp_ring {
 	unsigned int number;
 	u8 *submissions, *completions;
 	dma_addr_t submissions_at, completions_at;
-	__le64 **lists;		/* one memory of two lists for each entry */
+	void **lists;		/* one memory of two lists for each entry */
 	dma_addr_t *lists_at;
 	struct xtp_job **jobs;
 	u16 tail, head;		/* submitted, and completions read, modulo 2^16 */

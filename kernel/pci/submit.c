@@ -205,7 +205,7 @@ static void put(struct xtp_device *xtp, struct xtp_ring *ring, struct xtp_slot *
 {
 	const unsigned int index = ring->tail & ((1 << xtp->log2_ring) - 1);
 	struct submission *sub = (void *)(ring->submissions + index * sizeof(*sub));
-	struct entry *lists = (void *)ring->lists[index];
+	struct entry *lists = ring->lists[index];
 	u64 source, destination = 0;
 	u32 from, to = 0;
 	u8 flags = job->decrypt << XTENT_ENGINE_FLAG_DECRYPT;
