@@ -152,6 +152,8 @@ run_bed() { # run_bed BED[+VARIANT]
         job "interrupts that move" xts-2rings pci-affinity.sh
         job "put to sleep" xts-2rings pci-sleep.sh
     fi
+    # Within a minute.
+    [ "$bed" != uml-7-fast ] || job "reset too often" xts-2rings pci-reset.sh --spoil hang:97
     for spoil in $spoils; do
         job "spoiled by $spoil" xts-2rings pci-spoiled.sh --spoil "$spoil"
         [ "$bed" = uml-7-fast ] || job "fio, spoiled by $spoil" xts-2rings pci-faulty.sh --spoil "$spoil"
