@@ -35,5 +35,6 @@ while read -r target cipher; do
         remove "on-$disk"
     done
 done </tmp/ciphers
+happened || fail "no $SPOIL: $(interrupts) interrupts, $(counters)"
 echo "$SPOIL: $tests of fio's jobs, in $errors of which a read failed; $(counters)"
 unload

@@ -59,6 +59,29 @@ off_the_bus() {
     printf '\002\000' | dd of="$(engine)/config" bs=1 seek=4 conv=notrunc 2>/dev/null || fail "bus mastering"
 }
 
+# happened: whether the fault SPOIL of xtent-engine-sim shows in what the driver has counted.
+happened() {
+    case $SPOIL in
+    # One that is late is so by more than the watchdog waits.
+    lost-interrupt | late-interrupt) [ "$(count lost_interrupts)" -gt 0 ] ;;
+    double-interrupt) come_twice ;;
+    read-error | write-error) [ "$(count failed)" -gt 0 ] ;;
+    lost-completion | hang) [ "$(count resets)" -gt 0 ] ;;
+    *) [ "$(count state)" = dead ] ;;
+    esac
+}
+# come_twice: requests one by one have more interrupts than one each.
+come_twice() {
+    setup one xtent "$(on_device | sed -n '$ s/[^ ]* //p')" ram0 "$(key 64)" 512
+    requests=$(count requests)
+    came=$(interrupts)
+    for sector in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        dd if=/dev/mapper/one of=/tmp/sector bs=512 count=1 skip=$sector iflag=direct 2>/dev/null || fail "a read"
+    done
+    remove one
+    [ $(($(interrupts) - came)) -gt $(($(count requests) - requests)) ]
+}
+
 interrupts() { # how many the device has raised
     awk '/xtent_pci/ { for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' /proc/interrupts
 }

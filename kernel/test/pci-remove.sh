@@ -36,12 +36,21 @@ for user in $users; do
     set_up "$user"
     io 2 || fail "$user: with the device"
     # --- unbound in the middle of it, bound again: no request fails
-    io 24 &
+    rm -f /tmp/stop
+    (until [ -e /tmp/stop ]; do io 1 || exit; done) &
     writer=$!
     for _ in 1 2 3; do
+        before=$(count requests)
+        tries=0
+        until [ "$(count requests)" -gt "$before" ]; do
+            tries=$((tries + 1))
+            [ $tries -lt 10000 ] || fail "$user: nothing for the device before it goes"
+        done
         echo "$device" >$driver/unbind || fail "unbind"
+        kill -0 $writer || fail "$user: when the device had gone"
         echo "$device" >$driver/bind || fail "bind"
     done
+    touch /tmp/stop
     wait $writer || fail "$user: while the device came and went"
     echo "$device" >$driver/unbind || fail "unbind"
     io 2 || fail "$user: without a device"

@@ -56,5 +56,6 @@ for user in $users; do
     remove device
     remove cpu
 done
+happened || fail "no $SPOIL: $(interrupts) interrupts, $(counters)"
 echo "$SPOIL: refused $refused times, $failed reads failed; $(counters)"
 unload
