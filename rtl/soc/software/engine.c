@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #include "engine.h"
 
-#include "../../engine/xtent_engine_registers.h"
+#include "../../../kernel/pci/registers.h"
 
 #define XE(name) XTENT_ENGINE_##name
 #define LOG2_RING 3

@@ -4,7 +4,7 @@
  * step. The steps of SOC_MIXED are those of kernel/engine.c.
  */
 #include "../../../kernel/xts_masks.h"
-#include "../../engine/xtent_engine_registers.h"
+#include "../../../kernel/pci/registers.h"
 #include "aes.h"
 #include "engine.h"
 
