@@ -187,10 +187,10 @@ run_bed() {
     job "swap, $memory MB" swap.sh 1 .
 }
 
-# lint: what sparse and checkpatch say of the sources, once, for User Mode Linux 6.1.
+# lint: what sparse and checkpatch say of the sources, once. It builds all of them, too.
 lint() {
     wanted "sparse and checkpatch" || return 0
-    if "$here/lint.sh" "$("$here/build.sh" uml)" >"$work/log" 2>&1; then
+    if "$here/lint.sh" >"$work/log" 2>&1; then
         passed "sparse and checkpatch" "$(tail -1 "$work/log")"
     else
         failed "sparse and checkpatch"
