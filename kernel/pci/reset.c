@@ -47,7 +47,9 @@ static const char *fault_name(u32 code)
 void xtp_trouble_locked(struct xtp_device *xtp, enum xtp_trouble trouble, const char *reason)
 {
 	lockdep_assert_held(&xtp->lock);
-	if (xtp->state != XTP_UP && xtp->state != XTP_DRAINING)
+	/* What was completed before a reset is looked at in it, and may be worse than its reason. */
+	if (xtp->state != XTP_UP && xtp->state != XTP_DRAINING &&
+	    !(xtp->state == XTP_RESETTING && trouble > max(xtp->trouble, XTP_FAULT)))
 		return;
 	WRITE_ONCE(xtp->state, XTP_RESETTING);
 	xtp->trouble = trouble;
@@ -169,6 +171,9 @@ static void reset_work(struct work_struct *work)
 	bool again;
 	int r;
 
+	/* Worse trouble, found in the last one, has been seen to. */
+	if (READ_ONCE(xtp->state) != XTP_RESETTING)
+		return;
 	r = xtp_stop(xtp);
 	/* What was completed before is done. */
 	xtp_look(xtp, XTP_EVERY_RING);
@@ -185,7 +190,7 @@ static void reset_work(struct work_struct *work)
 	/* Else it is to be off, meanwhile; dead is dead. */
 	if (!again)
 		WRITE_ONCE(xtp->state, XTP_DEAD);
-	else if (xtp->state == XTP_RESETTING)
+	else if (xtp->state == XTP_RESETTING && xtp->trouble <= XTP_FAULT)
 		WRITE_ONCE(xtp->state, XTP_UP);
 	spin_unlock_bh(&xtp->lock);
 	if (again) {
