@@ -72,8 +72,9 @@ osd crush chooseleaf type = 0
 mon allow pool size one = true
 mon allow pool delete = true
 mon warn on pool no redundancy = false
-mon data avail crit = 1
-mon data avail warn = 1
+# Not even on a nearly full disk: a monitor that finds less room ends without a word.
+mon data avail crit = -1
+mon data avail warn = -1
 auth allow insecure global id reclaim = false
 [client]
 log file =
@@ -115,11 +116,13 @@ launch() { # launch DAEMON: in a session of its own
     echo "$1 $! $(began $!)" >>"$dir/pids"
 }
 
-wait_for() { # wait_for WHAT COMMAND...
-    local until=$((SECONDS + 120)) what=$1
+wait_for() { # wait_for DAEMON COMMAND...
+    local until=$((SECONDS + 120)) daemon=$1 pid began_at
     shift
     until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$until" ] || die "no $what after two minutes: see $dir/log"
+        find_daemon "$daemon"
+        is_ours "$pid" "$began_at" || die "$daemon has ended; room there: $(df -h --output=avail "$dir" | tail -1); see $dir/log"
+        [ "$SECONDS" -lt "$until" ] || die "$daemon does not answer after two minutes: see $dir/log"
         sleep 0.1
     done
 }
@@ -146,7 +149,7 @@ start() { # start [PID]
     ceph-mon --mkfs -i a --monmap "$dir/monmap" --keyring "$dir/keyring" -c "$dir/ceph.conf"
     launch mon.a
     watch "${1:-}"
-    wait_for monitor c mon stat
+    wait_for mon.a c mon stat
     for ((id = 0; id < osds; id++)); do
         mkdir "$dir/osd.$id"
         uuid=$(cat /proc/sys/kernel/random/uuid)
@@ -157,7 +160,7 @@ start() { # start [PID]
             --keyring "$dir/osd.$id/keyring" >"$dir/log/osd.$id.mkfs" 2>&1
         launch "osd.$id"
     done
-    wait_for OSD osds_are_up
+    wait_for "osd.$((osds - 1))" osds_are_up
     c osd pool create rbd 8 8 >/dev/null 2>&1
     timeout 60 rbd -c "$dir/ceph.conf" pool init rbd
     trap - ERR
