@@ -14,14 +14,16 @@ kib=${ENGINE_DEMO_KIB:-4096}
 
 # shellcheck source=scripts/lib/steps.sh
 . scripts/lib/steps.sh
+# shellcheck source=scripts/lib/device.sh
+. scripts/lib/device.sh
 
-server='' device=''
+server=
 work=$(mktemp -d "${TMPDIR:-/tmp}/xtent-engine-demo.XXXXXX")
 # shellcheck disable=SC2317  # called by the trap
 finish() {
     local status=$?
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    [ -z "$device" ] || kill "$device" 2>/dev/null || true
+    end_device
     wait 2>/dev/null || true
     rm -rf "$work"
     if [ $status -ne 0 ]; then
@@ -41,12 +43,8 @@ good "$("$xtent" --version)"
 
 step "Start the device: AES-XTS over runs, with rings and DMA, behind vfio-user"
 printf '   %s$ xtent-engine-sim --design xts --socket engine.sock &%s\n' "$dim" "$plain"
-mkfifo "$work/announcement"
-"$sim" --design xts --models "$target/rtl/cosim" --socket "$work/engine.sock" >"$work/announcement" &
-device=$!
-exec 3<"$work/announcement"
-read -r -u 3 line
-good "${line//"$work"\//}"
+start_device "$sim" --design xts --models "$target/rtl/cosim" --socket "$work/engine.sock"
+good "${announced//"$work"\//}"
 
 step "Make a LUKS2 volume, and serve it with that device as its cipher"
 printf 'a passphrase for the demo' >"$work/key"

@@ -34,10 +34,11 @@ done
 work=$(mktemp -d "${TMPDIR:-/tmp}/xtent-engine-kernel-test.XXXXXX")
 # shellcheck source=scripts/lib/guest-jobs.sh
 . "$root/scripts/lib/guest-jobs.sh"
-device=
+# shellcheck source=scripts/lib/device.sh
+. "$root/scripts/lib/device.sh"
 # shellcheck disable=SC2317  # called by the trap
 finish() {
-    [ -z "$device" ] || kill "$device" 2>/dev/null || true
+    end_device
     wait 2>/dev/null || true
     rm -rf "$work"
 }
@@ -49,21 +50,9 @@ start() {
     local design=$1 way=--socket
     shift
     [[ $bed != uml* ]] || way=--vhost-user
-    rm -f "$work/announcement" "$work/engine" "$work/time" && mkfifo "$work/announcement"
-    "$target/cosim/release/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" \
-        "$way" "$work/engine" "$@" >"$work/announcement" 2>"$work/device" &
-    device=$!
-    exec 3<"$work/announcement"
-    read -r -u 3 _
-}
-# stop: fails if it was not well, or had broken.
-stop() {
-    local status=0
-    kill "$device" 2>/dev/null || true
-    wait "$device" || status=$?
-    device=
-    exec 3<&-
-    return $status
+    rm -f "$work/engine" "$work/time"
+    start_device "$target/cosim/release/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" \
+        "$way" "$work/engine" "$@" 2>"$work/device"
 }
 
 # wanted NAME: whether this bed's job is to run.
@@ -107,7 +96,7 @@ JOB
     start "$design" "$@"
     "$root/scripts/guest.sh" --on "$bed" --engine "$work/engine" ${options[@]+"${options[@]}"} "${files[@]}" \
         --timeout "$seconds" "$work/job" >"$work/log" 2>&1 || status=1
-    stop || status=1
+    stop_device || status=1
     if [ $status = 0 ]; then
         passed "$name" "$(tail -1 "$work/log"); $((SECONDS - started)) s"
     else

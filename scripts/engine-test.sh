@@ -16,11 +16,12 @@ rtl/cosim/model.sh --models "$target/rtl/cosim" "${designs[@]}"
 # As its tests build it: the model spends the time, and it is not Rust.
 nice cargo build --manifest-path rtl/cosim/Cargo.toml --target-dir "$target/cosim"
 
-device=
+# shellcheck source=scripts/lib/device.sh
+. scripts/lib/device.sh
 work=$(mktemp -d "${TMPDIR:-/tmp}/xtent-engine-test.XXXXXX")
 # shellcheck disable=SC2317  # called by the trap
 finish() {
-    [ -z "$device" ] || kill "$device" 2>/dev/null || true
+    end_device
     wait 2>/dev/null || true
     rm -rf "$work"
 }
@@ -28,13 +29,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 for design in "${designs[@]}"; do
     echo "the driver against the design $design:"
-    rm -f "$work/announcement" && mkfifo "$work/announcement"
-    "$target/cosim/debug/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" --socket "$work/socket" >"$work/announcement" &
-    device=$!
-    exec 3<"$work/announcement"
-    read -r -u 3 _
+    start_device "$target/cosim/debug/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" --socket "$work/socket"
     XTENT_ENGINE_SOCKET=$work/socket nice cargo test --package xtent-coprocessor --test conformance -- --ignored
-    kill "$device"
-    wait "$device"
-    device=
+    stop_device
 done
