@@ -26,10 +26,10 @@ def size(text):
     return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
 
 
-def ratio(case, sector):
+def ratios(case, sector):
     """Of throughput, within each round."""
     new, old = (case["results"][f"{name}-{sector}"] for name in (NEW, OLD))
-    return statistics.median(o[1] / n[1] for n, o in zip(new, old))
+    return [o[1] / n[1] for n, o in zip(new, old)]
 
 
 def figures(cases, part, kind, patterns, figure, output, paper):
@@ -44,9 +44,10 @@ def figures(cases, part, kind, patterns, figure, output, paper):
         for what in patterns:
             case = next(c for c in chosen if c["request"] == request and c["what"] == what)
             for sector in (512, 4096):
-                value = ratio(case, sector)
+                rounds = ratios(case, sector)
+                value = statistics.median(rounds)
                 series.setdefault(f"{what}, {sector}", []).append(value)
-                cells.append(f"{value:.2f}")
+                cells.append(f"{value:.2f} ({min(rounds):.2f} to {max(rounds):.2f})")
         lines.append(f"| {groups[-1]} | " + " | ".join(cells) + " |")
     if not groups:
         raise SystemExit(f"intel: the results have no {kind} of {part}")
