@@ -64,12 +64,14 @@ wanted() {
 # the modules, of which dm-xtent is loaded.
 job() {
     local name="$bed$variant, $1, $2" design=$2 script=$3 started=$SECONDS file files=() options=() spoil="" status=0
+    local key_bits=256
     wanted "$1, $2" || return 0
     shift 3
     [ "${1:-}" != --spoil ] || spoil=${2%%:*}
     for file in "$script" log.sh pci-lib.sh engine-lib.sh; do files+=(--file "$file=$tests/$file"); done
     for file in dm-xtent.ko xtent_pci.ko; do files+=(--file "$file=$modules/$file"); done
     ! grep -q fio_on "$tests/$script" || files+=("${fio[@]}")
+    [ "$design" != xts-128 ] || key_bits=128
     case $variant in
     +time)
         # The driver looks for the answer once in 1000 ns.
@@ -81,7 +83,7 @@ job() {
     cat >"$work/job" <<JOB
 . /in/log.sh
 [ ! -d /sys/kernel/debug ] || [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
-export LEVEL=${levels[$design]} SPOIL=$spoil BYTES=1048576
+export LEVEL=${levels[$design]} KEY_BITS=$key_bits SPOIL=$spoil BYTES=1048576
 rmmod brd 2>/dev/null
 modprobe brd rd_nr=2 rd_size=1024 || exit
 insmod /in/dm-xtent.ko || { dmesg | tail -5; exit 1; }
@@ -105,8 +107,8 @@ JOB
     fi
 }
 
-# By name, what drivers see of a design.
-declare -A levels=([ecb]=1 [xts-512]=2 [xts]=3 [xts-2rings]=3 [xts-2slots]=3)
+# By name, what drivers see of a design; all but one have AES-256 as well.
+declare -A levels=([ecb]=1 [xts-512]=2 [xts]=3 [xts-128]=3 [xts-2rings]=3 [xts-2slots]=3)
 
 # What xtent-engine-sim --spoil can do, and to every how manieth: more than there are of it in the driver's own test
 # at its start, or in a read that is tried again, since each try would fail; few enough for some in a job.
@@ -136,6 +138,8 @@ run_bed() { # run_bed BED[+VARIANT]
         job "verified by fio" $design pci-verify.sh
         job "removed and back" $design pci-remove.sh
     done
+    job "the kernel's own tests" xts-128 pci-crypto.sh
+    job "against dm-crypt" xts-128 pci-same.sh
     job "more keys than slots" xts-2slots pci-keys.sh
     if [[ "$bed" != uml* ]]; then
         job "interrupts that move" xts-2rings pci-affinity.sh

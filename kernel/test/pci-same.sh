@@ -28,23 +28,25 @@ used() {
     [ "$(count "$counter")" -gt "$counted" ] || fail "nothing for the device: $*; $(counters)"
 }
 
-# A device may have AES-256 alone: shorter keys may be software's.
-compare "$engine" plain64 32 0 512 -
-used requests compare "$engine" plain64 64 0 512 -
-used requests compare "$engine" plain64 64 0 4096 - request_size:4096 in_flight:64
+# Bytes of two keys as the device has them, and as it may not: those may be software's.
+key_bytes=$((KEY_BITS / 4))
+other_bytes=$((96 - key_bytes))
+compare "$engine" plain64 $other_bytes 0 512 -
+used requests compare "$engine" plain64 $key_bytes 0 512 -
+used requests compare "$engine" plain64 $key_bytes 0 4096 - request_size:4096 in_flight:64
 if [ "$LEVEL" -ge 2 ]; then
-    compare "$xts" plain64 32 0 512 -
-    used requests compare "$xts" plain64 64 0 512 -
+    compare "$xts" plain64 $other_bytes 0 512 -
+    used requests compare "$xts" plain64 $key_bytes 0 512 -
     # Too long for one unit at level 2: software's.
-    compare "$xts" plain64 64 0 4096 -
-    compare "$xts" plain64be 64 0 512 -
+    compare "$xts" plain64 $key_bytes 0 4096 -
+    compare "$xts" plain64be $key_bytes 0 512 -
 fi
 if [ "$LEVEL" -ge 3 ]; then
     for sector in 512 1024 2048 4096; do
-        used runs compare "$xts" plain64 64 0 $sector large
+        used runs compare "$xts" plain64 $key_bytes 0 $sector large
     done
-    used runs compare "$xts" plain64 64 0 512 - request_size:512 in_flight:64
-    used runs compare "$xts" plain 64 4294965248 512 -
+    used runs compare "$xts" plain64 $key_bytes 0 512 - request_size:512 in_flight:64
+    used runs compare "$xts" plain $key_bytes 4294965248 512 -
     data 262144
     requests 1 "$xts-plain64"
     requests 64 "$xts-plain64" request_size:4096
@@ -57,8 +59,8 @@ data 65536
 # Comparisons are of whole disks.
 dd if="$theirs" of="$ours" bs=64k conv=fsync 2>/dev/null
 load priority=1 ring_entries=1 "$@"
-used requests compare "$engine" plain64 64 0 512 - request_size:512
-[ "$LEVEL" -lt 3 ] || used runs compare "$xts" plain64 64 0 512 - request_size:512 in_flight:64
+used requests compare "$engine" plain64 $key_bytes 0 512 - request_size:512
+[ "$LEVEL" -lt 3 ] || used runs compare "$xts" plain64 $key_bytes 0 512 - request_size:512 in_flight:64
 
 [ "$(count resets)$(count failed)$(count lost_interrupts)" = 000 ] || fail "counters: $(counters)"
 echo "$tests comparisons: $(counters)"
