@@ -139,8 +139,9 @@ fn what_waits_does_so_in_a_ring() {
     assert!(said.status.success(), "{said:?}");
     assert_eq!(std::fs::metadata(bed.path("copy")).unwrap().len(), 1 << 20);
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    // One of those that served the client may end meanwhile.
     let has_ring = tasks
-        .map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap())
+        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
         .any(|name| name.trim_end() == "xtent-ring");
     server.signal(Signal::TERM);
     let mut log = String::new();
