@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::luks::Container;
-use crate::process::{Background, Finished};
+use crate::process::{Background, Finished, threads};
 use crate::{Cmd, bed};
 
 /// What clients of the cluster begin with.
@@ -130,8 +130,7 @@ impl Bed {
 /// No thread of a server, librados' own included, has more than it needs.
 pub fn assert_confined(id: u32) {
     let mut of_ceph = 0;
-    for task in std::fs::read_dir(format!("/proc/{id}/task")).unwrap() {
-        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+    for status in threads(id) {
         let is_of_ceph =
             status.contains("Name:\tmsgr-worker") || !status.contains("CapEff:\t0000000000000000");
         of_ceph += usize::from(is_of_ceph);

@@ -106,6 +106,12 @@ pub struct Background {
     stderr: File,
 }
 
+/// What the kernel says of each thread of a process, as /proc has it. One that ends meanwhile is not among them.
+pub fn threads(process: u32) -> impl Iterator<Item = String> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).ok())
+}
+
 impl Cmd {
     /// A command by its path.
     pub fn new(program: impl Into<PathBuf>) -> Self {

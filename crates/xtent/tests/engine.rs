@@ -165,10 +165,8 @@ fn every_thread_of_a_server_with_an_engine_is_confined() {
     let bed = Bed::with_luks2();
     let device = engine(&bed, 3);
     let server = Server::start(&bed, &format!("--nbd unix:s {}", device.option()));
-    let tasks = format!("/proc/{}/task", server.child.id());
     let mut names = Vec::new();
-    for task in std::fs::read_dir(tasks).unwrap() {
-        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+    for status in server.threads() {
         let of = |name: &str| {
             let line = status.lines().find(|line| line.starts_with(name));
             line.unwrap()[name.len()..].trim().to_owned()

@@ -10,7 +10,7 @@ use xtent_tests::luks::{Container, KEY, Maker, OTHER_KEY, Shape, add_key};
 use xtent_tests::nbd::{command, nbdsh, read_all, write_all};
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::{Server, xtent};
-use xtent_tests::{PATIENCE, Scratch, pattern};
+use xtent_tests::{PATIENCE, Scratch, pattern, process};
 
 use super::control::{said, said_of_keys};
 use super::{SIZE, container, usize_of};
@@ -34,8 +34,7 @@ fn threads(gateway: &Gateway) -> u64 {
 /// No thread has a capability or calls what the filter does not have, librados' own included.
 fn assert_confined(gateway: &Gateway) {
     let mut of_ceph = 0;
-    for task in std::fs::read_dir(format!("/proc/{}/task", gateway.id())).unwrap() {
-        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+    for status in process::threads(gateway.id()) {
         of_ceph += usize::from(status.contains("Name:\tmsgr-worker"));
         for line in [
             "NoNewPrivs:\t1",

@@ -47,6 +47,14 @@ impl Server {
         line[name.len() + 1..].trim().to_owned()
     }
 
+    /// What /proc has of each of its threads as `status`. One that ends meanwhile is not among them.
+    pub fn threads(&self) -> impl Iterator<Item = String> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads.filter_map(|thread| {
+            std::fs::read_to_string(thread.unwrap().path().join("status")).ok()
+        })
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
