@@ -48,7 +48,7 @@ done
 # who wrote it nor under what licence once more.
 sed -E '/^MODULE_(LICENSE|DESCRIPTION)/d' "$tree/crypto/simd.c" >"$built/new"
 cmp -s "$built/new" "$built/simd-helper.c" || mv "$built/new" "$built/simd-helper.c"
-cp -p "$here"/{Kbuild,on_uml.h,host_clock.c} "$built/"
+cp -p "$here"/{Kbuild,on_uml.h,host_clock.c} "$root/kernel/host_clock.h" "$built/"
 step "building the kernel's AES driver for User Mode Linux" \
     "${make[@]}" "M=$built" modules
 if grep -E '^([^ ]*/)?(host_clock|on_uml)\.[ch]:[0-9:]* warning:|^WARNING: modpost' "$log" |

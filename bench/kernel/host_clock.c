@@ -19,9 +19,8 @@
 #include <linux/version.h>
 #include <asm/cpufeature.h>
 
-#define HOST_CLOCK_GETTIME 228
-#define HOST_CLOCK_MONOTONIC 1
-#define HOST_CLOCK_PROCESS_CPUTIME_ID 2
+#include "host_clock.h"
+
 /* As the C library's clock_getcpuclockid(). */
 #define HOST_CLOCK_OF(pid) ((~(long)(pid) << 3) | 2)
 
@@ -34,19 +33,6 @@
 
 static int server;
 module_param(server, int, 0644);
-
-/* A module runs as the host's user code does, so it may ask the host. */
-static u64 host_clock(long which)
-{
-	s64 time[2] = { 0, 0 };
-	long result;
-
-	asm volatile("syscall"
-		     : "=a"(result)
-		     : "a"((long)HOST_CLOCK_GETTIME), "D"(which), "S"(time)
-		     : "rcx", "r11", "memory");
-	return result ? 0 : time[0] * NSEC_PER_SEC + time[1];
-}
 
 static int get_now(char *buffer, const struct kernel_param *kp)
 {
