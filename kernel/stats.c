@@ -16,7 +16,7 @@ MODULE_PARM_DESC(timing, "Tell in the status where the time of the crypto API's 
  * is faster than any clock, and under User Mode Linux much finer. But it knows nothing of
  * simulated time, in which reading the clock takes some, unless interrupts are off.
  */
-static u64 ticks_now(void)
+u64 xt_ticks_now(void)
 {
 #ifdef XT_COST_MODEL
 	unsigned long flags;
@@ -41,7 +41,7 @@ static u64 first_tick, first_ns;
 
 void xt_clock_init(void)
 {
-	first_tick = ticks_now();
+	first_tick = xt_ticks_now();
 	first_ns = ktime_get_ns();
 }
 
@@ -50,12 +50,12 @@ void xt_clock_start(struct xt_clock *clock)
 	clock->runs = READ_ONCE(timing);
 	clock->row = XT_ROW_OTHER;
 	if (clock->runs)
-		clock->since = ticks_now();
+		clock->since = xt_ticks_now();
 }
 
 void xt_clock_switch(struct xt_clock *clock, enum xt_row row)
 {
-	u64 now = ticks_now();
+	u64 now = xt_ticks_now();
 
 	clock->ticks[clock->row] += now - clock->since;
 	clock->row = row;
@@ -93,7 +93,7 @@ static unsigned int emit_times(const struct xt_counters *sum, char *result,
 		[XT_ROW_ENGINE] = "engine",
 	};
 	/* One rate for all, so that rows sum to their total. */
-	const u64 passed_ticks = (ticks_now() - first_tick) ?: 1;
+	const u64 passed_ticks = (xt_ticks_now() - first_tick) ?: 1;
 	const u64 passed_ns = ktime_get_ns() - first_ns;
 	u64 total = 0;
 	unsigned int i;

@@ -189,6 +189,7 @@ bool xt_run_begin(struct crypto_skcipher *tfm, unsigned int data_unit_size);
 
 /* stats.c */
 void xt_count_run(struct xt_target *xt, unsigned int sectors);
+u64 xt_ticks_now(void);
 void xt_clock_init(void);
 void xt_clock_start(struct xt_clock *clock);
 void xt_clock_stop(struct xt_clock *clock, struct xt_target *xt);
