@@ -69,4 +69,10 @@ static const struct attribute_group group = {
 	.attrs = attributes,
 };
 
-const struct attribute_group *xtp_groups[] = { &group, NULL };
+const struct attribute_group *xtp_groups[] = {
+	&group,
+#ifdef XTP_INSTANT
+	&xtp_instant_group,
+#endif
+	NULL
+};

@@ -30,7 +30,7 @@ perl "$tree/scripts/checkpatch.pl" --no-tree --terse --no-summary \
 modules=$("$here/build.sh" x86-6.1)
 kernel=$("$here/../../scripts/kernel.sh" x86-6.1)
 step "running sparse" make -C "$kernel/build" CC=gcc W=1 C=2 CHECK=sparse CONFIG_DEBUG_INFO_BTF_MODULES= "M=$modules" \
-    CONFIG_XTENT_BENCH=y modules
+    CONFIG_XTENT_PCI_INSTANT=y CONFIG_XTENT_BENCH=y modules
 checked=$(grep -c '^  CHECK ' "$log") || die "sparse has seen no file"
 # Not of the compiler's headers, whose intrinsics it does not know.
 ! grep -E "^$modules/[a-z0-9_/]*\.[ch]:[0-9:]* (warning|error):" "$log" || die "sparse complains"
