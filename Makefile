@@ -176,12 +176,12 @@ bench-engine: ## the co-processor's cycles beside the papers' figures: docs/copr
 	$(CARGO) build --release --manifest-path rtl/cosim/Cargo.toml --target-dir $(TARGET)/cosim
 	bench/engine/figures.py --models $(TARGET)/rtl/cosim --measure $(TARGET)/cosim/release/xtent-engine-measure $(BENCH)
 
-bench-papers: ## the tables and figures of the papers, in simulated time: docs/experiments.md
+bench-papers: ## the tables and figures of the papers, in simulated time; BENCH=pays, by this machine's: from where on an engine pays: docs/experiments.md
 	@scripts/setup.sh engine
 	@scripts/setup.sh kernel
 	rtl/cosim/model.sh --models $(TARGET)/rtl/cosim ecb-bus4 xts-512-bus4 xts-bus4
 	$(CARGO) build --release --manifest-path rtl/cosim/Cargo.toml --target-dir $(TARGET)/cosim
-	bench/papers/run.py --sim $(TARGET)/cosim/release/xtent-engine-sim --models $(TARGET)/rtl/cosim --output $(TARGET)/bench-papers $(BENCH)
+	bench/papers/$(if $(filter pays,$(BENCH)),pays.py,run.py) --sim $(TARGET)/cosim/release/xtent-engine-sim --models $(TARGET)/rtl/cosim --output $(TARGET)/bench-papers $(filter-out pays,$(BENCH))
 
 bench-soc: ## a CPU and the co-processor on one bus, step by step, beside the papers' figures: rtl/soc/README.md
 	@scripts/setup.sh rtl

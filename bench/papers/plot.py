@@ -57,15 +57,22 @@ def bars(path, title, groups, series, stacked=False):
     path.write_text("\n".join([*parts, *legend(series), "</svg>"]) + "\n")
 
 
-def lines(path, below, title, xs, series):
-    """Lines over `xs`, which are set apart by their logarithms."""
-    marks = ticks(max(v for s in series.values() for v in s))
+def lines(path, below, title, xs, series, logarithmic=False):
+    """Lines over `xs`, which are set apart by their logarithms; so may values be."""
+    every = [v for s in series.values() for v in s]
+    if logarithmic:
+        low, high = math.floor(math.log10(min(every))), math.ceil(math.log10(max(every)))
+        marks = [10**power for power in range(low, high + 1)]
+        part = lambda value: (math.log10(value) - low) / (high - low)
+    else:
+        marks = ticks(max(every))
+        part = lambda value: value / marks[-1]
     first, last = math.log2(xs[0]), math.log2(xs[-1])
     x = lambda value: LEFT + 10 + (math.log2(value) - first) / max(last - first, 1e-9) * (WIDTH - 60 - LEFT)
-    y = lambda value: HEIGHT - BOTTOM - value / marks[-1] * (HEIGHT - BOTTOM - TOP)
+    y = lambda value: HEIGHT - BOTTOM - part(value) * (HEIGHT - BOTTOM - TOP)
     parts = frame(title, marks, y)
     for value in xs:
-        parts.append(text(x(value), HEIGHT - BOTTOM + 16, value))
+        parts.append(text(x(value), HEIGHT - BOTTOM + 16, f"{value:g}"))
     parts.append(text(WIDTH / 2, HEIGHT - BOTTOM + 36, below))
     for n, values in enumerate(series.values()):
         path_points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(xs, values))

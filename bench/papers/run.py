@@ -7,7 +7,7 @@ by count.py, take on the papers' CPU.
 Experiments: model (that the guest's times are what the model says), tables (1 and 2), speed (figure 5), ecb (figure 6, GreHack's 6
 and 7), files (GreHack's
 figure 8), digest (figure 4 and GreHack's procedure), clock (what the engine's clock makes of table 1). All of them without a name. Results are printed and go, with
-plots, to the output folder.
+plots, to the output folder. (From where on an engine pays, by this machine's time: pays.py, or BENCH=pays.)
 """
 
 import argparse
@@ -93,6 +93,25 @@ def run(*command, **more):
     return done.stdout
 
 
+def build_modules(bed, **options):
+    """The folder with the kernel's modules, built with such options."""
+    return Path(run(ROOT / "kernel/test/build.sh", bed, env={**os.environ, **options}).strip())
+
+
+def start_device(args, design, work, *more):
+    """The simulated co-processor, for a guest, at `work`/engine."""
+    for missing in (args.sim, args.models / f"{design}.so"):
+        if not missing.exists():
+            raise SystemExit(f"papers: {missing} is missing; `make bench-papers` builds everything")
+    command = [args.sim, "--models", args.models, "--design", design, "--vhost-user", work / "engine", "--once", *more]
+    engine = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
+    # By then it is there. If it ends, its own words say why.
+    if not engine.stdout.readline().startswith("listening on "):
+        engine.wait()
+        raise SystemExit(f"papers: {' '.join(map(str, command))} ended")
+    return engine
+
+
 class Bench:
     def __init__(self, args):
         self.args = args
@@ -100,8 +119,7 @@ class Bench:
 
     def build(self):
         if not self.modules:
-            environment = {**os.environ, "CONFIG_XTENT_COST_MODEL": "y", "CONFIG_XTENT_RUN_TEST": "m"}
-            self.modules = Path(run(ROOT / "kernel/test/build.sh", self.args.on, env=environment).strip())
+            self.modules = build_modules(self.args.on, CONFIG_XTENT_COST_MODEL="y", CONFIG_XTENT_RUN_TEST="m")
         return self.modules
 
     def measure(self, points, cpu, design=None, mhz=None):
@@ -137,19 +155,11 @@ class Bench:
             engine.wait()
 
     def start(self, work, design, mhz):
-        for missing in (self.args.sim, self.args.models / f"{design}.so", self.modules / "xtent_pci.ko"):
-            if not missing.exists():
-                raise SystemExit(f"papers: {missing} is missing; `make bench-papers` builds everything")
-        command = [self.args.sim, "--models", self.args.models, "--design", design,
-                   "--vhost-user", work / "engine", "--time", work / "time", "--mhz", mhz, "--once",
-                   "--read-latency", self.args.read_latency, "--write-latency", self.args.write_latency,
-                   "--register-latency", self.args.register_latency]  # fmt: skip
-        engine = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
-        # By then both are there. If it ends, its own words say why.
-        if not engine.stdout.readline().startswith("listening on "):
-            engine.wait()
-            raise SystemExit(f"papers: {' '.join(map(str, command))} ended")
-        return engine
+        args = self.args
+        return start_device(
+            args, design, work, "--time", work / "time", "--mhz", mhz, "--read-latency", args.read_latency,
+            "--write-latency", args.write_latency, "--register-latency", args.register_latency,
+        )  # fmt: skip
 
     def take(self, point, text):
         """A point's counters, which have to make sense."""
