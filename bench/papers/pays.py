@@ -26,7 +26,7 @@ SECTORS = [512, 4096]
 ENGINE = "xts-aes-xtent-pci"
 GENERIC = "xts(ecb(aes-lib))"
 MANY = 16
-ISAS = {"aesni": "AES-NI", "vaes256": "VAES, 256 bits", "vaes512": "VAES, 512 bits"}
+ISAS = {"aesni": "AES-NI", "vaes256": "VAES 256", "vaes512": "VAES 512"}
 # Of a request: bus and interrupt, in nanoseconds.
 FIXED = [0, 500, 1000, 2000, 4000]
 # A request of a run, alone: by docs/coprocessor-figures.md ("runs, 4096 bytes a request": 448 cycles, "whole": 16 bytes a cycle).
@@ -196,7 +196,7 @@ def report(results, classes):
 
 
 def draw(path, results, classes):
-    series = {f"engine{f' + {us} us' if us else ''}": results.line(ENGINE, 512, more=us * 1000) for us in (0, 1, 4)}
+    series = {f"engine{f', {us} us' if us else ''}": results.line(ENGINE, 512, more=us * 1000) for us in (0, 1, 4)}
     series |= {name: results.line(who, 512) for name, who in classes.items()}
     plot.lines(path, "run, KiB (sectors of 512 bytes)", "us of the CPU", [n / 1024 for n in LENGTHS],
                {name: [ns / 1000 for ns in line] for name, line in series.items()}, logarithmic=True)  # fmt: skip
