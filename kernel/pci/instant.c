@@ -6,6 +6,7 @@
  * its registers are neither read nor written, until it is reset or gone.
  */
 #include <linux/interrupt.h>
+#include <linux/panic.h>
 #include <linux/sysfs.h>
 
 #include "../compat.h"
@@ -105,6 +106,7 @@ static ssize_t on_store(struct device *dev, struct device_attribute *attr, const
 	if (r)
 		return r;
 	dev_warn(dev, "instant: from now on NOTHING IS ENCRYPTED\n");
+	add_taint(TAINT_TEST, LOCKDEP_STILL_OK);
 	return size;
 }
 static DEVICE_ATTR_RW(on);
