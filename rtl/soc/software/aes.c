@@ -117,46 +117,42 @@ void aes_set_key(int which, const u8 *bytes, unsigned int bits)
 	(((box)[(a) & 255] | (box)[(b) >> 8 & 255] << 8 | (box)[(c) >> 16 & 255] << 16 |         \
 	  (u32)(box)[(d) >> 24] << 24) ^ (k))
 
-void aes_encrypt(int which, u8 *block)
+/*
+ * A block, by a direction's tables and keys. A column takes its four bytes from itself and from columns that are
+ * `turn` further on each time: the inverse cipher goes the other way round.
+ */
+static inline __attribute__((always_inline)) void apply(const u32 *k, unsigned int rounds, const u32 *table,
+							const u8 *box, const unsigned int turn, u32 *out)
 {
-	const struct key *key = &aes.keys[which];
-	const u32 *k = key->encrypt, *end = k + 4 * key->rounds;
-	u32 *out = (u32 *)block;
-	u32 a = out[0] ^ k[0], b = out[1] ^ k[1], c = out[2] ^ k[2], d = out[3] ^ k[3];
+	const unsigned int second = turn, third = 2, fourth = 4 - turn;
+	const u32 *end = k + 4 * rounds;
+	u32 a = out[0] ^ k[0], b = out[second] ^ k[second], c = out[third] ^ k[third], d = out[fourth] ^ k[fourth];
 
 	for (k += 4; k != end; k += 4) {
-		u32 e = COLUMN(aes.forward, a, b, c, d, k[0]), f = COLUMN(aes.forward, b, c, d, a, k[1]);
-		u32 g = COLUMN(aes.forward, c, d, a, b, k[2]);
+		u32 e = COLUMN(table, a, b, c, d, k[0]), f = COLUMN(table, b, c, d, a, k[second]);
+		u32 g = COLUMN(table, c, d, a, b, k[third]);
 
-		d = COLUMN(aes.forward, d, a, b, c, k[3]);
+		d = COLUMN(table, d, a, b, c, k[fourth]);
 		a = e;
 		b = f;
 		c = g;
 	}
-	out[0] = LAST(aes.sbox, a, b, c, d, k[0]);
-	out[1] = LAST(aes.sbox, b, c, d, a, k[1]);
-	out[2] = LAST(aes.sbox, c, d, a, b, k[2]);
-	out[3] = LAST(aes.sbox, d, a, b, c, k[3]);
+	out[0] = LAST(box, a, b, c, d, k[0]);
+	out[second] = LAST(box, b, c, d, a, k[second]);
+	out[third] = LAST(box, c, d, a, b, k[third]);
+	out[fourth] = LAST(box, d, a, b, c, k[fourth]);
+}
+
+void aes_encrypt(int which, u8 *block)
+{
+	const struct key *key = &aes.keys[which];
+
+	apply(key->encrypt, key->rounds, aes.forward, aes.sbox, 1, (u32 *)block);
 }
 
 void aes_decrypt(int which, u8 *block)
 {
 	const struct key *key = &aes.keys[which];
-	const u32 *k = key->decrypt, *end = k + 4 * key->rounds;
-	u32 *out = (u32 *)block;
-	u32 a = out[0] ^ k[0], b = out[1] ^ k[1], c = out[2] ^ k[2], d = out[3] ^ k[3];
 
-	for (k += 4; k != end; k += 4) {
-		u32 e = COLUMN(aes.backward, a, d, c, b, k[0]), f = COLUMN(aes.backward, b, a, d, c, k[1]);
-		u32 g = COLUMN(aes.backward, c, b, a, d, k[2]);
-
-		d = COLUMN(aes.backward, d, c, b, a, k[3]);
-		a = e;
-		b = f;
-		c = g;
-	}
-	out[0] = LAST(aes.inverse_sbox, a, d, c, b, k[0]);
-	out[1] = LAST(aes.inverse_sbox, b, a, d, c, k[1]);
-	out[2] = LAST(aes.inverse_sbox, c, b, a, d, k[2]);
-	out[3] = LAST(aes.inverse_sbox, d, c, b, a, k[3]);
+	apply(key->decrypt, key->rounds, aes.backward, aes.inverse_sbox, 3, (u32 *)block);
 }
