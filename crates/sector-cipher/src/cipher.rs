@@ -473,6 +473,8 @@ mod tests {
                     let words = schedule.chunks_exact(8).filter(|word| word[6..] != [0, 0]);
                     words.map(Vec::from).collect()
                 };
+                // What else was on the stack, they do not hold before: what they hold after is the key's, then.
+                burn_stack::<SET>();
                 let before = rekey(&key(37, long));
                 let after = rekey(&std::vec![0x11; short]);
                 // What stands there whatever key was there before.
