@@ -67,7 +67,11 @@ def main():
         command = [ROOT / "bench/kernel/compare.py", "--on", args.on, "--rounds", args.rounds,
                    "--only", "files", "--only", "disk", "--output", args.output / "kernel"]  # fmt: skip
         subprocess.run([str(c) for c in command], check=True, stdout=subprocess.DEVNULL)
-    results = json.loads((args.results or args.output / "kernel/results.json").read_text())
+    path = args.results or args.output / "kernel/results.json"
+    try:
+        results = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise SystemExit(f"intel: {path} is not what bench/kernel/compare.py writes as results.json: {error}") from None
     cases = results["cases"]
     lines = [f"{name}: {value}" for name, value in results["machine"].items()]
     lines += ["One short round: figures without meaning" if results["quick"] else f"{results['rounds']} rounds", ""]
