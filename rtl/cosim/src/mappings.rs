@@ -5,15 +5,18 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::memory_port::Memory;
 
-/// Mappings at most: each keeps a file open.
-pub const MOST: usize = 512;
+/// Mappings at most, as many as Linux's VFIO allows: with an IOMMU each page may be one.
+pub const MOST: usize = 65535;
+
+/// Files at most, however many mappings each has: they are kept open.
+const FILES: usize = 512;
 
 /// A range of the device's addresses.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ struct Mapping {
     last: u64,
     offset: u64,
     /// A client may have memory that it cannot show: nothing reaches it.
-    file: Option<File>,
+    file: Option<Arc<File>>,
     read: bool,
     write: bool,
 }
@@ -34,9 +37,13 @@ pub struct Mappings {
     list: Mutex<List>,
 }
 
+/// Device, inode and flags: descriptors for which these are equal are one file, opened alike.
+type Identity = (u64, u64, OFlags);
+
 #[derive(Debug, Default)]
 struct List {
     mappings: Vec<Mapping>,
+    files: Vec<(Identity, Weak<File>)>,
     /// PCI's bus mastering: a device without it reaches nothing.
     master: bool,
     /// Somebody was told that it is off.
@@ -96,6 +103,7 @@ impl Mappings {
         if list.mappings.get(at).is_some_and(|it| it.start <= last) {
             return invalid("a mapping lies upon another");
         }
+        let file = file.map(|file| list.share(file)).transpose()?;
         let mapping = Mapping {
             start: address,
             last,
@@ -159,6 +167,26 @@ impl Mappings {
 }
 
 impl List {
+    /// That file, or the one that a mapping has already.
+    fn share(&mut self, file: File) -> io::Result<Arc<File>> {
+        let metadata = file.metadata()?;
+        let identity = (metadata.dev(), metadata.ino(), fcntl_getfl(&file)?);
+        self.files.retain(|(_, file)| file.strong_count() > 0);
+        let known = self.files.iter().find(|(it, _)| *it == identity);
+        if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
+            return Ok(file);
+        }
+        if self.files.len() >= FILES {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "mappings of too many files",
+            ));
+        }
+        let file = Arc::new(file);
+        self.files.push((identity, Arc::downgrade(&file)));
+        Ok(file)
+    }
+
     /// Calls `reach` with the file and its offset of each part of a range; whether all of the
     /// range is there, and it succeeded.
     fn each(
@@ -350,6 +378,27 @@ mod tests {
         all.remove(0, 0x2000).unwrap();
         all.remove(0, 0x2000).unwrap();
         assert!(add(0x1000, 0x1000, 0), "the range is not free");
+    }
+
+    #[test]
+    fn a_file_is_kept_open_once() {
+        let all = Mappings::default();
+        let shown = file(0x1000);
+        let add = |at: u64, file: &File| {
+            all.add(at, 16, 0, Some(file.try_clone().unwrap()), (true, true))
+        };
+        for i in 0..1000 {
+            add(i * 16, &shown).unwrap();
+        }
+        assert_eq!(all.list().files.len(), 1);
+        for i in 1000..1000 + FILES as u64 - 1 {
+            add(i * 16, &file(16)).unwrap();
+        }
+        assert!(add(1 << 20, &file(16)).is_err(), "too many files");
+        add(1 << 20, &shown).unwrap();
+        all.clear();
+        add(0, &file(16)).unwrap();
+        assert_eq!(all.list().files.len(), 1);
     }
 
     #[test]
