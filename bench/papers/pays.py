@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import guest
 import plot
-import run
 
 HERE = Path(__file__).resolve().parent
 LENGTHS = [512 << i for i in range(12)]
@@ -117,10 +117,10 @@ def measure(args, modules):
                 (work / "isa").write_text(isa + "\n")
                 files = {"list": work / "list", "isa": work / "isa",
                          **{name: modules / name for name in ("dm-xtent.ko", "xtent_pci.ko")}}  # fmt: skip
-                engine = run.start_device(args, args.design, work)
+                engine = guest.start_device(args, args.design, work)
                 try:
-                    text = run.run(
-                        run.ROOT / "scripts/guest.sh", "--on", args.on, "--timeout", args.timeout, "--engine", work / "engine",
+                    text = guest.run(
+                        guest.ROOT / "scripts/guest.sh", "--on", args.on, "--timeout", args.timeout, "--engine", work / "engine",
                         *(word for name, path in files.items() for word in ("--file", f"{name}={path}")), HERE / "pays.sh",
                     )  # fmt: skip
                 finally:
@@ -210,7 +210,7 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", run.ROOT / "target"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", guest.ROOT / "target"))
     parser.add_argument("--on", default="uml-7-fast", help="the guest's kernel (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="boots with each instruction set (%(default)s)")
     parser.add_argument("--output", type=Path, default=target / "bench-papers")
@@ -222,7 +222,7 @@ def main():
     if args.rounds < 1:
         parser.error("--rounds is at least 1")
     args.output.mkdir(parents=True, exist_ok=True)
-    results, isas = measure(args, run.build_modules(args.on, CONFIG_XTENT_PCI_INSTANT="y", CONFIG_XTENT_BENCH="y"))
+    results, isas = measure(args, guest.build_modules(args.on, CONFIG_XTENT_PCI_INSTANT="y", CONFIG_XTENT_BENCH="y"))
     classes = {"no AES": GENERIC, **{name: name for name in isas}}
     lines = [f"{machine()}; {args.on}; boots with each instruction set: {args.rounds}. Times are this machine's.", "", *report(results, classes)]
     (args.output / "pays.md").write_text("\n".join(lines) + "\n")

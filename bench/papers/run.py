@@ -13,16 +13,15 @@ plots, to the output folder. (From where on an engine pays, by this machine's ti
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import guest
 import papers
 import plot
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 ROWS = ["other", "tweak", "iv_engine", "xor1", "xor2", "engine"]
 PER = ["bio", "request", "piece", "sector", "block"]
@@ -86,32 +85,6 @@ class Cpu:
         return [self.picoseconds(rows[row][per]) for row in ROWS for per in PER]
 
 
-def run(*command, **more):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **more)
-    if done.returncode != 0:
-        raise SystemExit(f"papers: failed: {' '.join(map(str, command))}\n{done.stdout[-6000:]}{done.stderr[-6000:]}")
-    return done.stdout
-
-
-def build_modules(bed, **options):
-    """The folder with the kernel's modules, built with such options."""
-    return Path(run(ROOT / "kernel/test/build.sh", bed, env={**os.environ, **options}).strip())
-
-
-def start_device(args, design, work, *more):
-    """The simulated co-processor, for a guest, at `work`/engine."""
-    for missing in (args.sim, args.models / f"{design}.so"):
-        if not missing.exists():
-            raise SystemExit(f"papers: {missing} is missing; `make bench-papers` builds everything")
-    command = [args.sim, "--models", args.models, "--design", design, "--vhost-user", work / "engine", "--once", *more]
-    engine = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
-    # By then it is there. If it ends, its own words say why.
-    if not engine.stdout.readline().startswith("listening on "):
-        engine.wait()
-        raise SystemExit(f"papers: {' '.join(map(str, command))} ended")
-    return engine
-
-
 class Bench:
     def __init__(self, args):
         self.args = args
@@ -119,7 +92,7 @@ class Bench:
 
     def build(self):
         if not self.modules:
-            self.modules = build_modules(self.args.on, CONFIG_XTENT_COST_MODEL="y", CONFIG_XTENT_RUN_TEST="m")
+            self.modules = guest.build_modules(self.args.on, CONFIG_XTENT_COST_MODEL="y", CONFIG_XTENT_RUN_TEST="m")
         return self.modules
 
     def measure(self, points, cpu, design=None, mhz=None):
@@ -140,13 +113,13 @@ class Bench:
     def guest(self, work, job, more, design, mhz):
         """What a guest with that engine prints."""
         modules = self.build()
-        command = [ROOT / "scripts/guest.sh", "--on", self.args.on, "--timeout", self.args.timeout,
+        command = [guest.ROOT / "scripts/guest.sh", "--on", self.args.on, "--timeout", self.args.timeout,
                    "--file", f"dm-xtent.ko={modules}/dm-xtent.ko", *more]  # fmt: skip
         if not design:
-            return run(*command, "--append", "time-travel=inf-cpu", job)
+            return guest.run(*command, "--append", "time-travel=inf-cpu", job)
         engine = self.start(work, design, mhz)
         try:
-            return run(
+            return guest.run(
                 *command, "--file", f"xtent_pci.ko={modules}/xtent_pci.ko", "--engine", work / "engine",
                 "--time", work / "time", job,
             )  # fmt: skip
@@ -156,7 +129,7 @@ class Bench:
 
     def start(self, work, design, mhz):
         args = self.args
-        return start_device(
+        return guest.start_device(
             args, design, work, "--time", work / "time", "--mhz", mhz, "--read-latency", args.read_latency,
             "--write-latency", args.write_latency, "--register-latency", args.register_latency,
         )  # fmt: skip
@@ -374,7 +347,7 @@ EXPERIMENTS = {"model": model, "tables": tables, "speed": speed, "ecb": ecb, "fi
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", guest.ROOT / "target"))
     costs = json.loads((HERE / "costs.json").read_text())
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
     parser.add_argument("--on", default="uml-7-fast", help="the guest's kernel (%(default)s)")
