@@ -24,7 +24,9 @@ prove() {
     local sources=("$module.sv") folder=$common inside=
     # What is inside it.
     case $module in
-    ram_fifo) sources+=(wiped_ram.sv) ;;
+    ram_fifo | beat_store) sources+=(wiped_ram.sv) ;;
+    credit_fifo) sources+=(wiped_table.sv) ;;
+    sector_port) sources+=(clear_reset.sv stream_skid.sv) ;;
     axi_* | list_walker | engine_*)
         folder=$engine
         sources=(engine_pkg.sv engine_regs_pkg.sv "$module.sv")
@@ -82,6 +84,11 @@ prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8
 prove stream_chain-1 stream_chain 6 Width=2 Depth=1
 prove stream_chain-2 stream_chain 6 Width=2 Depth=2
 prove stream_chain-3 stream_chain 8 Width=2 Depth=3
+prove stream_skid stream_skid 6 Width=2
+prove credit_fifo-4 credit_fifo 12 Width=2 Depth=4
+prove credit_fifo-8 credit_fifo 12/20 Width=2 Depth=8
+prove beat_store beat_store 12/24 Width=2 Depth=8
+prove sector_port sector_port 6/10 RequestWidth=3 DataWidth=2
 prove run_expand-1 run_expand 8 TweakStep=1
 prove run_expand-8 run_expand 8 TweakStep=8
 prove wiped_ram-4 wiped_ram 12 Width=2 Depth=4
