@@ -78,9 +78,24 @@ module sector_engine
     $error("Multipliers has to be 1 or 2");
   end
 
+  // The designs' ports, by their names there.
+  logic clk_i, rst_ni, clear_i, expanded_o;
+  logic key_valid_i, key_ready_o, req_valid_i, req_ready_o, req_decrypt_i;
+  logic in_valid_i, in_ready_o, out_valid_o, out_ready_i, out_last_o;
+  logic [KeyWidth-1:0] key_i;
+  logic [127:0] req_tweak_i;
+  logic [31:0] req_sectors_i;
+  logic [DataWidth-1:0] in_data_i, out_data_o;
   // The rest of the byte is reserved.
-  logic unused;
-  assign unused = ^s_axis_request_tdata[167:161];
+  logic [6:0] unused;
+
+  assign {clk_i, rst_ni, clear_i, expanded} = {aclk, aresetn, zeroize, expanded_o};
+  assign {key_valid_i, s_axis_key_tready, key_i} = {s_axis_key_tvalid, key_ready_o, s_axis_key_tdata};
+  assign {req_valid_i, s_axis_request_tready} = {s_axis_request_tvalid, req_ready_o};
+  assign {unused, req_decrypt_i, req_sectors_i, req_tweak_i} = s_axis_request_tdata;
+  assign {in_valid_i, s_axis_data_tready, in_data_i} = {s_axis_data_tvalid, in_ready_o, s_axis_data_tdata};
+  assign {m_axis_data_tvalid, out_ready_i} = {out_valid_o, m_axis_data_tready};
+  assign {m_axis_data_tlast, m_axis_data_tdata} = {out_last_o, out_data_o};
 
   if (Cipher == Xts) begin : gen_xts
     xts #(
@@ -89,92 +104,21 @@ module sector_engine
       .TweakStep  (TweakStep),
       .Cores      (Cores)
     ) u_xts (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast)
+      .*
     );
-  end else if (Cipher == FastBrw) begin : gen_fast_brw
-    logic [$clog2(SectorBytes/16)-1:0] block;
-    logic unused_block;
-    assign unused_block = ^block;
+  end else if (Cipher == FastBrw || Cipher == FastHorner) begin : gen_fast
+    // Blocks come in order.
+    logic [$clog2(SectorBytes/16)-1:0] unused_block;
     fast #(
       .SectorBytes(SectorBytes),
       .KeyBits    (KeyBits),
       .TweakStep  (TweakStep),
-      .Horner     (1'b0),
+      .Horner     (Cipher == FastHorner),
       .Cores      (Cores),
-      .Multipliers(Multipliers)
-    ) u_fast_brw (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast),
-      // Blocks come in order.
-      .out_block_o  (block)
-    );
-  end else if (Cipher == FastHorner) begin : gen_fast_horner
-    logic [$clog2(SectorBytes/16)-1:0] block;
-    logic unused_block;
-    assign unused_block = ^block;
-    fast #(
-      .SectorBytes(SectorBytes),
-      .KeyBits    (KeyBits),
-      .TweakStep  (TweakStep),
-      .Horner     (1'b1),
-      .Cores      (Cores)
-    ) u_fast_horner (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast),
-      // Blocks come in order.
-      .out_block_o  (block)
+      .Multipliers(Cipher == FastBrw ? Multipliers : 1)
+    ) u_fast (
+      .out_block_o(unused_block),
+      .*
     );
   end else if (Cipher == Hctr2) begin : gen_hctr2
     hctr2 #(
@@ -183,25 +127,7 @@ module sector_engine
       .TweakStep  (TweakStep),
       .Cores      (Cores)
     ) u_hctr2 (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast)
+      .*
     );
   end else if (Cipher == Eme2) begin : gen_eme2
     eme2 #(
@@ -210,25 +136,7 @@ module sector_engine
       .TweakStep  (TweakStep),
       .Cores      (Cores)
     ) u_eme2 (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast)
+      .*
     );
   end else if (Cipher == Aez10) begin : gen_aez10
     aez10 #(
@@ -237,25 +145,7 @@ module sector_engine
       .TweakStep  (TweakStep),
       .Precomputed(Precomputed != 0)
     ) u_aez10 (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast)
+      .*
     );
   end else if (Cipher == Xcb) begin : gen_xcb
     xcb #(
@@ -264,25 +154,7 @@ module sector_engine
       .TweakStep  (TweakStep),
       .Cores      (Cores)
     ) u_xcb (
-      .clk_i        (aclk),
-      .rst_ni       (aresetn),
-      .clear_i      (zeroize),
-      .key_valid_i  (s_axis_key_tvalid),
-      .key_ready_o  (s_axis_key_tready),
-      .key_i        (s_axis_key_tdata),
-      .expanded_o   (expanded),
-      .req_valid_i  (s_axis_request_tvalid),
-      .req_ready_o  (s_axis_request_tready),
-      .req_tweak_i  (s_axis_request_tdata[127:0]),
-      .req_sectors_i(s_axis_request_tdata[159:128]),
-      .req_decrypt_i(s_axis_request_tdata[160]),
-      .in_valid_i   (s_axis_data_tvalid),
-      .in_ready_o   (s_axis_data_tready),
-      .in_data_i    (s_axis_data_tdata),
-      .out_valid_o  (m_axis_data_tvalid),
-      .out_ready_i  (m_axis_data_tready),
-      .out_data_o   (m_axis_data_tdata),
-      .out_last_o   (m_axis_data_tlast)
+      .*
     );
   end else begin : gen_none
     $error("no such cipher");
