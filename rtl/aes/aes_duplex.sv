@@ -2,13 +2,13 @@
 //
 // A PEC and a PDC side by side that take one block a cycle between them, each with
 // its direction, and give them in the same order: both pipelines have the same
-// length, so no two blocks come out together.
+// length, so no two blocks come out together. Decryption is under key 0.
 
 module aes_duplex
   import aes_pkg::*;
 #(
   parameter int unsigned KeyBits  = 128,
-  // Keys that blocks may choose from.
+  // Keys that encryption may choose from.
   parameter int unsigned NumKeys  = 1,
   parameter int unsigned TagWidth = 1,
   localparam int unsigned Rounds   = rounds(KeyBits),
@@ -16,10 +16,10 @@ module aes_duplex
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Stops every stage while low.
-  input  logic enable_i,
 
   input  block_t round_keys_i[NumKeys][Rounds+1],
+  // Of key 0, for the equivalent inverse cipher.
+  input  block_t inverse_keys_i[1][Rounds+1],
 
   input  logic                valid_i,
   input  logic                decrypt_i,
@@ -36,14 +36,13 @@ module aes_duplex
   block_t encrypted, decrypted;
   logic [TagWidth-1:0] encrypted_tag, decrypted_tag;
 
-  aes_pec #(
+  aes_pipe #(
     .KeyBits (KeyBits),
     .NumKeys (NumKeys),
     .TagWidth(TagWidth)
   ) u_pec (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .round_keys_i,
     .valid_i(valid_i && !decrypt_i),
     .block_i,
@@ -54,22 +53,21 @@ module aes_duplex
     .tag_o  (encrypted_tag)
   );
 
-  aes_pdc #(
+  aes_pipe #(
     .KeyBits (KeyBits),
-    .NumKeys (NumKeys),
+    .Decrypt (1'b1),
     .TagWidth(TagWidth)
   ) u_pdc (
     .clk_i,
     .rst_ni,
-    .enable_i,
-    .round_keys_i,
-    .valid_i(valid_i && decrypt_i),
+    .round_keys_i(inverse_keys_i),
+    .valid_i     (valid_i && decrypt_i),
     .block_i,
-    .key_i,
+    .key_i       (1'b0),
     .tag_i,
-    .valid_o(decrypted_valid),
-    .block_o(decrypted),
-    .tag_o  (decrypted_tag)
+    .valid_o     (decrypted_valid),
+    .block_o     (decrypted),
+    .tag_o       (decrypted_tag)
   );
 
   assign valid_o = encrypted_valid || decrypted_valid;

@@ -3,7 +3,9 @@
 // Encryption pipelines side by side for counter mode, one block a cycle in each,
 // in step; and single calls, which go through the last of them in place of its
 // counter block, under any key and with a tag. In such a cycle no counter blocks
-// go in. Counter mode has key 0.
+// go in. Counter mode has key 0. What goes in is chosen in front of a register, so that the choice
+// is apart from the sum with the first round key: a cycle more than a pipeline takes. Whoever
+// gives calls and counter blocks out of registers can do without.
 
 module aes_lanes
   import aes_pkg::*;
@@ -13,13 +15,12 @@ module aes_lanes
   // Keys that single calls may choose from.
   parameter int unsigned NumKeys  = 1,
   parameter int unsigned TagWidth = 1,
+  parameter bit          Register = 1'b1,
   localparam int unsigned Rounds   = rounds(KeyBits),
   localparam int unsigned SelWidth = NumKeys > 1 ? $clog2(NumKeys) : 1
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Stops every stage while low.
-  input  logic enable_i,
 
   input  block_t round_keys_i[NumKeys][Rounds+1],
 
@@ -39,23 +40,50 @@ module aes_lanes
   output block_t              blocks_o[Lanes]
 );
 
+  typedef struct packed {
+    logic                    valid;
+    logic                    call;
+    logic [    SelWidth-1:0] key;
+    logic [    TagWidth-1:0] tag;
+    logic [Lanes-1:0][127:0] blocks;
+  } entry_t;
+
+  entry_t chosen, entry;
   logic valid, is_call;
 
   assign counters_ready_o = !call_valid_i;
 
-  aes_pec #(
+  always_comb begin
+    chosen.valid = call_valid_i || counters_valid_i;
+    chosen.call  = call_valid_i;
+    chosen.key   = call_valid_i ? call_key_i : '0;
+    chosen.tag   = call_tag_i;
+    for (int i = 0; i < int'(Lanes); i++) chosen.blocks[i] = counters_i[i];
+    if (call_valid_i) chosen.blocks[Lanes-1] = call_i;
+  end
+
+  pipe_stage #(
+    .Width   ($bits(entry_t)),
+    .Register(Register)
+  ) u_entry (
+    .clk_i,
+    .rst_ni,
+    .data_i(chosen),
+    .data_o(entry)
+  );
+
+  aes_pipe #(
     .KeyBits (KeyBits),
     .NumKeys (NumKeys),
     .TagWidth(TagWidth + 1)
   ) u_last (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .round_keys_i,
-    .valid_i(call_valid_i || counters_valid_i),
-    .block_i(call_valid_i ? call_i : counters_i[Lanes-1]),
-    .key_i  (call_valid_i ? call_key_i : '0),
-    .tag_i  ({call_valid_i, call_tag_i}),
+    .valid_i(entry.valid),
+    .block_i(entry.blocks[Lanes-1]),
+    .key_i  (entry.key),
+    .tag_i  ({entry.call, entry.tag}),
     .valid_o(valid),
     .block_o(blocks_o[Lanes-1]),
     .tag_o  ({is_call, call_tag_o})
@@ -69,15 +97,14 @@ module aes_lanes
     block_t counter_keys[1][Rounds+1];
     logic unused_valid, unused_tag;
     assign counter_keys[0] = round_keys_i[0];
-    aes_pec #(
+    aes_pipe #(
       .KeyBits(KeyBits)
-    ) u_pec (
+    ) u_counter (
       .clk_i,
       .rst_ni,
-      .enable_i,
       .round_keys_i(counter_keys),
-      .valid_i     (counters_valid_i && !call_valid_i),
-      .block_i     (counters_i[lane]),
+      .valid_i     (entry.valid && !entry.call),
+      .block_i     (entry.blocks[lane]),
       .key_i       (1'b0),
       .tag_i       (1'b0),
       .valid_o     (unused_valid),

@@ -18,9 +18,8 @@ module aes_sdc
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Stops it while low.
-  input  logic enable_i,
 
+  // Of the equivalent inverse cipher (aes_key_schedule with `Inverse`).
   input  block_t round_keys_i[NumKeys][Rounds+1],
 
   input  logic                valid_i,
@@ -36,19 +35,21 @@ module aes_sdc
 
   localparam int unsigned CountWidth = $clog2(Rounds + 1);
 
-  block_t state_q, keyed, state;
+  block_t state_q, state;
   logic [SelWidth-1:0] key_q;
   logic [TagWidth-1:0] tag_q;
   // Rounds to go.
   logic [CountWidth-1:0] count_q;
   logic done_q;
 
-  assign keyed = inv_mix_columns(state);
-  aes_inv_round #(
-    .Last(1'b1)
-  ) u_round (
+  // The round's key, and the number of the next one.
+  block_t round_key_q;
+  logic [CountWidth-1:0] next_q;
+
+  aes_inv_round u_round (
+    .last_i (count_q == CountWidth'(1)),
     .state_i(state_q),
-    .key_i  (round_keys_i[key_q][count_q-1'b1]),
+    .key_i  (round_key_q),
     .state_o(state)
   );
 
@@ -59,21 +60,27 @@ module aes_sdc
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      state_q <= '0;
-      key_q   <= '0;
-      tag_q   <= '0;
-      count_q <= '0;
-      done_q  <= 1'b0;
-    end else if (enable_i) begin
+      state_q     <= '0;
+      key_q       <= '0;
+      tag_q       <= '0;
+      count_q     <= '0;
+      done_q      <= 1'b0;
+      round_key_q <= '0;
+      next_q      <= '0;
+    end else begin
       done_q <= count_q == CountWidth'(1);
       if (count_q != '0) begin
-        count_q <= count_q - 1'b1;
-        state_q <= count_q == CountWidth'(1) ? state : keyed;
+        count_q     <= count_q - 1'b1;
+        state_q     <= state;
+        round_key_q <= round_keys_i[key_q][next_q];
+        if (next_q != '0) next_q <= next_q - 1'b1;
       end else if (valid_i) begin
-        count_q <= CountWidth'(Rounds);
-        key_q   <= key_i;
-        tag_q   <= tag_i;
-        state_q <= block_i ^ round_keys_i[key_i][Rounds];
+        count_q     <= CountWidth'(Rounds);
+        key_q       <= key_i;
+        tag_q       <= tag_i;
+        state_q     <= block_i ^ round_keys_i[key_i][Rounds];
+        round_key_q <= round_keys_i[key_i][Rounds-1];
+        next_q      <= CountWidth'(Rounds - 2);
       end
     end
   end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // A pipeline stage that a parameter switches on or off: a register, zero after
-// reset and standing still without enable, or a wire.
+// reset, or a wire.
 
 module pipe_stage #(
   parameter int unsigned Width = 1,
@@ -9,7 +9,6 @@ module pipe_stage #(
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
   input  logic [Width-1:0] data_i,
   output logic [Width-1:0] data_o
@@ -18,12 +17,12 @@ module pipe_stage #(
   if (Register) begin : gen_register
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) data_o <= '0;
-      else if (enable_i) data_o <= data_i;
+      else data_o <= data_i;
     end
   end else begin : gen_wire
     // Without a register there is nothing to clock.
     logic unused;
-    assign unused = ^{clk_i, rst_ni, enable_i};
+    assign unused = ^{clk_i, rst_ni};
     assign data_o = data_i;
   end
 

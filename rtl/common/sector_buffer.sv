@@ -33,10 +33,11 @@ module sector_buffer #(
 
   logic [SlotWidth-1:0] write_slot_q, read_slot_q;
   logic [BeatWidth-1:0] write_beat_q, read_beat_q;
-  logic valid_q, read;
+  // The next entry to read is a sector's first.
+  logic begins_q, valid_q, read;
 
   // The entry at the output goes, or there is none.
-  assign read = (!valid_q || ready_i) && (read_beat_q != '0 || fetch_i);
+  assign read = (!valid_q || ready_i) && (!begins_q || fetch_i);
   assign valid_o = valid_q;
 
   wiped_ram #(
@@ -60,6 +61,7 @@ module sector_buffer #(
       write_beat_q <= '0;
       read_slot_q  <= '0;
       read_beat_q  <= '0;
+      begins_q     <= 1'b1;
       valid_q      <= 1'b0;
     end else begin
       if (write_i) begin
@@ -71,6 +73,7 @@ module sector_buffer #(
         end
       end
       if (read) begin
+        begins_q <= read_beat_q == BeatWidth'(Beats - 1);
         if (read_beat_q == BeatWidth'(Beats - 1)) begin
           read_beat_q <= '0;
           read_slot_q <= read_slot_q + 1'b1;

@@ -27,7 +27,7 @@ module sector_tweaks #(
   input  logic         call_result_valid_i,
   input  logic [127:0] call_result_i,
 
-  // Sectors for the first pass; taken when it is over.
+  // Sectors for the first pass.
   output logic waiting_valid_o,
   input  logic waiting_ready_i,
   output logic waiting_decrypt_o,
@@ -38,16 +38,16 @@ module sector_tweaks #(
   input  logic         result_ready_i,
   output logic [127:0] result_o,
 
-  // The last beat of a sector is out.
+  // The last beat of a sector is out, or waits for nothing but the output's reader.
   input  logic done_i,
-  // Sectors have still to come out.
+  // A run is under way, or sectors of it are.
   output logic busy_o
 );
 
   localparam int unsigned CountWidth = $clog2(Depth + 1);
 
-  logic sector_valid, sector_ready, sector_decrypt, sector_last, waiting_ready;
-  logic [CountWidth-1:0] unused_waiting_count;
+  logic sector_valid, sector_ready, sector_decrypt, sector_last, unused_waiting_ready;
+  logic [CountWidth-1:0] waiting_count;
   // Up to `Depth` at each of three places: before the result's use, between the passes,
   // on the way out.
   logic [CountWidth+1:0] open_q;
@@ -76,24 +76,23 @@ module sector_tweaks #(
     .clk_i,
     .rst_ni,
     .valid_i(sector_valid && sector_ready),
-    .ready_o(waiting_ready),
+    .ready_o(unused_waiting_ready),
     .data_i ({sector_decrypt, sector_last}),
     .valid_o(waiting_valid_o),
     .ready_i(waiting_ready_i),
     .data_o ({waiting_decrypt_o, waiting_last_o}),
-    .count_o(unused_waiting_count)
+    .count_o(waiting_count)
   );
 
   if (WithTweak) begin : gen_tweak
 
     logic [CountWidth-1:0] calls_q, unused_count;
-    logic unused;
+    logic unused, unused_ready;
     // A sector waits no longer than its result does, so that there is room in both.
     assign call_valid_o = sector_valid && calls_q != CountWidth'(Depth);
     assign sector_ready = call_valid_o && call_ready_i;
 
-    logic result_room;
-    assign unused = waiting_ready ^ result_room;
+    assign unused = ^waiting_count;
 
     stream_fifo #(
       .Width(128),
@@ -102,7 +101,7 @@ module sector_tweaks #(
       .clk_i,
       .rst_ni,
       .valid_i(call_result_valid_i),
-      .ready_o(result_room),
+      .ready_o(unused_ready),
       .data_i (call_result_i),
       .valid_o(result_valid_o),
       .ready_i(result_ready_i),
@@ -123,13 +122,13 @@ module sector_tweaks #(
     logic unused;
     assign unused = ^{call_ready_i, call_result_valid_i, call_result_i, result_ready_i};
     assign call_valid_o = 1'b0;
-    assign sector_ready = waiting_ready;
+    assign sector_ready = waiting_count != CountWidth'(Depth);
     assign result_valid_o = 1'b1;
     assign result_o = '0;
 
   end
 
-  assign busy_o = sector_valid || open_q != '0;
+  assign busy_o = !req_ready_o || open_q != '0;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) open_q <= '0;

@@ -2,8 +2,11 @@
 //
 // The second half of AEZ10, from the first pass's results on: it keeps W_i and X_i,
 // their sum and the last pair, makes the call for S_y, and then gives the second pass's
-// calls, one a cycle, the last pair's when S'_i has completed Y. One sector at a time,
-// while the first pass of others goes on.
+// calls, one a cycle. One sector at a time, while the first pass of others goes on.
+//
+// The last pair follows the others at once: its first call is C_y's, in the end of which
+// S'_i of all others, which are a slot ahead at least, have completed Y (`y_sum_o`). So
+// the next sector waits for its own S_y alone.
 
 module aez10_back
   import aes_pkg::*;
@@ -21,22 +24,24 @@ module aez10_back
   output logic buffer_busy_o,
 
   // Results, each in the cycle in which it is there; `begins` and `ends` of the sector.
-  input logic   x_valid_i,
-  input logic   x_begins_i,
-  input logic   x_ends_i,
-  input block_t w_i,
-  input block_t x_i,
-  input logic   in_valid_i,
-  input item_t  in_item_i,
+  input  logic   x_valid_i,
+  input  logic   x_begins_i,
+  input  logic   x_ends_i,
+  input  block_t w_i,
+  input  block_t x_i,
+  input  logic   in_valid_i,
+  input  logic   in_decrypt_i,
+  input  logic   in_last_i,
   // M_x ^ E(M_y), M_y
-  input block_t in_left_i,
-  input block_t in_right_i,
-  input logic   last_s_valid_i,
-  input block_t last_s_i,
-  input logic   y_valid_i,
-  input logic   y_begins_i,
-  input logic   y_ends_i,
-  input block_t y_i,
+  input  block_t in_left_i,
+  input  block_t in_right_i,
+  input  logic   last_s_valid_i,
+  input  block_t s_x_i,
+  input  block_t s_y_i,
+  input  logic   y_valid_i,
+  input  logic   y_begins_i,
+  input  block_t y_i,
+  output block_t y_sum_o,
 
   // Delta of the sectors in order, taken with the call for S_y.
   input  logic   delta_valid_i,
@@ -49,13 +54,13 @@ module aez10_back
   input  block_t j_i,
   input  block_t j2_i,
 
-  // A call: made in a cycle with both. The item and its blocks for a lane.
-  output logic   valid_o,
-  input  logic   ready_i,
-  output item_t  item_o,
-  output block_t block_o,
-  output block_t a_o,
-  output block_t b_o,
+  // Calls: made in a cycle with both. Those of the second pass will become output, for which
+  // they need a place.
+  output logic  valid_o,
+  input  logic  ready_i,
+  output call_t call_o,
+  input  logic  room_i,
+  output logic  take_o,
 
   // A sector has left the buffer.
   output logic free_o
@@ -66,13 +71,14 @@ module aez10_back
   typedef enum logic [1:0] {
     Idle,
     CallS,
-    SecondPass
+    SecondPass,
+    LastPair
   } state_e;
 
   state_e state_q;
   block_t x_sum_q, x_sum_d, x_sum, left, right, s_x, s_x_q, s_y_q, delta_q, y_sum_q;
-  logic decrypt, last, decrypt_q, last_q, y_done_q;
-  logic sum_valid, pair_valid, buffer_valid, start, last_pair, pair_call, last_call;
+  logic decrypt, last, decrypt_q, last_q, begins_q, ends_q;
+  logic sum_valid, pair_valid, buffer_valid, start, pair_call;
   logic [PairWidth-1:0] pair_q;
   block_t buffer_w, buffer_x;
   logic [1:0] unused_ready;
@@ -103,14 +109,12 @@ module aez10_back
     .rst_ni,
     .valid_i(in_valid_i),
     .ready_o(unused_ready[1]),
-    .data_i ({in_item_i.decrypt, in_item_i.last, in_left_i, in_right_i}),
+    .data_i ({in_decrypt_i, in_last_i, in_left_i, in_right_i}),
     .valid_o(pair_valid),
     .ready_i(start),
     .data_o ({decrypt, last, left, right}),
     .count_o(unused_count[1])
   );
-  logic unused;
-  assign unused = ^{in_item_i.kind, in_item_i.begins, in_item_i.ends};
 
   sector_buffer #(
     .Width(256),
@@ -123,7 +127,7 @@ module aez10_back
     .write_i     (x_valid_i),
     .write_data_i({w_i, x_i}),
     // Once a sector: the rest of it follows.
-    .fetch_i     (state_q != Idle && pair_q == '0 && !buffer_valid),
+    .fetch_i     (state_q == CallS && !buffer_valid),
     .valid_o     (buffer_valid),
     .ready_i     (pair_call),
     .data_o      ({buffer_w, buffer_x})
@@ -132,88 +136,84 @@ module aez10_back
   // Calls.
 
   assign s_x = left ^ x_sum ^ delta_i;
-  assign last_pair = pair_q == PairWidth'(Pairs);
 
   always_comb begin
-    item_o = '0;
+    call_o = '0;
     unique case (state_q)
-      Idle: begin
-        valid_o        = sum_valid && pair_valid && delta_valid_i;
-        item_o.kind    = LastS;
-        item_o.decrypt = decrypt;
-        block_o        = s_x ^ (decrypt ? j2_i : j_i);
-        a_o            = s_x;
-        b_o            = right;
-      end
       SecondPass: begin
-        item_o.decrypt = decrypt_q;
-        item_o.last    = last_q;
-        if (last_pair) begin
-          valid_o     = y_done_q;
-          item_o.kind = LastY;
-          block_o     = s_y_q ^ (decrypt_q ? j_i : j2_i);
-          a_o         = s_x_q;
-          b_o         = s_y_q ^ delta_q ^ y_sum_q;
-        end else begin
-          valid_o       = buffer_valid;
-          item_o.kind   = PairS;
-          item_o.begins = pair_q == '0;
-          item_o.ends   = pair_q == PairWidth'(Pairs - 1);
-          block_o       = s_x_q ^ s_y_q ^ mask_i;
-          a_o           = buffer_w;
-          b_o           = buffer_x;
-        end
+        valid_o             = buffer_valid && room_i;
+        call_o.item.kind    = PairS;
+        call_o.item.decrypt = decrypt_q;
+        call_o.item.begins  = begins_q;
+        call_o.block        = s_x_q ^ s_y_q ^ mask_i;
+        call_o.a            = buffer_w;
+        call_o.b            = buffer_x;
+      end
+      LastPair: begin
+        valid_o             = room_i;
+        call_o.item.kind    = LastY;
+        call_o.item.decrypt = decrypt_q;
+        call_o.item.last    = last_q;
+        call_o.block        = s_y_q ^ (decrypt_q ? j_i : j2_i);
+        call_o.a            = s_x_q;
+        call_o.b            = s_y_q ^ delta_q;
       end
       default: begin
-        valid_o = 1'b0;
-        block_o = '0;
-        a_o     = '0;
-        b_o     = '0;
+        valid_o          = state_q == Idle && sum_valid && pair_valid && delta_valid_i;
+        call_o.item.kind = LastS;
+        call_o.block     = s_x ^ (decrypt ? j2_i : j_i);
+        call_o.a         = s_x;
+        call_o.b         = right;
       end
     endcase
   end
 
   assign start = state_q == Idle && valid_o && ready_i;
-  assign pair_call = state_q == SecondPass && !last_pair && valid_o && ready_i;
-  assign last_call = state_q == SecondPass && last_pair && valid_o && ready_i;
+  assign pair_call = state_q == SecondPass && valid_o && ready_i;
+  assign take_o = state_q inside {SecondPass, LastPair} && valid_o && ready_i;
   assign delta_ready_o = start;
   assign mask_step_o = pair_call;
-  assign free_o = pair_call && item_o.ends;
+  assign free_o = pair_call && ends_q;
+  assign y_sum_o = y_sum_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       state_q   <= Idle;
       x_sum_q   <= '0;
       y_sum_q   <= '0;
-      y_done_q  <= 1'b0;
       s_x_q     <= '0;
       s_y_q     <= '0;
       delta_q   <= '0;
       decrypt_q <= 1'b0;
       last_q    <= 1'b0;
+      begins_q  <= 1'b1;
+      ends_q    <= 1'b0;
       pair_q    <= '0;
     end else begin
       if (x_valid_i) x_sum_q <= x_sum_d;
       if (y_valid_i) y_sum_q <= (y_begins_i ? '0 : y_sum_q) ^ y_i;
 
-      if (start) begin
-        state_q   <= CallS;
-        s_x_q     <= s_x;
-        delta_q   <= delta_i;
-        decrypt_q <= decrypt;
-        last_q    <= last;
-      end
-      if (last_s_valid_i) begin
-        state_q <= SecondPass;
-        s_y_q   <= last_s_i;
-      end
-      if (pair_call) pair_q <= pair_q + 1'b1;
-      if (y_valid_i && y_ends_i) y_done_q <= 1'b1;
-      if (last_call) begin
-        state_q  <= Idle;
-        pair_q   <= '0;
-        y_done_q <= 1'b0;
-      end
+      unique case (state_q)
+        Idle: begin
+          delta_q   <= delta_i;
+          decrypt_q <= decrypt;
+          last_q    <= last;
+          if (start) state_q <= CallS;
+        end
+        CallS: begin
+          s_x_q <= s_x_i;
+          s_y_q <= s_y_i;
+          if (last_s_valid_i) state_q <= SecondPass;
+        end
+        SecondPass:
+        if (pair_call) begin
+          begins_q <= ends_q;
+          ends_q   <= pair_q == PairWidth'(Pairs - 2);
+          pair_q   <= ends_q ? '0 : pair_q + 1'b1;
+          if (ends_q) state_q <= LastPair;
+        end
+        LastPair:  if (take_o) state_q <= Idle;
+      endcase
     end
   end
 

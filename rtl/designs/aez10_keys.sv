@@ -18,12 +18,11 @@ module aez10_keys
   input  logic [KeyBits-1:0] key_i,
   output logic               ready_o,
 
-  output logic   loaded_o,
   output logic   expanded_o,
   output block_t round_keys_o[1][Rounds+1],
 
-  // The calls for I and J, and the one for E^{3,1}(0), are to be made now; the lanes are
-  // free.
+  // The calls for I and J, and the one for E^{3,1}(0), are to be made now; nothing is in their
+  // way.
   output logic   call_ij_o,
   output logic   call_delta_o,
   input  logic   ij_valid_i,
@@ -57,16 +56,18 @@ module aez10_keys
   // Not all of its calls are back.
   logic away_q, ready;
 
+  block_t unused_inverse_keys[Rounds+1];
   aes_key_schedule #(
     .KeyBits(KeyBits)
   ) u_schedule (
     .clk_i,
     .rst_ni,
-    .valid_i     (key_valid_i),
+    .valid_i       (key_valid_i),
     .key_i,
-    .ready_o     (ready),
-    .valid_o     (expanded_o),
-    .round_keys_o(round_keys_o[0])
+    .ready_o       (ready),
+    .valid_o       (expanded_o),
+    .round_keys_o  (round_keys_o[0]),
+    .inverse_keys_o(unused_inverse_keys)
   );
 
   assign ready_o = ready && !away_q;
@@ -76,7 +77,6 @@ module aez10_keys
   assign j_o = j_q;
   assign delta_o = delta_q;
 
-  assign loaded_o = state_q != NoKey;
   assign call_ij_o = state_q == CallIJ;
   assign call_delta_o = state_q == CallDelta;
   assign load_o = state_q == WaitIJ && ij_valid_i;

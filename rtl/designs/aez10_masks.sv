@@ -3,8 +3,9 @@
 // The masks i J of a sector's pairs, i = 1, 2, .. `Pairs` and again, as streams that
 // each go at their own pace. Either formed when they are needed, from the doublings of
 // J that the bits of i select, or `Precomputed`: formed once, one a cycle from
-// `load_i` on, into one block RAM for each stream. The first mask may be used three
-// cycles after `load_i`, and the others one a cycle after it.
+// `load_i` on, into one block RAM for each stream. Either way a step brings a mask into the
+// register at the output. The first mask may be used three cycles after `load_i`, and the
+// others one a cycle after it.
 
 module aez10_masks
   import gf128_pkg::*;
@@ -19,7 +20,7 @@ module aez10_masks
   input  logic restart_i,
   output logic busy_o,
 
-  // J is there from this cycle on.
+  // J is there in the next cycle.
   input  logic  load_i,
   input  elem_t j_i,
 
@@ -29,19 +30,28 @@ module aez10_masks
 
   localparam int unsigned IndexWidth = $clog2(Pairs + 1);
 
-  // i of the mask at each output.
-  logic [Streams-1:0][IndexWidth-1:0] index_q, index_d;
+  // One and two cycles after `load_i`; then the first mask goes to the outputs.
+  logic [1:0] loaded_q;
+  logic [Streams-1:0] step;
+  // i of the mask after the one at each output.
+  logic [Streams-1:0][IndexWidth-1:0] index_q;
 
-  for (genvar i = 0; i < int'(Streams); i++) begin : gen_index
-    logic [IndexWidth-1:0] after;
-    assign after = index_q[i] == IndexWidth'(Pairs) ? IndexWidth'(1) : index_q[i] + 1'b1;
-    assign index_d[i] = step_i[i] ? after : index_q[i];
-  end
+  assign step = step_i | {Streams{loaded_q[1]}};
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) index_q <= {Streams{IndexWidth'(1)}};
-    else if (restart_i) index_q <= {Streams{IndexWidth'(1)}};
-    else index_q <= index_d;
+    if (!rst_ni) loaded_q <= '0;
+    else if (restart_i) loaded_q <= '0;
+    else loaded_q <= {loaded_q[0], load_i};
+  end
+
+  for (genvar i = 0; i < int'(Streams); i++) begin : gen_index
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) index_q[i] <= IndexWidth'(1);
+      else if (restart_i) index_q[i] <= IndexWidth'(1);
+      else if (step[i]) begin
+        index_q[i] <= index_q[i] == IndexWidth'(Pairs) ? IndexWidth'(1) : index_q[i] + 1'b1;
+      end
+    end
   end
 
   if (Precomputed) begin : gen_precomputed
@@ -49,9 +59,9 @@ module aez10_masks
     // The mask that is written; 0 without.
     logic [IndexWidth-1:0] load_q;
     logic [Streams-1:0] busy;
-    elem_t loaded;
+    elem_t column;
 
-    assign loaded = aez10_pkg::column(j_i, 7'(load_q));
+    assign column = aez10_pkg::column(j_i, 7'(load_q));
     assign busy_o = |busy;
 
     always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -73,20 +83,24 @@ module aez10_masks
         .busy_o      (busy[i]),
         .write_i     (load_q != '0),
         .write_addr_i(load_q),
-        .write_data_i(loaded),
-        .read_i      (1'b1),
-        .read_addr_i (index_d[i]),
+        .write_data_i(column),
+        .read_i      (step[i]),
+        .read_addr_i (index_q[i]),
         .read_data_o (mask_o[i])
       );
     end
 
   end else begin : gen_on_the_fly
 
-    logic unused;
-    assign unused = load_i;
     assign busy_o = 1'b0;
     for (genvar i = 0; i < int'(Streams); i++) begin : gen_stream
-      assign mask_o[i] = aez10_pkg::column(j_i, 7'(index_q[i]));
+      elem_t mask_q;
+      assign mask_o[i] = mask_q;
+      always_ff @(posedge clk_i or negedge rst_ni) begin
+        if (!rst_ni) mask_q <= '0;
+        else if (restart_i) mask_q <= '0;
+        else if (step[i]) mask_q <= aez10_pkg::column(j_i, 7'(index_q[i]));
+      end
     end
 
   end

@@ -7,6 +7,7 @@
 
 package aez10_pkg;
 
+  import aes_pkg::block_t;
   import gf128_pkg::elem_t, gf128_pkg::times_power, gf128_pkg::swap_bytes;
 
   // What a call is for. A sector is pairs (M_i, M'_i) from i = 1 and the last one,
@@ -24,10 +25,11 @@ package aez10_pkg;
     LastIn,   // M_x ^ E^{0,1}(M_y); 2 in place of 1 in decryption, here and below
     LastS,    // S_y = M_y ^ E^{-1,1}(S_x)
     LastY,    // C_y = S_x ^ E^{-1,2}(S_y); 1 in place of 2 in decryption
+    LastHold, // nothing: so that (M_x, M_y) takes as long as a pair
     LastX     // C_x = S_y ^ Delta ^ Y ^ E^{0,2}(C_y)
   } kind_e;
 
-  // What goes through a lane with a call.
+  // What a call is.
   typedef struct packed {
     kind_e kind;
     logic  decrypt;
@@ -37,6 +39,14 @@ package aez10_pkg;
     logic  begins;
     logic  ends;
   } item_t;
+
+  // A call: what goes into AES, masked, and two blocks for its result (aez10_lane).
+  typedef struct packed {
+    item_t  item;
+    block_t block;
+    block_t a;
+    block_t b;
+  } call_t;
 
   // The multiple k J, k a natural number below 128 as a polynomial.
   function automatic elem_t column(elem_t j, logic [6:0] k);

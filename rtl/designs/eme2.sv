@@ -5,16 +5,19 @@
 // PPP_j = E(P_j ^ L_j) into the sector buffer and C_j = E(PPP_j ^ mask_j) ^ L_j out of
 // it, with two calls between them one after the other (eme2_middle). Sectors overlap:
 // in each cycle the cores take, in this order, a call between the passes, a beat of
-// the second pass, a tweak, a beat of the first pass of a later sector.
+// the second pass, a tweak, a beat of the first pass of a later sector. Which of them is
+// decided a cycle ahead. Nothing stops in the cores: a beat of the second pass has taken its
+// place in the queue of the output before.
 //
 // Schedule, AES-128, a single sector of n = 256 / Cores beats after its request in
 // cycle 0:
-//   1              the tweak, for T*
-//   2 .. n+1       first pass in, PPP_j out 11 cycles later
-//   n+13           MP in;  n+25 MP' in;  n+37 the first mask from M_0 ^ M_128
-//   n+38 .. 2n+37  second pass in, C_j out 11 cycles later, the last at 2n+48
-// so 2n + 47 cycles from the first beat in to the last one out, and in a run 2n + 3
-// cycles a sector: the waits of one are filled with the first pass of the next.
+//   4              the tweak, for T*
+//   6 .. n+5       first pass in, PPP_j out 11 cycles later
+//   n+17           MP in;  n+29 MP' in;  n+40 MC' out;  n+41 the first mask from M_0 ^ M_128
+//   n+42 .. 2n+41  second pass in, C_j out 11 cycles later, at the port 12, the last at 2n+53
+// A sector whose request was there earlier goes in a cycle after its beats are at the port, so that
+// it takes 2n + 49 cycles from the first of them to the last one out, and in a run 2n + 3
+// cycles: the waits of one sector are filled with the first pass of the next.
 // Sectors of up to 2048 bytes have no MP' and spare 12 cycles.
 
 module eme2
@@ -66,100 +69,125 @@ module eme2
   localparam int unsigned Slots = Beats < 64 ? 4 : 2;
   localparam int unsigned SlotCount = $clog2(Slots + 1);
 
-  // What a block in the cores is for.
-  typedef enum logic [1:0] {
-    Tweak,
-    FirstPass,
-    Middle,
-    SecondPass
-  } kind_e;
-
+  // What is in the cores, in step with them: a call of one kind at most.
   typedef struct packed {
-    kind_e kind;
-    logic  decrypt;
+    logic tweak;
+    logic first;
+    logic middle;
+    logic second;
+    logic decrypt;
     // The sector is the last one of its run.
-    logic  last;
+    logic last;
     // The beat is the first one, that of block 128, the last one of its sector.
-    logic  begins;
-    logic  high;
-    logic  ends;
-  } tag_t;
+    logic begins;
+    logic high;
+    logic ends;
+  } flight_t;
 
-  // A blocked output stops everything.
-  logic enable;
-  assign enable = !out_valid_o || out_ready_i;
+  // Ports.
 
-  // Keys.
-
-  block_t round_keys[1][Rounds+1];
+  block_t round_keys[1][Rounds+1], inverse_keys[1][Rounds+1];
   block_t tweak_key_q, ecb_key_q, tweak_mask;
-  logic schedule_ready, loaded_q, wiping, busy, key_taken;
-
-  // Low while everything is zeroized; while everything but keys and sector buffers is: with
-  // a new key nothing is under way, but what is left of the old one.
+  // `rst_sectors_n` is for everything but keys and sector buffers.
   logic rst_n, rst_sectors_n;
-  clear_reset u_reset (
+  logic schedule_ready, wiping, output_wiping, busy, key_taken;
+  logic req_valid, req_ready, req_decrypt, in_valid, first_turn_q;
+  logic [31:0] req_sectors;
+  block_t req_tweak;
+  logic [Lanes-1:0][127:0] in_block;
+
+  sector_port #(
+    .DataWidth(128 * Lanes)
+  ) u_port (
     .clk_i,
     .rst_ni,
     .clear_i,
-    .rst_no(rst_n)
+    .rst_no        (rst_n),
+    .rst_sectors_no(rst_sectors_n),
+    .key_valid_i,
+    .key_ready_o,
+    .req_valid_i,
+    .req_ready_o,
+    .req_i         ({req_decrypt_i, req_sectors_i, req_tweak_i}),
+    .in_valid_i,
+    .in_ready_o,
+    .in_data_i,
+    .idle_i        (schedule_ready && !busy && !out_valid_o && !wiping && !output_wiping),
+    .key_taken_o   (key_taken),
+    .req_valid_o   (req_valid),
+    .req_ready_i   (req_ready),
+    .req_o         ({req_decrypt, req_sectors, req_tweak}),
+    .in_valid_o    (in_valid),
+    .in_ready_i    (first_turn_q),
+    .in_data_o     (in_block)
   );
-  clear_reset u_reset_sectors (
-    .clk_i,
-    .rst_ni,
-    .clear_i(clear_i || key_taken),
-    .rst_no (rst_sectors_n)
-  );
-
-  assign key_ready_o = rst_n && schedule_ready && !busy && !wiping;
-  assign key_taken = key_valid_i && key_ready_o;
-  assign tweak_mask = gf128_pkg::double(tweak_key_q);
 
   aes_key_schedule #(
-    .KeyBits(KeyBits)
+    .KeyBits(KeyBits),
+    .Inverse(1'b1)
   ) u_schedule (
     .clk_i,
-    .rst_ni      (rst_n),
-    .valid_i     (key_taken),
-    .key_i       (key_i[256+:KeyBits]),
-    .ready_o     (schedule_ready),
-    .valid_o     (expanded_o),
-    .round_keys_o(round_keys[0])
+    .rst_ni        (rst_n),
+    .valid_i       (key_taken),
+    .key_i         (key_i[256+:KeyBits]),
+    .ready_o       (schedule_ready),
+    .valid_o       (expanded_o),
+    .round_keys_o  (round_keys[0]),
+    .inverse_keys_o(inverse_keys[0])
   );
+
+  assign tweak_mask = gf128_pkg::double(tweak_key_q);
 
   always_ff @(posedge clk_i or negedge rst_n) begin
     if (!rst_n) begin
-      loaded_q    <= 1'b0;
       tweak_key_q <= '0;
       ecb_key_q   <= '0;
     end else if (key_taken) begin
-      loaded_q    <= 1'b1;
       tweak_key_q <= key_i[127:0];
       ecb_key_q   <= key_i[255:128];
     end
   end
 
-  // The cores: what came out of them.
+  // Whose turn it is, decided a cycle before: these, and in eme2_back.
 
-  tag_t tag_in, tag;
-  logic core_valid;
-  logic [Lanes-1:0][127:0] core_block;
-  logic result_tweak, result_first, result_middle, out_taken, out_done;
+  logic tweak_turn_q, second_turn, second_ends, second_soon, output_room;
+  logic middle_next, second_next, tweak_next, tweak_request, second_request, first_d;
 
-  assign result_tweak = core_valid && tag.kind == Tweak && enable;
-  assign result_first = core_valid && tag.kind == FirstPass && enable;
-  assign result_middle = core_valid && tag.kind == Middle && enable;
-
-  // Sectors, and T* of each.
-
-  logic requests_ready, tweak_request, tweak_call, middle_call, second_call, first_call;
-  logic star_valid, star_ready, waiting_valid, waiting_decrypt, waiting_last, first_done;
-  block_t sector_tweak, star;
-
-  assign req_ready_o = rst_sectors_n && requests_ready && loaded_q && !key_valid_i;
+  assign second_request = second_soon && output_room;
+  assign second_next = second_request && !middle_next;
   // Not before the first round key is there; then the others come one a cycle, as fast
   // as a block goes through the rounds of encryption.
-  assign tweak_call = tweak_request && enable && !middle_call && !second_call;
+  assign tweak_next = tweak_request && !tweak_turn_q && !second_request && !middle_next;
+
+  always_ff @(posedge clk_i or negedge rst_sectors_n) begin
+    if (!rst_sectors_n) begin
+      tweak_turn_q <= 1'b0;
+      first_turn_q <= 1'b0;
+    end else begin
+      tweak_turn_q <= tweak_next;
+      first_turn_q <= first_d && expanded_o && !tweak_next && !second_request && !middle_next;
+    end
+  end
+
+  // What comes out of the cores.
+
+  flight_t call, result;
+  flight_t [Rounds:0] flight_q;
+  logic [Lanes-1:0][127:0] core_block;
+
+  always_ff @(posedge clk_i or negedge rst_sectors_n) begin
+    if (!rst_sectors_n) flight_q <= '0;
+    else flight_q <= {flight_q[Rounds-1:0], call};
+  end
+
+  assign result = flight_q[Rounds];
+
+  // Sectors, and T* of each, with which the sum of its PPP_j begins.
+
+  logic star_begins, unused_star_valid, waiting_valid, waiting_decrypt, waiting_last, first_load;
+  block_t sector_tweak, star;
+
+  assign star_begins = result.first && result.begins;
 
   sector_tweaks #(
     .TweakStep(TweakStep),
@@ -167,40 +195,66 @@ module eme2
   ) u_tweaks (
     .clk_i,
     .rst_ni             (rst_sectors_n),
-    .req_valid_i        (req_valid_i && loaded_q && !key_valid_i),
-    .req_ready_o        (requests_ready),
-    .req_tweak_i,
-    .req_sectors_i,
-    .req_decrypt_i,
+    .req_valid_i        (req_valid),
+    .req_ready_o        (req_ready),
+    .req_tweak_i        (req_tweak),
+    .req_sectors_i      (req_sectors),
+    .req_decrypt_i      (req_decrypt),
     .call_valid_o       (tweak_request),
-    .call_ready_i       (tweak_call),
+    .call_ready_i       (tweak_turn_q),
     .call_tweak_o       (sector_tweak),
-    .call_result_valid_i(result_tweak),
+    .call_result_valid_i(result.tweak),
     .call_result_i      (core_block[0] ^ tweak_mask),
     .waiting_valid_o    (waiting_valid),
-    .waiting_ready_i    (first_done),
+    .waiting_ready_i    (first_load),
     .waiting_decrypt_o  (waiting_decrypt),
     .waiting_last_o     (waiting_last),
-    .result_valid_o     (star_valid),
-    .result_ready_i     (star_ready),
+    .result_valid_o     (unused_star_valid),
+    .result_ready_i     (star_begins),
     .result_o           (star),
-    .done_i             (out_done),
+    .done_i             (result.second && result.ends),
     .busy_o             (busy)
   );
 
-  // First pass in. The second pass has the cores first, so that output, once begun,
-  // goes on, and a slot is free when the waits begin.
+  // First pass in: a sector that has one of the slots. The flags are of the next beat.
 
-  logic [BeatWidth-1:0] first_beat_q, second_beat_q;
+  logic [BeatWidth-1:0] first_beat_q;
   logic [SlotCount-1:0] slots_q;
-  logic second_done;
-  logic [Lanes-1:0][127:0] in_masks, out_masks, second_masks;
+  logic first_q, first_decrypt_q, first_last_q, first_begins_q, first_high_q, first_ends_q;
+  logic first_call;
+  logic [Lanes-1:0][127:0] in_masks;
 
-  assign in_ready_o = waiting_valid && expanded_o
-      && (first_beat_q != '0 || slots_q != SlotCount'(Slots))
-      && enable && !middle_call && !second_call && !tweak_call;
-  assign first_call = in_valid_i && in_ready_o;
-  assign first_done = first_call && first_beat_q == BeatWidth'(Beats - 1);
+  assign first_call = first_turn_q && in_valid;
+  assign first_load = waiting_valid && slots_q != SlotCount'(Slots)
+      && (!first_q || (first_call && first_ends_q));
+  assign first_d = first_load || (first_q && !(first_call && first_ends_q));
+
+  always_ff @(posedge clk_i or negedge rst_sectors_n) begin
+    if (!rst_sectors_n) begin
+      first_q         <= 1'b0;
+      first_decrypt_q <= 1'b0;
+      first_last_q    <= 1'b0;
+      first_beat_q    <= '0;
+      first_begins_q  <= 1'b1;
+      first_high_q    <= 1'b0;
+      first_ends_q    <= 1'b0;
+      slots_q         <= '0;
+    end else begin
+      first_q <= first_d;
+      if (first_load) begin
+        first_decrypt_q <= waiting_decrypt;
+        first_last_q    <= waiting_last;
+      end
+      if (first_call) begin
+        // Beats is a power of two.
+        first_beat_q   <= first_beat_q + 1'b1;
+        first_begins_q <= first_ends_q;
+        first_high_q   <= Blocks > 128 && first_beat_q == BeatWidth'(HighBeat - 1);
+        first_ends_q   <= first_beat_q == BeatWidth'(Beats - 2);
+      end
+      slots_q <= slots_q + SlotCount'(first_load) - SlotCount'(second_turn && second_ends);
+    end
+  end
 
   mask_chain #(
     .Lanes(Lanes)
@@ -208,229 +262,129 @@ module eme2
     .clk_i,
     .rst_ni       (rst_sectors_n),
     .step_i       (first_call),
-    .start_i      (first_beat_q == '0),
+    .start_i      (first_begins_q),
     .start_value_i(ecb_key_q),
     .masks_o      (in_masks)
   );
 
-  // First pass out: the sum of a sector's PPP_j, and PPP_128.
+  // First pass out, between the passes, and second pass in.
 
-  block_t sum_q, sum_d, head_q;
-  logic passed_valid, passed_ready, passed_decrypt, passed_last;
-  block_t passed_sum, passed_head;
-  logic unused_passed_ready;
-  logic [SlotCount-1:0] unused_passed_count;
+  logic middle_call, middle_decrypt, second_decrypt, second_last, second_begins;
+  logic [Lanes-1:0][127:0] second_blocks;
+  block_t middle_block;
 
-  always_comb begin
-    sum_d = tag.begins ? '0 : sum_q;
-    for (int i = 0; i < int'(Lanes); i++) sum_d ^= core_block[i];
-  end
-
-  stream_fifo #(
-    .Width(258),
-    .Depth(Slots)
-  ) u_passed (
+  eme2_back #(
+    .Blocks(Blocks),
+    .Lanes (Lanes),
+    .Slots (Slots)
+  ) u_back (
     .clk_i,
-    .rst_ni (rst_sectors_n),
-    .valid_i(result_first && tag.ends),
-    .ready_o(unused_passed_ready),
-    .data_i ({tag.decrypt, tag.last, sum_d, head_q}),
-    .valid_o(passed_valid),
-    .ready_i(passed_ready),
-    .data_o ({passed_decrypt, passed_last, passed_sum, passed_head}),
-    .count_o(unused_passed_count)
-  );
-
-  // Between the passes.
-
-  logic middle_ready, middle_soon, middle_valid, middle_release, middle_call_decrypt;
-  logic middle_decrypt, middle_last, middle_request;
-  block_t middle_block, first_mask, low_mask, high_mask;
-
-  assign passed_ready = middle_ready && star_valid;
-  assign star_ready = middle_ready && passed_valid;
-  assign middle_call = middle_request && enable;
-
-  eme2_middle #(
-    .Blocks(Blocks)
-  ) u_middle (
-    .clk_i,
-    .rst_ni        (rst_sectors_n),
-    .start_valid_i (passed_valid && star_valid),
-    .start_ready_o (middle_ready),
-    .decrypt_i     (passed_decrypt),
-    .last_i        (passed_last),
-    .sum_i         (passed_sum ^ star),
-    .head_i        (passed_head),
-    .call_valid_o  (middle_request),
-    .call_ready_i  (enable),
-    .call_decrypt_o(middle_call_decrypt),
-    .call_block_o  (middle_block),
-    .result_valid_i(result_middle),
-    .result_i      (core_block[0]),
-    .soon_o        (middle_soon),
-    .valid_o       (middle_valid),
-    .release_i     (middle_release),
-    .decrypt_o     (middle_decrypt),
-    .last_o        (middle_last),
-    .first_mask_o  (first_mask),
-    .low_mask_o    (low_mask),
-    .high_mask_o   (high_mask)
-  );
-
-  logic buffer_valid;
-  logic [Lanes-1:0][127:0] buffer_block;
-
-  sector_buffer #(
-    .Width(128 * Lanes),
-    .Beats(Beats),
-    .Slots(Slots)
-  ) u_buffer (
-    .clk_i,
-    .rst_ni      (rst_n),
-    .busy_o      (wiping),
-    .write_i     (result_first),
-    .write_data_i(core_block),
-    .fetch_i     (middle_soon),
-    .valid_o     (buffer_valid),
-    .ready_i     (second_call),
-    .data_o      (buffer_block)
-  );
-
-  // Second pass in. The masks are needed until the last of them is in the chain.
-
-  logic second_decrypt_q, second_last_q, second_decrypt, second_last, second_begins, second_high;
-
-  assign second_begins = second_beat_q == '0;
-  assign second_high = Blocks > 128 && second_beat_q == BeatWidth'(HighBeat);
-  assign second_call = buffer_valid && (!second_begins || middle_valid) && enable && !middle_call;
-  assign second_done = second_call && second_beat_q == BeatWidth'(Beats - 1);
-  assign second_decrypt = second_begins ? middle_decrypt : second_decrypt_q;
-  assign second_last = second_begins ? middle_last : second_last_q;
-  assign middle_release = second_call && (Blocks > 128 ? second_high : second_begins);
-
-  mask_chain #(
-    .Lanes(Lanes)
-  ) u_second_masks (
-    .clk_i,
-    .rst_ni       (rst_sectors_n),
-    .step_i       (second_call),
-    .start_i      (second_begins || second_high),
-    .start_value_i(second_high ? high_mask : low_mask),
-    .masks_o      (second_masks)
+    .rst_ni         (rst_sectors_n),
+    .rst_buffer_ni  (rst_n),
+    .buffer_busy_o  (wiping),
+    .results_i      (core_block),
+    .first_valid_i  (result.first),
+    .first_decrypt_i(result.decrypt),
+    .first_last_i   (result.last),
+    .first_begins_i (result.begins),
+    .first_high_i   (result.high),
+    .first_ends_i   (result.ends),
+    .star_i         (star),
+    .call_valid_i   (result.middle),
+    .call_soon_o    (middle_next),
+    .call_o         (middle_call),
+    .call_decrypt_o (middle_decrypt),
+    .call_block_o   (middle_block),
+    .soon_o         (second_soon),
+    .next_i         (second_next),
+    .valid_o        (second_turn),
+    .blocks_o       (second_blocks),
+    .decrypt_o      (second_decrypt),
+    .last_o         (second_last),
+    .begins_o       (second_begins),
+    .ends_o         (second_ends)
   );
 
   // Into the cores.
 
-  logic call_decrypt;
   logic [Lanes-1:0][127:0] call_block;
 
   always_comb begin
-    tag_in = '0;
+    call        = '0;
+    call.tweak  = tweak_turn_q;
+    call.first  = first_call;
+    call.middle = middle_call;
+    call.second = second_turn;
     if (middle_call) begin
-      tag_in.kind  = Middle;
-      call_decrypt = middle_call_decrypt;
-    end else if (second_call) begin
-      tag_in.kind   = SecondPass;
-      call_decrypt  = second_decrypt;
-      tag_in.last   = second_last;
-      tag_in.begins = second_begins;
-      tag_in.ends   = second_beat_q == BeatWidth'(Beats - 1);
-    end else if (tweak_call) begin
-      tag_in.kind  = Tweak;
-      call_decrypt = 1'b0;
-    end else begin
-      tag_in.kind   = FirstPass;
-      call_decrypt  = waiting_decrypt;
-      tag_in.last   = waiting_last;
-      tag_in.begins = first_beat_q == '0;
-      tag_in.high   = Blocks > 128 && first_beat_q == BeatWidth'(HighBeat);
-      tag_in.ends   = first_beat_q == BeatWidth'(Beats - 1);
+      call.decrypt = middle_decrypt;
+    end else if (second_turn) begin
+      call.decrypt = second_decrypt;
+      call.last    = second_last;
+      call.begins  = second_begins;
+      call.ends    = second_ends;
+    end else if (first_turn_q) begin
+      call.decrypt = first_decrypt_q;
+      call.last    = first_last_q;
+      call.begins  = first_begins_q;
+      call.high    = first_high_q;
+      call.ends    = first_ends_q;
     end
-    tag_in.decrypt = call_decrypt;
     for (int i = 0; i < int'(Lanes); i++) begin
-      call_block[i] = second_call ? buffer_block[i] ^ second_masks[i]
-                                  : in_data_i[128*i+:128] ^ in_masks[i];
+      call_block[i] = second_turn ? second_blocks[i] : in_block[i] ^ in_masks[i];
     end
     if (middle_call) call_block[0] = middle_block;
-    else if (second_call && second_begins) call_block[0] = buffer_block[0] ^ first_mask;
-    else if (tweak_call) call_block[0] = sector_tweak ^ tweak_mask;
+    else if (tweak_turn_q) call_block[0] = sector_tweak ^ tweak_mask;
   end
 
   for (genvar i = 0; i < int'(Lanes); i++) begin : gen_core
-    tag_t lane_tag;
-    logic lane_valid;
+    logic unused_valid, unused_tag;
     aes_duplex #(
-      .KeyBits (KeyBits),
-      .TagWidth($bits(tag_t))
+      .KeyBits(KeyBits)
     ) u_core (
       .clk_i,
-      .rst_ni      (rst_sectors_n),
-      .enable_i    (enable),
-      .round_keys_i(round_keys),
-      .valid_i     (first_call || second_call || (i == 0 && (middle_call || tweak_call))),
-      .decrypt_i   (call_decrypt),
-      .block_i     (call_block[i]),
-      .key_i       (1'b0),
-      .tag_i       (tag_in),
-      .valid_o     (lane_valid),
-      .block_o     (core_block[i]),
-      .tag_o       (lane_tag)
+      .rst_ni        (rst_sectors_n),
+      .round_keys_i  (round_keys),
+      .inverse_keys_i(inverse_keys),
+      .valid_i       (call.first || call.second || (i == 0 && (call.middle || call.tweak))),
+      .decrypt_i     (call.decrypt),
+      .block_i       (call_block[i]),
+      .key_i         (1'b0),
+      .tag_i         (1'b0),
+      .valid_o       (unused_valid),
+      .block_o       (core_block[i]),
+      .tag_o         (unused_tag)
     );
-    if (i == 0) begin : gen_tag
-      assign core_valid = lane_valid;
-      assign tag = lane_tag;
-    end else begin : gen_same
-      // As in lane 0.
-      logic unused;
-      assign unused = ^{lane_valid, lane_tag};
-    end
-    // Tweaks and what is between the passes stay inside.
-    assign out_data_o[128*i+:128] = out_valid_o ? core_block[i] ^ out_masks[i] : '0;
   end
 
   // Data out.
 
-  assign out_valid_o = core_valid && tag.kind == SecondPass;
-  assign out_taken = out_valid_o && out_ready_i;
-  assign out_done = out_taken && tag.ends;
-  assign out_last_o = tag.last && tag.ends;
+  logic [Lanes-1:0][127:0] out_masks;
 
   mask_chain #(
     .Lanes(Lanes)
   ) u_out_masks (
     .clk_i,
     .rst_ni       (rst_sectors_n),
-    .step_i       (out_taken),
-    .start_i      (tag.begins),
+    .step_i       (result.second),
+    .start_i      (result.begins),
     .start_value_i(ecb_key_q),
     .masks_o      (out_masks)
   );
 
-  always_ff @(posedge clk_i or negedge rst_n) begin
-    if (!rst_n) begin
-      first_beat_q     <= '0;
-      second_beat_q    <= '0;
-      slots_q          <= '0;
-      sum_q            <= '0;
-      head_q           <= '0;
-      second_decrypt_q <= 1'b0;
-      second_last_q    <= 1'b0;
-    end else begin
-      // Beats is a power of two.
-      if (first_call) first_beat_q <= first_beat_q + 1'b1;
-      if (second_call) begin
-        second_beat_q    <= second_beat_q + 1'b1;
-        second_decrypt_q <= second_decrypt;
-        second_last_q    <= second_last;
-      end
-      slots_q <= slots_q + SlotCount'(first_call && first_beat_q == '0)
-          - SlotCount'(second_done);
-      if (result_first) begin
-        sum_q <= sum_d;
-        if (tag.high) head_q <= core_block[0];
-      end
-    end
-  end
+  credit_fifo #(
+    .Width(128 * Lanes + 1),
+    .Depth(32)
+  ) u_output (
+    .clk_i,
+    .rst_ni (rst_sectors_n),
+    .busy_o (output_wiping),
+    .take_i (second_next),
+    .room_o (output_room),
+    .valid_i(result.second),
+    .data_i ({result.last && result.ends, core_block ^ out_masks}),
+    .valid_o(out_valid_o),
+    .ready_i(out_ready_i),
+    .data_o ({out_last_o, out_data_o})
+  );
 
 endmodule

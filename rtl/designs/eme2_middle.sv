@@ -12,7 +12,12 @@
 // one; but put in, all PPP_j cancel but the first:
 //   CCC_0 = PPP_0 ^ (1 + x + x^2 + ... + x^(n-1)) (M_0 ^ M_128),
 // n = 128 or the blocks of a shorter sector. So the second pass may begin with it as
-// soon as M_128 is there, and the output is in order without waiting.
+// soon as M_128 is there, and the output is in order without waiting. Its factor is
+// (1 + x)(1 + x^2)(1 + x^4) ..., applied in two steps: three of these with the result
+// of the last call, the others a cycle later.
+//
+// Calls go before everything else, each known a cycle ahead: one that follows from a
+// result is made in the cycle after it.
 
 module eme2_middle
   import gf128_pkg::*;
@@ -23,9 +28,9 @@ module eme2_middle
   input  logic clk_i,
   input  logic rst_ni,
 
-  // A sector whose first pass is over; taken as soon as the cores take the call.
-  input  logic  start_valid_i,
-  output logic  start_ready_o,
+  // In the next cycle there is a sector whose first pass is over; it is taken.
+  input  logic  start_soon_i,
+  output logic  start_taken_o,
   input  logic  decrypt_i,
   // The last sector of its run.
   input  logic  last_i,
@@ -33,18 +38,17 @@ module eme2_middle
   input  elem_t sum_i,
   input  elem_t head_i,
 
-  // A call is made as soon as it is valid and ready.
-  output logic  call_valid_o,
-  input  logic  call_ready_i,
+  // A call in the next cycle; in this one.
+  output logic  call_soon_o,
+  output logic  call_o,
   output logic  call_decrypt_o,
   output elem_t call_block_o,
   input  logic  result_valid_i,
   input  elem_t result_i,
 
-  // `soon` a cycle before `valid`, for the first fetch of the second pass.
+  // The second pass may begin in the next cycle.
   output logic  soon_o,
-  output logic  valid_o,
-  // The second pass needs these masks no more.
+  // It needs these masks no more.
   input  logic  release_i,
   output logic  decrypt_o,
   output logic  last_o,
@@ -56,38 +60,42 @@ module eme2_middle
 
   localparam bit TwoCalls = Blocks > 128;
   localparam int unsigned Terms = TwoCalls ? 128 : Blocks;
+  // Terms of the first step of the sum.
+  localparam int unsigned Early = 8;
 
   typedef enum logic [2:0] {
     Idle,
     FirstCall,
-    SecondStart,
     SecondCall,
     Fold,
     Done
   } state_e;
 
   state_e state_q;
-  logic decrypt_q, last_q;
-  elem_t head_q, low_q, high_q, first_d, first_q;
+  logic call_q, decrypt_q, last_q;
+  elem_t head_q, low_q, high_q, masks, part_q, first_q;
 
-  // (1 + x)(1 + x^2)(1 + x^4) ... a
-  function automatic elem_t sum_of_multiples(elem_t a);
+  // (1 + x^from)(1 + x^(2 from)) ... (1 + x^(to / 2)) a
+  function automatic elem_t sum_of_multiples(elem_t a, int unsigned from, int unsigned to);
     elem_t sum;
     sum = a;
-    for (int unsigned power = 1; power < Terms; power *= 2) begin
+    for (int unsigned power = from; power < to; power *= 2) begin
       sum ^= times_power(sum, power);
     end
     return sum;
   endfunction
 
-  assign first_d = sum_of_multiples(low_q ^ high_q);
-  assign start_ready_o = state_q == Idle && call_ready_i;
-  assign call_valid_o = (state_q == Idle && start_valid_i) || state_q == SecondStart;
+  // M_0 ^ M_128, at the last result: MP ^ MC, or of M_0 ^ MP' ^ MC' what is left.
+  assign masks = (TwoCalls ? head_q : low_q) ^ result_i;
+
+  assign call_soon_o = (state_q == Idle && !call_q && start_soon_i)
+      || (TwoCalls && state_q == FirstCall && result_valid_i);
+  assign call_o = call_q;
+  assign start_taken_o = state_q == Idle && call_q;
   assign call_decrypt_o = state_q == Idle ? decrypt_i : decrypt_q;
   assign call_block_o = state_q == Idle ? sum_i : head_q ^ low_q;
 
   assign soon_o = state_q == Fold || state_q == Done;
-  assign valid_o = state_q == Done;
   assign decrypt_o = decrypt_q;
   assign last_o = last_q;
   assign first_mask_o = first_q;
@@ -97,37 +105,35 @@ module eme2_middle
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       state_q   <= Idle;
+      call_q    <= 1'b0;
       decrypt_q <= 1'b0;
       last_q    <= 1'b0;
       head_q    <= '0;
       low_q     <= '0;
       high_q    <= '0;
+      part_q    <= '0;
       first_q   <= '0;
     end else begin
+      call_q <= call_soon_o;
+      if (result_valid_i) part_q <= sum_of_multiples(masks, 1, Early);
       unique case (state_q)
         Idle: begin
-          if (start_valid_i && call_ready_i) begin
+          if (call_q) begin
             state_q   <= FirstCall;
             decrypt_q <= decrypt_i;
             last_q    <= last_i;
             head_q    <= head_i;
             low_q     <= sum_i;
-            high_q    <= '0;
           end
         end
         FirstCall: begin
           if (result_valid_i) begin
-            state_q <= TwoCalls ? SecondStart : Fold;
+            state_q <= TwoCalls ? SecondCall : Fold;
             low_q   <= low_q ^ result_i;
           end
         end
-        SecondStart: begin
-          if (call_ready_i) begin
-            state_q <= SecondCall;
-            high_q  <= head_q ^ low_q;
-          end
-        end
         SecondCall: begin
+          if (call_q) high_q <= head_q ^ low_q;
           if (result_valid_i) begin
             state_q <= Fold;
             high_q  <= high_q ^ result_i;
@@ -135,7 +141,7 @@ module eme2_middle
         end
         Fold: begin
           state_q <= Done;
-          first_q <= first_d;
+          first_q <= sum_of_multiples(part_q, Early, Terms);
         end
         default: begin
           if (release_i) state_q <= Idle;

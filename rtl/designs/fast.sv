@@ -11,18 +11,23 @@
 // Sectors overlap, each stage going on as soon as it can:
 //
 //   hash 1      blocks go in, into the queue of X and stream 0 of the hashes
-//   Feistel     tau u, E(v), E(w), tau y: these calls go before all others
+//   Feistel     tau u, E(v), E(w), tau y, a sector at each: these calls go before all others
 //   counter     one beat a cycle (two cycles: one core with beats of two blocks),
-//               from when v ^ w is there; Y into the output's queue and hash 2
-//   hash 2      stream 1, right behind the counter mode; then o1
+//               from when v ^ w is there
+//   hash 2      stream 1, right behind the counter mode, Y into the output's queue along
+//               with that; then o1
+//
+// The cores and multipliers never stop: counter mode takes a place in the queue of Y with
+// each beat, and a sector goes into the Feistel part with places in all queues behind it. X waits
+// in block RAM for several sectors, if these are short.
 //
 // One sector with BRW, Blocks = 256, two cores, AES-128, in about so many cycles after the
 // key schedule (tau's call goes in while that is under way):
-//   2 X goes in, hash 1   140 u   146 E(v)   157 E(w)   158..284 counter
-//   296 last beat of Y into hash 2   308 o1, the last beat out (out of order).
+//   2 X goes in, hash 1   146 u   153 E(v)   165 E(w)   166..292 counter
+//   304 last beat of Y into hash 2   319 o1, the last beat out (out of order).
 //
 // o1 is the last that is known, and the first block of the sector or the second.
-// In order, output starts once it is there, from a queue of two sectors; with
+// In order, output starts once it is there, from a queue of sectors; with
 // InOrder = 0 beats come as they are known, with their place in the sector.
 
 module fast
@@ -82,59 +87,79 @@ module fast
   localparam int unsigned Calls = Lanes / Cores;
   localparam int unsigned Rounds = rounds(KeyBits);
 
-  // ---- Reset ----
+  logic busy_in, busy_out, busy_hash, busy_counter, busy_y;
 
-  // Low while everything is zeroized.
-  logic rst_n;
-  clear_reset u_reset (
+  // ---- Ports, key ----
+
+  logic rst_n, unused_rst_sectors_n, key_taken, idle;
+  logic run_valid, run_ready, data_valid, data_ready, decrypt;
+  logic [127:0] tweak;
+  logic [31:0] sectors;
+  logic [Width-1:0] data;
+
+  sector_port #(
+    .DataWidth(Width)
+  ) u_port (
     .clk_i,
     .rst_ni,
     .clear_i,
-    .rst_no(rst_n)
+    .rst_no        (rst_n),
+    // What there is of a sector is gone when a key comes.
+    .rst_sectors_no(unused_rst_sectors_n),
+    .key_valid_i,
+    .key_ready_o,
+    .req_valid_i,
+    .req_ready_o,
+    .req_i         ({req_tweak_i, req_sectors_i, req_decrypt_i}),
+    .in_valid_i,
+    .in_ready_o,
+    .in_data_i,
+    .idle_i        (idle),
+    .key_taken_o   (key_taken),
+    .req_valid_o   (run_valid),
+    .req_ready_i   (run_ready),
+    .req_o         ({tweak, sectors, decrypt}),
+    .in_valid_o    (data_valid),
+    .in_ready_i    (data_ready),
+    .in_data_o     (data)
   );
 
-  // ---- Key ----
-
-  // tau's call has still to go in, its result to come out.
-  logic schedule_ready, has_key_q, tau_due_q, tau_away_q;
-  logic key_take, idle, busy_in, busy_out, busy_hash;
+  logic schedule_ready;
   block_t round_keys[1][Rounds+1];
 
-  assign key_ready_o = rst_n && schedule_ready && idle && !tau_away_q && !busy_in && !busy_out
-      && !busy_hash;
-  assign key_take = key_valid_i && key_ready_o;
-
+  block_t unused_inverse_keys[Rounds+1];
   aes_key_schedule #(
     .KeyBits(KeyBits)
   ) u_schedule (
     .clk_i,
-    .rst_ni      (rst_n),
-    .valid_i     (key_take),
+    .rst_ni        (rst_n),
+    .valid_i       (key_taken),
     .key_i,
-    .ready_o     (schedule_ready),
-    .valid_o     (expanded_o),
-    .round_keys_o(round_keys[0])
+    .ready_o       (schedule_ready),
+    .valid_o       (expanded_o),
+    .round_keys_o  (round_keys[0]),
+    .inverse_keys_o(unused_inverse_keys)
   );
 
   // ---- Runs ----
 
-  logic run_ready, sector_valid, sector_take;
+  logic sector_valid, sector_ready;
+  block_t sector_tweak;
   sector_t sector;
-  assign req_ready_o = run_ready && has_key_q;
 
   run_expand #(
     .TweakStep(TweakStep)
   ) u_run (
     .clk_i,
     .rst_ni          (rst_n),
-    .req_valid_i     (req_valid_i && has_key_q),
+    .req_valid_i     (run_valid),
     .req_ready_o     (run_ready),
-    .req_tweak_i,
-    .req_sectors_i,
-    .req_decrypt_i,
+    .req_tweak_i     (tweak),
+    .req_sectors_i   (sectors),
+    .req_decrypt_i   (decrypt),
     .sector_valid_o  (sector_valid),
-    .sector_ready_i  (sector_take),
-    .sector_tweak_o  (sector.tweak),
+    .sector_ready_i  (sector_ready),
+    .sector_tweak_o  (sector_tweak),
     .sector_decrypt_o(sector.decrypt),
     .sector_last_o   (sector.last)
   );
@@ -156,7 +181,7 @@ module fast
     ) u_hash (
       .clk_i,
       .rst_ni       (rst_n),
-      .forget_i     (key_take),
+      .forget_i     (key_taken),
       .tau_valid_i  (tau_valid),
       .tau_i        (aes_out),
       .start_valid_i(start_valid),
@@ -185,7 +210,7 @@ module fast
       .clk_i,
       .rst_ni        (rst_n),
       .busy_o        (busy_hash),
-      .forget_i      (key_take),
+      .forget_i      (key_taken),
       .tau_valid_i   (tau_valid),
       .tau_i         (aes_out),
       .start_valid_i (start_valid),
@@ -208,7 +233,7 @@ module fast
 
   // ---- Input: the first blocks wait for hash 1, the others for counter mode ----
 
-  logic head_take, x_take;
+  logic enter, x_take, decrypted;
   logic [255:0] head_pair;
   logic [Width-1:0] x;
   sector_t head_sector;
@@ -218,27 +243,32 @@ module fast
     .Lanes (Lanes)
   ) u_input (
     .clk_i,
-    .rst_ni        (rst_n),
-    .busy_o        (busy_in),
-    .sector_valid_i(sector_valid),
-    .sector_take_o (sector_take),
-    .sector_i      (sector),
-    .in_valid_i,
-    .in_ready_o,
-    .in_data_i,
-    .start_valid_o (start_valid[0]),
-    .start_ready_i (start_ready[0]),
-    .hash_valid_o  (hash_in_valid[0]),
-    .hash_ready_i  (hash_in_ready[0]),
-    .head_take_i   (head_take),
-    .head_sector_o (head_sector),
-    .head_pair_o   (head_pair),
-    .x_take_i      (x_take),
-    .x_o           (x)
+    .rst_ni         (rst_n),
+    .busy_o         (busy_in),
+    .sector_valid_i (sector_valid),
+    .sector_ready_o (sector_ready),
+    .tweak_i        (sector_tweak),
+    .sector_i       (sector),
+    .in_valid_i     (data_valid),
+    .in_ready_o     (data_ready),
+    .in_data_i      (data),
+    .start_valid_o  (start_valid[0]),
+    .start_ready_i  (start_ready[0]),
+    .start_tweak_o  (start_tweak[0]),
+    .start_prime_o  (start_prime[0]),
+    .hash_valid_o   (hash_in_valid[0]),
+    .hash_ready_i   (hash_in_ready[0]),
+    .head_take_i    (enter),
+    .head_sector_o  (head_sector),
+    .head_pair_o    (head_pair),
+    .tweak_take_i   (start_valid[1] && start_ready[1]),
+    .tweak_o        (start_tweak[1]),
+    .tweak_decrypt_o(decrypted),
+    .x_take_i       (x_take),
+    .x_o            (x)
   );
-  assign start_tweak[0] = sector.tweak;
-  assign start_prime[0] = sector.decrypt;
-  assign hash_in_data[0] = in_data_i;
+  assign hash_in_data[0] = data;
+  assign start_prime[1] = !decrypted;
 
   // ---- AES: single calls, the Feistel part's and tau's, go before counter mode ----
 
@@ -248,28 +278,31 @@ module fast
     Second
   } call_e;
 
-  logic aes_enable, call_valid, call_out, call_done, counters_out;
-  logic [1:0] call_tag, call_out_tag;
-  block_t call;
+  // A single call that goes in; tau's result has still to come out.
+  logic call_valid_q, tau_away_q;
+  call_e call_tag_q;
+  block_t call_q;
+  logic call_out, counters_out;
+  logic [1:0] call_out_tag;
   logic counter_call, counter_ready;
   block_t counter_block[Cores], aes_block[Cores];
 
   aes_lanes #(
     .KeyBits (KeyBits),
     .Lanes   (Cores),
-    .TagWidth(2)
+    .TagWidth(2),
+    .Register(1'b0)
   ) u_aes (
     .clk_i,
     .rst_ni          (rst_n),
-    .enable_i        (aes_enable),
     .round_keys_i    (round_keys),
     .counters_valid_i(counter_call),
     .counters_ready_o(counter_ready),
     .counters_i      (counter_block),
-    .call_valid_i    (call_valid),
-    .call_i          (call),
+    .call_valid_i    (call_valid_q),
+    .call_i          (call_q),
     .call_key_i      (1'b0),
-    .call_tag_i      (call_tag),
+    .call_tag_i      (call_tag_q),
     .call_valid_o    (call_out),
     .call_tag_o      (call_out_tag),
     .counters_valid_o(counters_out),
@@ -278,38 +311,30 @@ module fast
 
   logic feistel_call, feistel_second;
   block_t feistel_block;
-  assign call_valid = feistel_call || tau_due_q;
-  assign call = feistel_call ? feistel_block : '0;
-  assign call_tag = !feistel_call ? Tau : feistel_second ? Second : First;
-
   assign aes_out = aes_block[Cores-1];
-  assign call_done = call_out && aes_enable;
-  assign tau_valid = call_done && call_out_tag == Tau;
+  assign tau_valid = call_out && call_out_tag == Tau;
 
   always_ff @(posedge clk_i or negedge rst_n) begin
     if (!rst_n) begin
-      has_key_q  <= 1'b0;
-      tau_due_q  <= 1'b0;
-      tau_away_q <= 1'b0;
-    end else if (key_take) begin
-      has_key_q  <= 1'b1;
-      tau_due_q  <= 1'b1;
-      tau_away_q <= 1'b1;
+      call_valid_q <= 1'b0;
+      call_tag_q   <= Tau;
+      call_q       <= '0;
+      tau_away_q   <= 1'b0;
     end else begin
-      // Its call goes in at once, without a sector to stop the cores: the pipeline needs a
-      // round key a cycle, and the schedule makes one.
-      tau_due_q <= 1'b0;
-      if (tau_valid) tau_away_q <= 1'b0;
+      // Tau's goes in right behind the key, whose schedule makes a round key a cycle.
+      call_valid_q <= feistel_call || key_taken;
+      call_tag_q   <= !feistel_call ? Tau : feistel_second ? Second : First;
+      call_q       <= feistel_call ? feistel_block : '0;
+      if (key_taken) tau_away_q <= 1'b1;
+      else if (tau_valid) tau_away_q <= 1'b0;
     end
   end
 
   // ---- Between the hashes ----
 
-  logic first_done, second_done, z_valid, z_ready, result_valid, result_ready;
+  logic z_valid, result_room, result_valid;
   block_t z, result_y, result_o2;
-  sector_t feistel_sector;
-  assign first_done = call_done && call_out_tag == First;
-  assign second_done = call_done && call_out_tag == Second;
+  sector_t result_sector;
 
   fast_feistel u_feistel (
     .clk_i,
@@ -317,34 +342,32 @@ module fast
     .hash_valid_i  (hash_valid[0]),
     .hash_ready_o  (hash_ready[0]),
     .hash_i        (hash[0]),
-    .head_take_o   (head_take),
+    .enter_o       (enter),
+    .room_i        (result_room),
     .head_sector_i (head_sector),
     .head_pair_i   (head_pair),
-    .aes_enable_i  (aes_enable),
     .call_valid_o  (feistel_call),
     .call_second_o (feistel_second),
     .call_o        (feistel_block),
-    .first_done_i  (first_done),
-    .second_done_i (second_done),
+    .first_done_i  (call_out && call_out_tag == First),
+    .second_done_i (call_out && call_out_tag == Second),
     .done_i        (aes_out),
     .scale_valid_o (scale_valid),
     .scale_second_o(scale_second),
     .scale_o       (scale),
     .scaled_valid_i(scaled_valid),
     .scaled_i      (scaled),
-    .sector_o      (feistel_sector),
     .z_valid_o     (z_valid),
-    .z_ready_i     (z_ready),
     .z_o           (z),
     .result_valid_o(result_valid),
-    .result_ready_i(result_ready),
+    .sector_o      (result_sector),
     .y_o           (result_y),
     .o2_o          (result_o2)
   );
 
   // ---- Counter mode ----
 
-  logic room, counter_first, counter_later;
+  logic y_room, y_take;
 
   fast_counter #(
     .Blocks(Blocks),
@@ -353,34 +376,28 @@ module fast
   ) u_counter (
     .clk_i,
     .rst_ni       (rst_n),
+    .busy_o       (busy_counter),
     .z_valid_i    (z_valid),
-    .z_ready_o    (z_ready),
     .z_i          (z),
-    .tweak_i      (feistel_sector.tweak),
-    .decrypt_i    (feistel_sector.decrypt),
     .start_valid_o(start_valid[1]),
     .start_ready_i(start_ready[1]),
-    .start_tweak_o(start_tweak[1]),
-    .start_prime_o(start_prime[1]),
-    .room_i       (room),
+    .room_i       (y_room),
+    .take_o       (y_take),
     .call_valid_o (counter_call),
-    .call_ready_i (counter_ready && aes_enable),
-    .call_first_o (counter_first),
-    .call_later_o (counter_later),
+    .call_ready_i (counter_ready),
     .call_o       (counter_block)
   );
 
-  // ---- Y: into hash 2 and the output's queue ----
+  // ---- Y: into hash 2 and, along with that, the output's queue ----
 
-  logic y_push, y_valid, unused_y_ready;
+  logic y_push, y_valid, out_ready;
   logic [Width-1:0] y_in, y;
-  logic [1:0] y_count;
 
   if (Calls == 1) begin : gen_beat
     for (genvar i = 0; i < Cores; i++) begin : gen_block
       assign y_in[128*i+:128] = x[128*i+:128] ^ aes_block[i];
     end
-    assign y_push = counters_out && aes_enable;
+    assign y_push = counters_out;
   end else begin : gen_halves
     // The beat's first block is here.
     logic half_there_q;
@@ -389,34 +406,33 @@ module fast
       if (!rst_n) begin
         half_there_q <= 1'b0;
         half_q       <= '0;
-      end else if (counters_out && aes_enable) begin
+      end else if (counters_out) begin
         half_there_q <= !half_there_q;
         half_q       <= x[127:0] ^ aes_block[0];
       end
     end
     assign y_in = {x[255:128] ^ aes_block[0], half_q};
-    assign y_push = counters_out && aes_enable && half_there_q;
+    assign y_push = counters_out && half_there_q;
   end
   assign x_take = y_push;
 
-  // The cores stand still when hash 2 is behind.
-  assign aes_enable = y_count != 2'd2;
-
-  stream_fifo #(
+  // Places for as many beats as the cores have inside, so that these never stop.
+  credit_fifo #(
     .Width(Width),
-    .Depth(2)
+    .Depth(32)
   ) u_y (
     .clk_i,
     .rst_ni (rst_n),
+    .busy_o (busy_y),
+    .take_i (y_take),
+    .room_o (y_room),
     .valid_i(y_push),
-    .ready_o(unused_y_ready),
     .data_i (y_in),
     .valid_o(y_valid),
-    .ready_i(hash_in_ready[1]),
-    .data_o (y),
-    .count_o(y_count)
+    .ready_i(hash_in_ready[1] && out_ready),
+    .data_o (y)
   );
-  assign hash_in_valid[1] = y_valid;
+  assign hash_in_valid[1] = y_valid && out_ready;
   assign hash_in_data[1] = y;
 
   // ---- Output ----
@@ -432,19 +448,17 @@ module fast
     .clk_i,
     .rst_ni        (rst_n),
     .busy_o        (busy_out),
-    .begin_i       (counter_call && counter_ready && aes_enable && !counter_later),
-    .begin_first_i (counter_first),
-    .room_o        (room),
-    .y_valid_i     (y_push),
-    .y_i           (y_in),
+    .enter_i       (enter),
+    .room_o        (result_room),
     .result_valid_i(result_valid),
-    .result_ready_o(result_ready),
+    .sector_i      (result_sector),
     .result_y_i    (result_y),
     .result_o2_i   (result_o2),
-    .decrypt_i     (feistel_sector.decrypt),
-    .last_i        (feistel_sector.last),
     .hash_valid_i  (hash_valid[1]),
     .hash_i        (hash[1]),
+    .y_valid_i     (y_valid && hash_in_ready[1]),
+    .y_ready_o     (out_ready),
+    .y_i           (y),
     .out_valid_o,
     .out_ready_i,
     .out_data_o,
@@ -453,13 +467,21 @@ module fast
     .sector_o      (sector_done)
   );
 
-  // Sectors between input and output.
-  logic [3:0] sectors_q;
-  assign idle = sectors_q == '0 && !sector_valid;
+  // ---- When a key can be taken ----
+
+  // Memories are being wiped. Sectors inside.
+  logic busy_q;
+  logic [5:0] sectors_q;
+  assign idle = run_ready && schedule_ready && !tau_away_q && !busy_q && sectors_q == '0;
 
   always_ff @(posedge clk_i or negedge rst_n) begin
-    if (!rst_n) sectors_q <= '0;
-    else sectors_q <= sectors_q + 4'(sector_take) - 4'(sector_done);
+    if (!rst_n) begin
+      busy_q    <= 1'b1;
+      sectors_q <= '0;
+    end else begin
+      busy_q    <= busy_in || busy_out || busy_hash || busy_counter || busy_y;
+      sectors_q <= sectors_q + 6'(sector_valid && sector_ready) - 6'(sector_done);
+    end
   end
 
 endmodule

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // The counter mode of FAST: for blocks i = 1, 2, .. of X the calls z ^ i, `Cores` of
-// them a cycle, one sector right behind the other. It also starts the sector's second
-// hash, and keeps the sector until then.
+// them a cycle, one sector right behind the other. Sectors wait in a queue; calls
+// come out of registers.
 
 module fast_counter
   import aes_pkg::*;
+  import fast_pkg::*;
 #(
   // Of a sector; X is two fewer.
   parameter int unsigned Blocks = 256,
@@ -15,74 +16,84 @@ module fast_counter
 ) (
   input  logic clk_i,
   input  logic rst_ni,
+  output logic busy_o,
 
-  // A sector.
+  // A sector. No more than `Sectors` of them come before they are out of the core.
   input  logic   z_valid_i,
-  output logic   z_ready_o,
   input  block_t z_i,
-  input  block_t tweak_i,
-  input  logic   decrypt_i,
-
-  // Its second hash.
+  // Its second hash may start.
   output logic   start_valid_o,
   input  logic   start_ready_i,
-  output block_t start_tweak_o,
-  output logic   start_prime_o,
 
-  // Its calls. `first`: of the sector; `later`: of a beat made by two calls.
+  // There is a place for a beat, which is taken.
   input  logic   room_i,
+  output logic   take_o,
+
   output logic   call_valid_o,
   input  logic   call_ready_i,
-  output logic   call_first_o,
-  output logic   call_later_o,
   output block_t call_o[Cores]
 );
 
-  localparam int unsigned BlockWidth = $clog2(Blocks);
+  localparam int unsigned NumberWidth = $clog2(Blocks);
 
-  logic valid_q, started_q, decrypt_q;
-  block_t tweak_q, z_q;
-  // The number of the next call's first block.
-  logic [BlockWidth-1:0] number_q;
-  logic last, go;
+  logic there, go, unused_room;
+  block_t z;
+  // Calls that go in; the next one is the sector's last; it is the second of two that make a
+  // beat; the number of its first block.
+  logic valid_q, last_q, later;
+  block_t call_q[Cores];
+  logic [NumberWidth-1:0] number_q;
+  // Sectors whose second hash has still to start, while their calls may be over; one may now.
+  logic [$clog2(Sectors+1)-1:0] starts_q;
+  logic start_q, start;
 
-  assign last = number_q == BlockWidth'(Blocks - 1 - Cores);
-  assign call_first_o = number_q == BlockWidth'(1);
-  assign call_later_o = Lanes > Cores && !number_q[0];
-  assign call_valid_o = valid_q && (room_i || call_later_o) && (started_q || !last);
-  assign go = call_valid_o && call_ready_i;
-  assign z_ready_o = z_valid_i && (!valid_q || (go && last));
+  credit_fifo #(
+    .Width(128),
+    .Depth(Sectors)
+  ) u_sectors (
+    .clk_i,
+    .rst_ni,
+    .busy_o,
+    .take_i (z_valid_i),
+    .room_o (unused_room),
+    .valid_i(z_valid_i),
+    .data_i (z_i),
+    .valid_o(there),
+    .ready_i(go && last_q),
+    .data_o (z)
+  );
 
-  assign start_valid_o = valid_q && !started_q;
-  assign start_tweak_o = tweak_q;
-  assign start_prime_o = !decrypt_q;
+  assign later = Lanes > Cores && !number_q[0];
+  assign go = there && (room_i || later) && (!valid_q || call_ready_i);
+  assign take_o = go && !later;
+  assign start_valid_o = start_q;
+  assign start = start_q && start_ready_i;
+  assign call_valid_o = valid_q;
+  assign call_o = call_q;
 
   for (genvar i = 0; i < Cores; i++) begin : gen_call
-    logic [BlockWidth-1:0] number;
-    assign number = number_q + BlockWidth'(i);
-    assign call_o[i] = z_q ^ 128'(number);
+    logic [NumberWidth-1:0] number;
+    assign number = number_q + NumberWidth'(i);
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) call_q[i] <= '0;
+      else if (go) call_q[i] <= z ^ 128'(number);
+    end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      valid_q   <= 1'b0;
-      started_q <= 1'b0;
-      decrypt_q <= 1'b0;
-      tweak_q   <= '0;
-      z_q       <= '0;
-      number_q  <= '0;
-    end else if (z_ready_o) begin
-      valid_q   <= 1'b1;
-      started_q <= 1'b0;
-      decrypt_q <= decrypt_i;
-      tweak_q   <= tweak_i;
-      z_q       <= z_i;
-      number_q  <= BlockWidth'(1);
+      valid_q  <= 1'b0;
+      last_q   <= 1'b0;
+      number_q <= NumberWidth'(1);
+      starts_q <= '0;
+      start_q  <= 1'b0;
     end else begin
-      if (start_valid_o && start_ready_i) started_q <= 1'b1;
+      starts_q <= starts_q + $bits(starts_q)'(z_valid_i) - $bits(starts_q)'(start);
+      start_q  <= starts_q != '0 && !start;
+      valid_q <= go || (valid_q && !call_ready_i);
       if (go) begin
-        number_q <= number_q + BlockWidth'(Cores);
-        if (last) valid_q <= 1'b0;
+        last_q   <= number_q == NumberWidth'(Blocks - 1 - 2 * Cores);
+        number_q <= last_q ? NumberWidth'(1) : number_q + NumberWidth'(Cores);
       end
     end
   end

@@ -50,35 +50,38 @@ module fast_hash_brw
   localparam int unsigned Levels = $clog2(Blocks);
   localparam int unsigned CountWidth = $clog2(Levels + 2);
   localparam int unsigned PowerWidth = $clog2(Levels);
-  localparam int unsigned TagWidth = 4 + $clog2(Levels + 1);
 
   // Powers of tau, tau^(2^i): the first three in registers, all of them in a table, one a
-  // cycle from tau's on, which is before a polynomial asks for it.
+  // cycle from tau's on, which is before a polynomial asks for it. `last_q` is the latest.
   elem_t powers_q[3];
-  elem_t last_q, last, squared;
+  elem_t last_q, squared;
+  // How many are there.
   logic [CountWidth-1:0] count_q;
-  logic ready, more;
-  assign last = tau_valid_i ? tau_i : last_q;
-  assign squared = square(last);
-  assign ready = count_q != '0;
-  assign more = ready && count_q != CountWidth'(Levels + 1);
+  logic ready_q, more_q;
+  assign squared = square(last_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       powers_q <= '{default: '0};
       last_q   <= '0;
       count_q  <= '0;
+      ready_q  <= 1'b0;
+      more_q   <= 1'b0;
     end else if (tau_valid_i) begin
       powers_q[0] <= tau_i;
-      powers_q[1] <= squared;
-      last_q      <= squared;
-      count_q     <= CountWidth'(2);
+      last_q      <= tau_i;
+      count_q     <= CountWidth'(1);
+      ready_q     <= 1'b1;
+      more_q      <= 1'b1;
     end else if (forget_i) begin
-      count_q <= '0;
-    end else if (more) begin
+      ready_q <= 1'b0;
+      more_q  <= 1'b0;
+    end else if (more_q) begin
+      if (count_q == CountWidth'(1)) powers_q[1] <= squared;
       if (count_q == CountWidth'(2)) powers_q[2] <= squared;
       last_q  <= squared;
       count_q <= count_q + 1'b1;
+      more_q  <= count_q != CountWidth'(Levels);
     end
   end
 
@@ -95,19 +98,16 @@ module fast_hash_brw
     .clk_i,
     .rst_ni,
     .busy_o      (busy_powers),
-    .write_i     (tau_valid_i || more),
-    .write_addr_i(tau_valid_i ? '0 : PowerWidth'(count_q - 1'b1)),
-    .write_data_i(last),
+    .write_i     (more_q),
+    .write_addr_i(PowerWidth'(count_q - 1'b1)),
+    .write_data_i(last_q),
     .read_addr_i (power_which),
     .read_data_o (power)
   );
 
-  // What the streams ask for. Factors are zero until they are taken, and added up.
-  logic asked[2], mult_ready[2], product_valid[2];
-  logic [TagWidth-1:0] asked_tag[2], product_tag[2];
-  elem_t asked_a[2], asked_b[2], product[2], scale_a, scale_b;
-  assign scale_a = scale_valid_i ? scale_i : '0;
-  assign scale_b = scale_valid_i ? powers_q[0] : '0;
+  // What the streams ask for; a cycle after the grant their factors, zero without one.
+  logic asked[2], grant[2], late[2];
+  elem_t asked_a[2], asked_b[2], product[2];
 
   for (genvar i = 0; i < 2; i++) begin : gen_stream
     logic started_q, prime_q;
@@ -117,8 +117,8 @@ module fast_hash_brw
 
     assign start_ready_o[i] = !started_q || last_beat;
     assign start = start_valid_i[i] && start_ready_o[i];
-    assign in_ready_o[i] = started_q && ready && !last_beat && brw_ready;
-    assign brw_valid = started_q && ready && (in_valid_i[i] || last_beat);
+    assign in_ready_o[i] = started_q && !last_beat && brw_ready;
+    assign brw_valid = started_q && (in_valid_i[i] || last_beat);
 
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
@@ -139,90 +139,95 @@ module fast_hash_brw
     ) u_brw (
       .clk_i,
       .rst_ni,
-      .busy_o         (busy_brw[i]),
-      .powers_i       (powers_q),
-      .power_o        (power_which[i]),
-      .power_i        (power[i]),
-      .in_valid_i     (brw_valid),
-      .in_ready_o     (brw_ready),
-      .in_data_i      ({in_data_i[i][255:128], last_beat ? tweak_q : in_data_i[i][127:0]}),
-      .squared_i      (prime_q),
-      .last_beat_o    (last_beat),
-      .mult_valid_o   (asked[i]),
-      .mult_ready_i   (mult_ready[i]),
-      .mult_a_o       (asked_a[i]),
-      .mult_b_o       (asked_b[i]),
-      .mult_tag_o     (asked_tag[i]),
-      .product_valid_i(product_valid[i]),
-      .product_i      (product[i]),
-      .product_tag_i  (product_tag[i]),
-      .result_ready_i (hash_ready_i[i]),
-      .result_valid_o (hash_valid_o[i]),
-      .result_o       (hash_o[i])
+      .busy_o        (busy_brw[i]),
+      .powers_i      (powers_q),
+      .power_o       (power_which[i]),
+      .power_i       (power[i]),
+      .in_valid_i    (brw_valid),
+      .in_ready_o    (brw_ready),
+      .in_data_i     ({in_data_i[i][255:128], last_beat ? tweak_q : in_data_i[i][127:0]}),
+      .squared_i     (prime_q),
+      .last_beat_o   (last_beat),
+      .mult_valid_o  (asked[i]),
+      .mult_ready_i  (grant[i]),
+      .mult_a_o      (asked_a[i]),
+      .mult_b_o      (asked_b[i]),
+      .mult_late_o   (late[i]),
+      .product_i     (product[i]),
+      .result_ready_i(hash_ready_i[i]),
+      .result_valid_o(hash_valid_o[i]),
+      .result_o      (hash_o[i])
     );
   end
 
-  logic mult_valid[Multipliers], mult_scale[Multipliers], mult_stream[Multipliers];
-  logic [TagWidth-1:0] mult_tag[Multipliers];
-  elem_t mult_a[Multipliers], mult_b[Multipliers];
-  logic out_valid[Multipliers], out_scale[Multipliers], out_stream[Multipliers];
-  logic [TagWidth-1:0] out_tag[Multipliers];
-  elem_t out_product[Multipliers];
+  // A product by tau takes the turn of all others, and is chosen a cycle later, as theirs are.
+  logic [Multipliers-1:0] scale_due, scale_q, scaled;
+  elem_t scale_data_q;
+  elem_t out[Multipliers];
 
   for (genvar i = 0; i < Multipliers; i++) begin : gen_mult
+    elem_t a, b, a_q, b_q;
+    logic scale_given_q, late_q, unused_soon_valid, unused_soon_tag, unused_tag;
+    if (Multipliers == 1) begin : gen_shared
+      assign scale_due[i] = scale_valid_i;
+      assign a = asked_a[0] ^ asked_a[1];
+      assign b = asked_b[0] ^ asked_b[1];
+      assign grant[1] = ready_q && !scale_valid_i;
+      assign grant[0] = ready_q && !scale_valid_i && !asked[1];
+      assign product = '{out[0], out[0]};
+      logic unused;
+      assign unused = scale_second_i;
+    end else begin : gen_own
+      assign scale_due[i] = scale_valid_i && scale_second_i == 1'(i);
+      assign a = asked_a[i];
+      assign b = asked_b[i];
+      assign grant[i] = ready_q && !scale_due[i];
+      assign product[i] = out[i];
+      logic unused;
+      assign unused = asked[i];
+    end
+
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) begin
+        scale_q[i]    <= 1'b0;
+        scale_given_q <= 1'b0;
+        late_q        <= 1'b0;
+        a_q           <= '0;
+        b_q           <= '0;
+      end else begin
+        scale_q[i]    <= scale_due[i];
+        scale_given_q <= scale_q[i];
+        late_q        <= Multipliers == 1 ? late[0] || late[1] : late[i];
+        a_q           <= a ^ (scale_q[i] ? scale_data_q : '0);
+        b_q           <= b ^ (scale_q[i] ? powers_q[0] : '0);
+      end
+    end
+
+    // The streams know when their products come; it announces those by tau.
     gf128_mult #(
-      .Stages  (4),
-      .TagWidth(TagWidth + 2)
+      .Stages(4)
     ) u_mult (
       .clk_i,
       .rst_ni,
-      .enable_i (1'b1),
-      .valid_i  (mult_valid[i]),
-      .a_i      (mult_a[i]),
-      .b_i      (mult_b[i]),
-      .tag_i    ({mult_scale[i], mult_stream[i], mult_tag[i]}),
-      .valid_o  (out_valid[i]),
-      .product_o(out_product[i]),
-      .tag_o    ({out_scale[i], out_stream[i], out_tag[i]})
+      .valid_i     (scale_given_q),
+      .a_i         (a_q ^ (late_q ? out[i] : '0)),
+      .b_i         (b_q),
+      .tag_i       (1'b0),
+      .soon_valid_o(unused_soon_valid),
+      .soon_tag_o  (unused_soon_tag),
+      .valid_o     (scaled[i]),
+      .product_o   (out[i]),
+      .tag_o       (unused_tag)
     );
   end
 
-  if (Multipliers == 1) begin : gen_shared
-    assign mult_ready[1] = !scale_valid_i;
-    assign mult_ready[0] = !scale_valid_i && !asked[1];
-    assign mult_valid[0] = scale_valid_i || asked[1] || asked[0];
-    assign mult_scale[0] = scale_valid_i;
-    assign mult_stream[0] = asked[1];
-    assign mult_tag[0] = asked[1] ? asked_tag[1] : asked_tag[0];
-    assign mult_a[0] = asked_a[0] ^ asked_a[1] ^ scale_a;
-    assign mult_b[0] = asked_b[0] ^ asked_b[1] ^ scale_b;
-    for (genvar i = 0; i < 2; i++) begin : gen_out
-      assign product_valid[i] = out_valid[0] && !out_scale[0] && out_stream[0] == (i == 1);
-      assign product[i] = out_product[0];
-      assign product_tag[i] = out_tag[0];
-    end
-    assign scale_valid_o = out_valid[0] && out_scale[0];
-    assign scaled_o = out_product[0];
-    logic unused;
-    assign unused = scale_second_i;
-  end else begin : gen_own
-    for (genvar i = 0; i < 2; i++) begin : gen_out
-      assign mult_scale[i] = scale_valid_i && scale_second_i == (i == 1);
-      assign mult_ready[i] = !mult_scale[i];
-      assign mult_valid[i] = mult_scale[i] || asked[i];
-      assign mult_stream[i] = i == 1;
-      assign mult_tag[i] = asked_tag[i];
-      assign mult_a[i] = asked_a[i] ^ (mult_scale[i] ? scale_a : '0);
-      assign mult_b[i] = asked_b[i] ^ (mult_scale[i] ? scale_b : '0);
-      assign product_valid[i] = out_valid[i] && !out_scale[i];
-      assign product[i] = out_product[i];
-      assign product_tag[i] = out_tag[i];
-    end
-    // Only one is under way.
-    assign scale_valid_o = (out_valid[0] && out_scale[0]) || (out_valid[1] && out_scale[1]);
-    assign scaled_o = out_valid[1] && out_scale[1] ? out_product[1] : out_product[0];
-    logic unused;
-    assign unused = ^{out_stream[0], out_stream[1]};
+  // They are asked for one a cycle, and all take the same time.
+  assign scale_valid_o = scaled != '0;
+  assign scaled_o = scaled[Multipliers-1] ? out[Multipliers-1] : out[0];
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) scale_data_q <= '0;
+    else scale_data_q <= scale_i;
   end
 
 endmodule

@@ -37,7 +37,7 @@ module fast_hash_horner
   output logic  hash_valid_o[2],
   output elem_t hash_o      [2],
 
-  // A product by tau, always taken; it comes out later.
+  // A product by tau, always taken; it comes out six cycles later.
   input  logic  scale_valid_i,
   input  elem_t scale_i,
   output logic  scale_valid_o,
@@ -55,14 +55,13 @@ module fast_hash_horner
 
   elem_t powers[Chains+3];
   elem_t top, direct[1], unused_constant[1];
-  logic tau_there_q, step_there, all_there;
+  logic step_there, all_there, all_q;
   logic power_valid, single_valid, single_done;
   elem_t power_a, power_b, single_product;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) tau_there_q <= 1'b0;
-    else if (forget_i) tau_there_q <= 1'b0;
-    else if (tau_valid_i) tau_there_q <= 1'b1;
+    if (!rst_ni) all_q <= 1'b0;
+    else all_q <= all_there && !forget_i;
   end
 
   horner_powers #(
@@ -72,7 +71,6 @@ module fast_hash_horner
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .enable_i        (1'b1),
     .forget_i,
     .valid_i         (tau_valid_i),
     .h_i             (tau_i),
@@ -80,7 +78,7 @@ module fast_hash_horner
     .single_a_o      (power_a),
     .single_b_o      (power_b),
     // All of these are over before the first product by tau.
-    .single_valid_i  (single_done && !all_there),
+    .single_valid_i  (single_done && !all_q),
     .single_product_i(single_product),
     .step_valid_o    (step_there),
     .all_valid_o     (all_there),
@@ -91,67 +89,74 @@ module fast_hash_horner
   );
 
   assign single_valid = scale_valid_i || power_valid;
-  assign scale_valid_o = single_done && all_there;
+  assign scale_valid_o = single_done && all_q;
   assign scaled_o = single_product;
 
   // ---- Streams ----
 
-  logic [1:0] started_q, prime_q, start, go, last;
+  logic [1:0] started_q, prime_q, open, start, go, last_q;
+  logic [BeatWidth-1:0] beat_q[2];
+  // The powers for this beat are there: the last beats need all.
+  logic [1:0] may_q;
   // Stream 1 has something; it goes first.
   logic second;
-  logic [BeatWidth-1:0] beat_q[2];
 
   for (genvar i = 0; i < 2; i++) begin : gen_stream
-    logic may, free, want;
-    assign last[i] = beat_q[i] == BeatWidth'(Beats - 1);
-    // The last beats need all powers.
-    assign may = tau_there_q && step_there && (all_there || beat_q[i] < BeatWidth'(Beats - Stages))
-        && (!last[i] || hash_ready_i[i]);
-    if (i == 0) begin : gen_first
-      assign free = !single_valid && !second;
-    end else begin : gen_second
-      assign free = !single_valid;
-      assign second = want;
-    end
-    assign start_ready_o[i] = !started_q[i] && tau_there_q && step_there && free;
-    assign in_ready_o[i] = started_q[i] && may && free;
+    logic free;
+    assign open[i] = may_q[i] && !(last_q[i] && !hash_ready_i[i]);
+    assign free = !single_valid && (i == 1 || !second);
+    assign start_ready_o[i] = !started_q[i] && open[i] && free;
+    assign in_ready_o[i] = started_q[i] && open[i] && free;
     assign start[i] = start_valid_i[i] && start_ready_o[i];
-    assign want = tau_there_q && step_there
-        && (started_q[i] ? in_valid_i[i] && may : start_valid_i[i]);
-    assign go[i] = want && free;
+    assign go[i] = start[i] || (in_valid_i[i] && in_ready_o[i]);
 
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
         started_q[i] <= 1'b0;
         prime_q[i]   <= 1'b0;
         beat_q[i]    <= '0;
-      end else if (start[i]) begin
-        started_q[i] <= 1'b1;
-        prime_q[i]   <= prime_i[i];
-        beat_q[i]    <= BeatWidth'(Heads);
-      end else if (go[i]) begin
-        if (last[i]) started_q[i] <= 1'b0;
-        beat_q[i] <= last[i] ? '0 : beat_q[i] + 1'b1;
+        last_q[i]    <= 1'b0;
+        may_q[i]     <= 1'b0;
+      end else begin
+        // Of the beat before, if one goes in now.
+        may_q[i] <= step_there && !forget_i
+            && (all_there || beat_q[i] < BeatWidth'(Beats - Stages - 1));
+        if (start[i]) begin
+          started_q[i] <= 1'b1;
+          prime_q[i]   <= prime_i[i];
+          beat_q[i]    <= BeatWidth'(Heads);
+        end else if (go[i]) begin
+          started_q[i] <= !last_q[i];
+          beat_q[i]    <= last_q[i] ? '0 : beat_q[i] + 1'b1;
+          last_q[i]    <= beat_q[i] == BeatWidth'(Beats - 2);
+        end
       end
     end
   end
+  assign second = open[1] && (started_q[1] ? in_valid_i[1] : start_valid_i[1]);
 
   // ---- The beat of this cycle ----
 
-  logic which, prime, sum_valid, sum_which;
+  logic which, prime, tail_prime_q, sum_valid, sum_which;
   elem_t blocks[Lanes];
   elem_t tail[Chains];
   elem_t sum;
   assign which = second;
-  assign prime = start[which] ? prime_i[which] : prime_q[which];
+  assign prime = started_q[which] ? prime_q[which] : prime_i[which];
 
   always_comb begin
     for (int unsigned i = 0; i < Lanes; i++) blocks[i] = in_data_i[which][128*i+:128];
-    if (start[which]) begin
+    if (!started_q[which]) begin
       blocks = '{default: '0};
       blocks[0] = tweak_i[which];
     end
-    for (int unsigned i = 0; i < Chains; i++) tail[i] = prime ? powers[i+3] : powers[i+2];
+    for (int unsigned i = 0; i < Chains; i++) tail[i] = tail_prime_q ? powers[i+3] : powers[i+2];
+  end
+
+  // The tail's powers are chosen from in the cycle after the beat.
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) tail_prime_q <= 1'b0;
+    else tail_prime_q <= prime;
   end
 
   horner #(
@@ -163,7 +168,6 @@ module fast_hash_horner
   ) u_horner (
     .clk_i,
     .rst_ni,
-    .enable_i        (1'b1),
     .step_i          (powers[Chains]),
     .tail_i          (tail),
     .valid_i         (|go),
@@ -186,7 +190,7 @@ module fast_hash_horner
   for (genvar i = 0; i < 2; i++) begin : gen_hash
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) sum_prime_q[i] <= 1'b0;
-      else if (go[i] && last[i]) sum_prime_q[i] <= prime_q[i];
+      else if (go[i] && last_q[i]) sum_prime_q[i] <= prime_q[i];
     end
     assign hash_valid_o[i] = sum_valid && sum_which == (i == 1);
     assign hash_o[i] = sum ^ (sum_prime_q[i] ? direct[0] : top);

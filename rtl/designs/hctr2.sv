@@ -7,18 +7,18 @@
 // A sector is M, N_1 .. N_(m-1) (when decrypting U, V_1 ..; the same otherwise):
 //   hash 1  X = M + H(T, N), with multipliers of its own
 //   middle  Y = E_K(X) by a pipeline, or D_K(X) by the SDC; S = X + Y + L
-//   counter V_i = N_i + E_K(S + i), into the buffer at the output and into
+//   counter V_i = N_i + E_K(S + i), into the store at the output and into
 //   hash 2  U = Y + H(T, V), with multipliers of its own; then the sector goes out.
 // Alone, a sector of n beats (of one block for each core) goes like this with AES of r
-// rounds, in cycles from its first beat:
-//     0          first beat of hash 1      n + 2r + 7     first V, beat 0 of hash 2
-//     n - 1      last one                  2n + 2r + 6    last V
-//     n + 3      hash 1                    2n + 2r + 10   hash 2
-//     n + 4      X into AES                2n + 2r + 12   U at the output
-//     n + r + 6  S+1 into AES              3n + 2r + 11   last V at the output
+// rounds, in cycles from its first beat at the port (three more if its run comes with it):
+//     1          first beat of hash 1      n + 2r + 13   first V, beat 0 of hash 2
+//     n          last one                  2n + 2r + 12  last V
+//     n + 6      hash 1                    2n + 2r + 18  hash 2
+//     n + 7      X into AES                2n + 2r + 20  U at the output
+//     n + r + 11 S+1 into AES              3n + 2r + 19  last V at the output
 // The sectors of a run follow each other at the pace of the counter: n beats, and
-// one more when encrypting, for X. A sector may be in each of hash 1, the
-// middle (until its counter starts), counter, hash 2, and at the output.
+// one more when encrypting, for X. Two sectors may be between hash 1 and their counter, so
+// that short ones do not wait for each other's calls.
 
 module hctr2
   import aes_pkg::*;
@@ -60,163 +60,167 @@ module hctr2
   localparam int unsigned Blocks    = SectorBytes / 16;
   localparam int unsigned Beats     = Blocks / Lanes;
   localparam int unsigned BeatWidth = $clog2(Beats);
-  localparam logic [BeatWidth-1:0] LastBeat = BeatWidth'(Beats - 1);
+  // A beat of a short sector waits for longer than two sectors take.
+  localparam int unsigned InDepth  = Beats < 64 ? 128 : 2 * Beats;
+  localparam int unsigned OutDepth = Beats < 64 ? 4 * Beats : 2 * Beats;
+  // Sectors from hash 1 to counter mode.
+  localparam int unsigned Middle = 2;
 
   typedef struct packed {
     logic [127:0] tweak;
-    logic         decrypt;
     // Of its run.
     logic         last;
   } sector_t;
 
-  // In the middle: its first block, then X; and Y once it is there.
+  // Between hash 1 and AES: the first block, then X.
   typedef struct packed {
-    logic    valid;
-    sector_t sector;
+    logic    decrypt;
     block_t  x;
-    logic    x_there;
+    sector_t sector;
+  } called_t;
+
+  // From Y on.
+  typedef struct packed {
     block_t  y;
-    logic    y_there;
-  } middle_t;
-
-  // In counter mode.
-  typedef struct packed {
-    logic                 valid;
-    logic [BeatWidth-1:0] beat;
-    block_t               s;
-    block_t               y;
-    logic [127:0]         tweak;
-    logic                 last;
-  } counter_t;
-
-  // In hash 2: what it is added to.
-  typedef struct packed {
-    block_t y;
-    logic   last;
+    sector_t sector;
   } second_t;
 
-  // A full output stops everything.
-  logic enable;
-
-  // Low while everything is zeroized.
-  logic rst_n;
-  clear_reset u_reset (
-    .clk_i,
-    .rst_ni,
-    .clear_i,
-    .rst_no(rst_n)
-  );
-
-  ///////////////
-  // Keys
-  ///////////////
-
-  logic idle, input_busy, output_busy, key_ready, take_key, have_key;
-  logic key_call, key_done, hash_key;
-  block_t key_block, l;
-  block_t round_keys[1][Rounds+1];
-  block_t aes_out[Lanes];
-
-  assign key_ready_o = rst_n && key_ready && idle && !input_busy && !output_busy;
-  assign take_key = key_valid_i && key_ready_o;
-
-  hctr2_keys #(
-    .KeyBits(KeyBits)
-  ) u_keys (
-    .clk_i,
-    .rst_ni      (rst_n),
-    .enable_i    (enable),
-    .valid_i     (take_key),
-    .ready_o     (key_ready),
-    .key_i,
-    .key_o       (have_key),
-    .expanded_o,
-    .call_o      (key_call),
-    .block_o     (key_block),
-    .done_i      (key_done),
-    .block_i     (aes_out[Lanes-1]),
-    .hash_key_o  (hash_key),
-    .l_o         (l),
-    .round_keys_o(round_keys)
-  );
+  logic rst_n, rst_sectors_n;
 
   ///////////////
   // Sectors in
   ///////////////
 
+  logic idle, output_busy, key_ready, take_key;
+  logic beat_valid, take_in, first_done, last1, first_decrypt;
+  logic [BeatWidth-1:0] beat1;
+  logic [128*Lanes-1:0] in_data, kept_data;
   sector_t first;
-  middle_t middle_q;
-  counter_t counter_q;
-  logic first_valid, first_done, run_ready, run_valid;
-  logic [BeatWidth-1:0] beat1_q, beat2_q;
-  logic take_in, hash2_now, hash_ready, buffer_ready, buffer_valid;
-  logic [128*Lanes-1:0] buffer_data;
-  block_t first_block_q;
+  logic hash2_now, hash_ready, middle_room_q;
 
-  assign run_valid = req_valid_i && have_key && !take_key;
-  assign req_ready_o = run_ready && have_key && !take_key;
-
-  run_expand #(
+  hash_input #(
+    .Lanes    (Lanes),
+    .Beats    (Beats),
+    .Depth    (InDepth),
     .TweakStep(TweakStep)
-  ) u_run (
+  ) u_in (
     .clk_i,
-    .rst_ni          (rst_n),
-    .req_valid_i     (run_valid),
-    .req_ready_o     (run_ready),
+    .rst_ni,
+    .clear_i,
+    .rst_no        (rst_n),
+    .rst_sectors_no(rst_sectors_n),
+    .key_valid_i,
+    .key_ready_o,
+    .key_taken_o   (take_key),
+    .req_valid_i,
+    .req_ready_o,
     .req_tweak_i,
     .req_sectors_i,
     .req_decrypt_i,
-    .sector_valid_o  (first_valid),
-    .sector_ready_i  (first_done),
-    .sector_tweak_o  (first.tweak),
-    .sector_decrypt_o(first.decrypt),
-    .sector_last_o   (first.last)
+    .in_valid_i,
+    .in_ready_o,
+    .in_data_i,
+    .idle_i        (idle && key_ready && !output_busy),
+    .valid_o       (beat_valid),
+    .take_i        (take_in),
+    .data_o        (in_data),
+    .beat_o        (beat1),
+    .last_o        (last1),
+    .tweak_o       (first.tweak),
+    .decrypt_o     (first_decrypt),
+    .run_last_o    (first.last),
+    .kept_o        (kept_data),
+    .kept_taken_i  (hash2_now)
   );
 
-  assign in_ready_o = enable && first_valid && hash_ready && buffer_ready
-      && (beat1_q != LastBeat || !middle_q.valid);
-  assign take_in = in_valid_i && in_ready_o;
-  assign first_done = take_in && beat1_q == LastBeat;
+  assign take_in = beat_valid && hash_ready && (!last1 || middle_room_q);
+  assign first_done = take_in && last1;
 
-  ram_fifo #(
-    .Width(128 * Lanes),
-    .Depth(2 * Beats)
-  ) u_input (
+  ///////////////
+  // Keys
+  ///////////////
+
+  logic key_call, key_done, hash_key;
+  block_t key_block, l;
+  block_t round_keys[1][Rounds+1], inverse_keys[1][Rounds+1];
+  block_t aes_out[Lanes];
+
+  hctr2_keys #(
+    .KeyBits(KeyBits)
+  ) u_keys (
     .clk_i,
-    .rst_ni (rst_n),
-    .busy_o (input_busy),
-    .valid_i(take_in),
-    .ready_o(buffer_ready),
-    .data_i (in_data_i),
-    .valid_o(buffer_valid),
-    .ready_i(enable && hash2_now),
-    .data_o (buffer_data)
+    .rst_ni        (rst_n),
+    .valid_i       (take_key),
+    .ready_o       (key_ready),
+    .key_i,
+    .expanded_o,
+    .call_o        (key_call),
+    .block_o       (key_block),
+    .done_i        (key_done),
+    .block_i       (aes_out[Lanes-1]),
+    .hash_key_o    (hash_key),
+    .l_o           (l),
+    .round_keys_o  (round_keys),
+    .inverse_keys_o(inverse_keys)
   );
 
   ///////////////
-  // The middle, and the counter
+  // Hashes
   ///////////////
 
   logic [1:0] hash_valid;
   logic [1:0][127:0] hash;
-  logic hash1_done, hash2_done;
+  logic [128*Lanes-1:0] result;
+  logic [128*Lanes-1:0] hashed[2];
+  logic [BeatWidth-1:0] beat2;
+  logic hash1_done, hash2_done, unused_last2;
+  // Of the sector whose beats go into hash 2; of the one that hash 2 is of.
+  logic [127:0] tweak2;
+  block_t y2;
+  logic run_last2;
+
+  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_result
+    assign result[128*lane+:128] = kept_data[128*lane+:128] ^ aes_out[lane];
+  end
+  assign hashed[0] = in_data;
+  assign hashed[1] = result;
   assign hash1_done = hash_valid[0];
   assign hash2_done = hash_valid[1];
 
-  logic call_done, for_key, encrypted, decrypted, y_done, start, counters_ready, count_now;
-  block_t y, sdc_block;
-  assign key_done = call_done && for_key;
-  assign encrypted = call_done && !for_key;
-  assign y_done = encrypted || decrypted;
-  assign y = middle_q.y_there ? middle_q.y : decrypted ? sdc_block : aes_out[Lanes-1];
-  assign count_now = counter_q.valid && counters_ready;
-  assign start = (middle_q.y_there || y_done)
-      && (!counter_q.valid || (count_now && counter_q.beat == LastBeat));
+  hctr2_hash #(
+    .Lanes (Lanes),
+    .Blocks(Blocks)
+  ) u_hash (
+    .clk_i,
+    .rst_ni     (rst_sectors_n),
+    .key_valid_i(hash_key),
+    .key_i      (aes_out[Lanes-1]),
+    .ready_o    (hash_ready),
+    .valid_i    ({hash2_now, take_in}),
+    .beat_i     ({beat2, beat1}),
+    .tweak_i    ({tweak2, first.tweak}),
+    .blocks_i   (hashed),
+    .valid_o    (hash_valid),
+    .hash_o     (hash)
+  );
 
+  ///////////////
+  // The middle
+  ///////////////
+
+  block_t first_block_q;
+  // The sector in hash 1; the one whose X goes into AES; the one whose Y comes next.
+  called_t held_q, call_q;
+  block_t called_x;
+  sector_t called_sector;
+  logic call_valid_q, call_done, for_key, decrypted, y_done;
+  block_t y, sdc_block;
+  logic counting, counters_ready, start, start_valid, out_room;
   block_t counters[Lanes];
-  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_counter
-    assign counters[lane] = counter_q.s ^ 128'(Lanes * 32'(counter_q.beat) + lane);
-  end
+
+  assign key_done = call_done && for_key;
+  assign y_done = (call_done && !for_key) || decrypted;
+  assign y = decrypted ? sdc_block : aes_out[Lanes-1];
 
   // E_K(S) of block 0 has no use.
   aes_lanes #(
@@ -225,13 +229,12 @@ module hctr2
   ) u_aes (
     .clk_i,
     .rst_ni          (rst_n),
-    .enable_i        (enable),
     .round_keys_i    (round_keys),
-    .counters_valid_i(counter_q.valid),
+    .counters_valid_i(counting && out_room),
     .counters_ready_o(counters_ready),
     .counters_i      (counters),
-    .call_valid_i    (key_call || (middle_q.x_there && !middle_q.sector.decrypt)),
-    .call_i          (key_call ? key_block : middle_q.x),
+    .call_valid_i    (key_call || (call_valid_q && !call_q.decrypt)),
+    .call_i          (key_call ? key_block : call_q.x),
     .call_key_i      (1'b0),
     .call_tag_i      (key_call),
     .call_valid_o    (call_done),
@@ -240,16 +243,17 @@ module hctr2
     .blocks_o        (aes_out)
   );
 
+  // It is free: it takes 11 or 15 cycles, and sectors are 16 beats or more apart. For the same
+  // reason what it gives and what the pipeline gives come in order.
   logic unused_ready, unused_tag;
   aes_sdc #(
     .KeyBits(KeyBits)
   ) u_sdc (
     .clk_i,
     .rst_ni      (rst_n),
-    .enable_i    (enable),
-    .round_keys_i(round_keys),
-    .valid_i     (middle_q.x_there && middle_q.sector.decrypt),
-    .block_i     (middle_q.x),
+    .round_keys_i(inverse_keys),
+    .valid_i     (call_valid_q && call_q.decrypt),
+    .block_i     (call_q.x),
     .key_i       (1'b0),
     .tag_i       (1'b0),
     .ready_o     (unused_ready),
@@ -258,170 +262,139 @@ module hctr2
     .tag_o       (unused_tag)
   );
 
-  ///////////////
-  // Hashes
-  ///////////////
-
-  logic [128*Lanes-1:0] result;
-  logic [128*Lanes-1:0] hashed[2];
-  // The sector whose beats go in; the one that hash 2 is of.
-  second_t second_q, summed_q;
-
-  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_result
-    assign result[128*lane+:128] = buffer_data[128*lane+:128] ^ aes_out[lane];
-  end
-  assign hashed[0] = in_data_i;
-  assign hashed[1] = result;
-
-  // The sector in counter mode is still the one whose first V comes out: a
-  // sector has at least as many beats as the pipeline has stages.
-  hctr2_hash #(
-    .Lanes (Lanes),
-    .Blocks(Blocks)
-  ) u_hash (
+  // Calls under way: two at most, as sectors are no closer than AES is long.
+  logic unused_called_valid, unused_called_ready;
+  logic [1:0] unused_called_count;
+  stream_fifo #(
+    .Width(128 + $bits(sector_t)),
+    .Depth(2)
+  ) u_called (
     .clk_i,
-    .rst_ni     (rst_n),
-    .enable_i   (enable),
-    .forget_i   (take_key),
-    .key_valid_i(hash_key),
-    .key_i      (aes_out[Lanes-1]),
-    .ready_o    (hash_ready),
-    .valid_i    ({hash2_now, take_in}),
-    .beat_i     ({beat2_q, beat1_q}),
-    .tweak_i    ({counter_q.tweak, first.tweak}),
-    .blocks_i   (hashed),
-    .valid_o    (hash_valid),
-    .hash_o     (hash)
+    .rst_ni (rst_n),
+    .valid_i(call_valid_q),
+    .ready_o(unused_called_ready),
+    .data_i ({call_q.x, call_q.sector}),
+    .valid_o(unused_called_valid),
+    .ready_i(y_done),
+    .data_o ({called_x, called_sector}),
+    .count_o(unused_called_count)
+  );
+
+  // S and Y of sectors that wait for their counter.
+  logic unused_middle_ready;
+  logic [1:0] unused_middle_count, middle_q;
+  block_t next_s, s_q;
+  second_t next;
+  stream_fifo #(
+    .Width(128 + $bits(second_t)),
+    .Depth(Middle)
+  ) u_middle (
+    .clk_i,
+    .rst_ni (rst_n),
+    .valid_i(y_done),
+    .ready_o(unused_middle_ready),
+    .data_i ({called_x ^ y ^ l, y, called_sector}),
+    .valid_o(start_valid),
+    .ready_i(start),
+    .data_o ({next_s, next}),
+    .count_o(unused_middle_count)
+  );
+
+  ///////////////
+  // The counter
+  ///////////////
+
+  logic [BeatWidth-1:0] count;
+
+  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_counter
+    assign counters[lane] = s_q ^ 128'(Lanes * 32'(count) + lane);
+  end
+
+  hash_counter #(
+    .Beats   (Beats),
+    .HashInfo(129)
+  ) u_counter (
+    .clk_i,
+    .rst_ni       (rst_n),
+    .valid_i      (start_valid),
+    .start_o      (start),
+    .for_beats_i  (next.sector.tweak),
+    .for_hash_i   ({next.y, next.sector.last}),
+    .count_valid_o(counting),
+    .count_ready_i(out_room && counters_ready),
+    .count_o      (count),
+    .beat_valid_i (hash2_now),
+    .beat_o       (beat2),
+    .last_o       (unused_last2),
+    .for_beats_o  (tweak2),
+    .for_hash_o   ({y2, run_last2})
   );
 
   ///////////////
   // Sectors out
   ///////////////
 
-  // U, for as long as it takes the output to begin with its sector.
-  block_t u_q;
-  logic u_there_q, u_last_q;
-  // The sector at the output.
-  logic [BeatWidth-1:0] beat3_q;
-  logic out_push, out_last, out_last_q, output_ready, output_valid;
-  logic [128*Lanes-1:0] output_data, out_data;
-  logic [1:0] out_count;
-  logic out_unused;
+  logic out_now;
+  logic [128*Lanes-1:0] waiting;
 
-  ram_fifo #(
+  beat_store #(
     .Width(128 * Lanes),
-    .Depth(2 * Beats)
-  ) u_output (
+    .Depth(OutDepth)
+  ) u_store (
     .clk_i,
     .rst_ni (rst_n),
     .busy_o (output_busy),
-    .valid_i(enable && hash2_now),
-    .ready_o(output_ready),
+    .take_i (counting && out_room && counters_ready),
+    .room_o (out_room),
+    .write_i(hash2_now),
     .data_i (result),
-    .valid_o(output_valid),
-    .ready_i(out_push),
-    .data_o (output_data)
+    .data_o (waiting),
+    .read_i (out_now)
   );
 
-  assign out_push = enable && output_valid && (beat3_q != '0 || u_there_q);
-  assign out_last = beat3_q == LastBeat && out_last_q;
-  always_comb begin
-    out_data = output_data;
-    if (beat3_q == '0) out_data[127:0] = u_q;
-  end
-  assign enable = out_count != 2'd2;
-
-  stream_fifo #(
-    .Width(128 * Lanes + 1),
-    .Depth(2)
+  // All V of a sector are there before its U.
+  hash_output #(
+    .Lanes    (Lanes),
+    .Beats    (Beats),
+    .LateFirst(1'b1),
+    .Sectors  (OutDepth / Beats)
   ) u_out (
     .clk_i,
-    .rst_ni (rst_n),
-    .valid_i(out_push),
-    .ready_o(out_unused),
-    .data_i ({out_last, out_data}),
-    .valid_o(out_valid_o),
-    .ready_i(out_ready_i),
-    .data_o ({out_last_o, out_data_o}),
-    .count_o(out_count)
+    .rst_ni      (rst_n),
+    .sector_i    (first_done),
+    .idle_o      (idle),
+    .beat_valid_i(1'b1),
+    .beat_ready_o(out_now),
+    .beat_i      (waiting),
+    .late_valid_i(hash2_done),
+    .late_i      (y2 ^ hash[1]),
+    .late_last_i (run_last2),
+    .out_valid_o,
+    .out_ready_i,
+    .out_data_o,
+    .out_last_o
   );
-
-  // The buffers hold what is asked for, and have room for what comes; the SDC is
-  // free for every sector in the middle.
-  logic unused;
-  assign unused = ^{buffer_valid, output_ready, out_unused, unused_ready, unused_tag};
-
-  // Sectors from the start of their counter to the end of their output.
-  logic [1:0] under_way_q;
-  logic sector_out;
-  assign sector_out = out_push && beat3_q == LastBeat;
-  assign idle = !first_valid && beat1_q == '0 && !middle_q.valid && under_way_q == '0
-      && out_count == '0;
 
   always_ff @(posedge clk_i or negedge rst_n) begin
     if (!rst_n) begin
-      beat1_q       <= '0;
-      beat2_q       <= '0;
-      beat3_q       <= '0;
       first_block_q <= '0;
+      held_q        <= '0;
+      call_q        <= '0;
+      call_valid_q  <= 1'b0;
       middle_q      <= '0;
-      counter_q     <= '0;
-      second_q      <= '0;
-      summed_q      <= '0;
-      u_q           <= '0;
-      u_there_q     <= 1'b0;
-      u_last_q      <= 1'b0;
-      out_last_q    <= 1'b0;
-      under_way_q   <= '0;
-    end else if (enable) begin
-      if (take_in) beat1_q <= beat1_q + 1'b1;
-      if (take_in && beat1_q == '0) first_block_q <= in_data_i[127:0];
+      middle_room_q <= 1'b0;
+      s_q           <= '0;
+    end else begin
+      if (take_in && beat1 == '0) first_block_q <= in_data[127:0];
+      if (first_done) held_q <= '{decrypt: first_decrypt, x: first_block_q, sector: first};
+      call_valid_q <= hash1_done;
+      call_q       <= held_q;
+      call_q.x     <= held_q.x ^ hash[0];
 
-      if (first_done) begin
-        middle_q.valid  <= 1'b1;
-        middle_q.sector <= first;
-        middle_q.x      <= first_block_q;
-      end
-      middle_q.x_there <= hash1_done;
-      if (hash1_done) middle_q.x <= middle_q.x ^ hash[0];
-      if (y_done) begin
-        middle_q.y       <= y;
-        middle_q.y_there <= 1'b1;
-      end
+      middle_q      <= middle_q + 2'(first_done) - 2'(start);
+      middle_room_q <= middle_q != 2'(Middle);
 
-      if (count_now) begin
-        counter_q.beat  <= counter_q.beat + 1'b1;
-        counter_q.valid <= counter_q.beat != LastBeat;
-      end
-      if (start) begin
-        middle_q.valid   <= 1'b0;
-        middle_q.y_there <= 1'b0;
-        counter_q.valid  <= 1'b1;
-        counter_q.s      <= middle_q.x ^ y ^ l;
-        counter_q.y      <= y;
-        counter_q.tweak  <= middle_q.sector.tweak;
-        counter_q.last   <= middle_q.sector.last;
-      end
-
-      if (hash2_now) beat2_q <= beat2_q + 1'b1;
-      if (hash2_now && beat2_q == '0) second_q <= '{y: counter_q.y, last: counter_q.last};
-      if (hash2_now && beat2_q == LastBeat) summed_q <= second_q;
-
-      if (out_push) begin
-        beat3_q <= beat3_q + 1'b1;
-        if (beat3_q == '0) begin
-          u_there_q  <= 1'b0;
-          out_last_q <= u_last_q;
-        end
-      end
-      if (hash2_done) begin
-        u_q       <= summed_q.y ^ hash[1];
-        u_there_q <= 1'b1;
-        u_last_q  <= summed_q.last;
-      end
-
-      if (start && !sector_out) under_way_q <= under_way_q + 1'b1;
-      if (sector_out && !start) under_way_q <= under_way_q - 1'b1;
+      if (start) s_q <= next_s;
     end
   end
 

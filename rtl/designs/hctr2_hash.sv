@@ -20,10 +20,8 @@ module hctr2_hash
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
-  // A new key will come, and then h: forget the old one.
-  input  logic         forget_i,
+  // h, the first thing after reset.
   input  logic         key_valid_i,
   input  logic [127:0] key_i,
   // Beats may go in.
@@ -35,7 +33,7 @@ module hctr2_hash
   input  logic [1:0][127:0]         tweak_i,
   input  logic [128*Lanes-1:0]      blocks_i[2],
 
-  // Four cycles after the last beat.
+  // Six cycles after the last beat.
   output logic [1:0]        valid_o,
   output logic [1:0][127:0] hash_o
 );
@@ -52,7 +50,7 @@ module hctr2_hash
   // Twice the bits of the tweak, and 2 because the N are whole blocks.
   localparam elem_t Lengths = reverse(128'd514);
 
-  logic single_valid, single_done, step_there, unused_step;
+  logic single_valid, single_done, step_there, unused_step, all_there, ready_q;
   elem_t single_a, single_b, single_product, unused_top;
   elem_t powers[Chains+1], direct[1], constants[1], tail[Chains];
   // The first one also makes the powers of the key.
@@ -70,8 +68,7 @@ module hctr2_hash
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .enable_i,
-    .forget_i,
+    .forget_i        (1'b0),
     .valid_i         (key_valid_i),
     .h_i             (double(reverse(key_i))),
     .single_valid_o  (single_valid),
@@ -80,7 +77,7 @@ module hctr2_hash
     .single_valid_i  (single_done),
     .single_product_i(single_product),
     .step_valid_o    (step_there),
-    .all_valid_o     (ready_o),
+    .all_valid_o     (all_there),
     .powers_o        (powers),
     .top_o           (unused_top),
     .direct_o        (direct),
@@ -91,6 +88,12 @@ module hctr2_hash
   assign single_product = single_product_out[0];
   // Beat 0 needs more than the step.
   assign unused_step = step_there;
+
+  assign ready_o = ready_q;
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) ready_q <= 1'b0;
+    else ready_q <= all_there;
+  end
 
   for (genvar i = 0; i < Chains; i++) begin : gen_tail
     assign tail[i] = powers[1+i];
@@ -114,7 +117,6 @@ module hctr2_hash
     ) u_horner (
       .clk_i,
       .rst_ni,
-      .enable_i,
       .step_i          (powers[Chains]),
       .tail_i          (tail),
       .valid_i         (valid_i[i]),

@@ -13,14 +13,12 @@ module hctr2_keys
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
   input  logic               valid_i,
   output logic               ready_o,
   input  logic [KeyBits-1:0] key_i,
 
-  // There is a key; its round keys are done.
-  output logic key_o,
+  // Its round keys are done.
   output logic expanded_o,
 
   // Calls of AES, and what comes of them, in order.
@@ -32,7 +30,9 @@ module hctr2_keys
   output logic   hash_key_o,
 
   output block_t l_o,
-  output block_t round_keys_o[1][Rounds+1]
+  output block_t round_keys_o[1][Rounds+1],
+  // For decryption: see `aes_key_schedule`.
+  output block_t inverse_keys_o[1][Rounds+1]
 );
 
   logic key_q, ready;
@@ -43,22 +43,23 @@ module hctr2_keys
   logic take;
   assign ready_o = ready && (!key_q || done_q[1]);
   assign take = valid_i && ready_o;
-  assign key_o = key_q;
   assign call_o = key_q && !made_q[1];
   assign block_o = 128'(made_q);
   assign hash_key_o = done_i && done_q == '0;
   assign l_o = l_q;
 
   aes_key_schedule #(
-    .KeyBits(KeyBits)
+    .KeyBits(KeyBits),
+    .Inverse(1'b1)
   ) u_schedule (
     .clk_i,
     .rst_ni,
-    .valid_i     (take),
+    .valid_i       (take),
     .key_i,
-    .ready_o     (ready),
-    .valid_o     (expanded_o),
-    .round_keys_o(round_keys_o[0])
+    .ready_o       (ready),
+    .valid_o       (expanded_o),
+    .round_keys_o  (round_keys_o[0]),
+    .inverse_keys_o(inverse_keys_o[0])
   );
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -72,7 +73,7 @@ module hctr2_keys
       made_q <= '0;
       done_q <= '0;
       l_q    <= '0;
-    end else if (enable_i) begin
+    end else begin
       if (call_o) made_q <= made_q + 1'b1;
       if (done_i) done_q <= done_q + 1'b1;
       if (done_i && !hash_key_o) l_q <= block_i;

@@ -10,17 +10,17 @@
 //   counter AES encrypts D, D+1, ..; E_i = B_i ^ keystream goes out and into
 //   hash 2  which gives F; decrypted, that is the last block.
 // Alone, a sector of n beats (of one block for each core) goes like this with AES of r
-// rounds, in cycles from its first beat:
-//     0        first beat of hash 1           n + 2r + 2    first E, beat 0 of hash 2
-//     n - 1    last one; A into AES           2n + 2r + 1   its last beat, in A's place
-//     n + r    D                              2n + 2r + 5   F into the SDC
-//     n + r+1  D into AES, the counter starts 2n + 3r + 7   last block out (550 or 294)
+// rounds, in cycles from its first beat at the port (three more if its run comes with it):
+//     1         first beat of hash 1          n + 2r + 7    first E, beat 0 of hash 2
+//     n         last one                      2n + 2r + 6   its last beat, in A's place
+//     n + 2     A into AES                    2n + 2r + 12  F into the SDC
+//     n + r + 4 D                             2n + 3r + 15  last block at the output
+//     n + r + 5 D into AES, the counter starts
 // Hash 2 goes before hash 1, which takes every cycle that hash 2 leaves: while one sector
 // waits for AES and after its end, the next ones are in hash 1, and the
-// multipliers never rest: 2n cycles a sector. There is one sector at most in
-// each of hash 1, the middle (A in AES, or D waiting), the counter with hash 2, and
-// the SDC. A counter starts once the sector before is in the SDC, r + 1 cycles from
-// its end, and gives its first E r + 1 cycles later: output is in order.
+// multipliers never rest: 2n cycles a sector. There is one sector at most in hash 1 and in
+// the middle (A in AES, or D waiting). A counter starts once that of the sector before is
+// in AES; what comes out of it waits at the output for the last block before it.
 //
 // H^4 or H^8 is enough to begin with; the other powers and the derived keys come
 // meanwhile, and beats that need them wait.
@@ -65,7 +65,9 @@ module xcb
   localparam int unsigned Blocks    = SectorBytes / 16;
   localparam int unsigned Beats     = Blocks / Lanes;
   localparam int unsigned BeatWidth = $clog2(Beats);
-  localparam logic [BeatWidth-1:0] LastBeat = BeatWidth'(Beats - 1);
+  // Beats from counter mode to the output, and sectors that may end among them.
+  localparam int unsigned OutDepth = 64;
+  localparam int unsigned OutEnds  = Beats < OutDepth ? OutDepth / Beats : 1;
 
   typedef struct packed {
     logic [127:0] tweak;
@@ -74,153 +76,177 @@ module xcb
     logic         last;
   } sector_t;
 
-  // A full output stops everything.
-  logic enable;
-
-  // Low while everything is zeroized.
-  logic rst_n;
-  clear_reset u_reset (
-    .clk_i,
-    .rst_ni,
-    .clear_i,
-    .rst_no(rst_n)
-  );
-
-  ///////////////
-  // Keys
-  ///////////////
-
-  logic idle, ram_busy, have_key, derived, take_key;
-  logic key_ready, key_call, key_done, hash_key;
-  block_t key_block;
-  block_t round_keys[3][Rounds+1];
-  block_t aes_out[Lanes];
-
-  assign key_ready_o = rst_n && key_ready && idle && !ram_busy;
-  assign take_key = key_valid_i && key_ready_o;
-
-  xcb_keys #(
-    .KeyBits(KeyBits)
-  ) u_keys (
-    .clk_i,
-    .rst_ni      (rst_n),
-    .enable_i    (enable),
-    .valid_i     (key_valid_i && idle && !ram_busy),
-    .ready_o     (key_ready),
-    .key_i,
-    .key_o       (have_key),
-    .expanded_o,
-    .derived_o   (derived),
-    .call_o      (key_call),
-    .block_o     (key_block),
-    .done_i      (key_done),
-    .block_i     (aes_out[Lanes-1]),
-    .hash_key_o  (hash_key),
-    .round_keys_o(round_keys)
-  );
+  logic rst_n, rst_sectors_n;
 
   ///////////////
   // Sectors in
   ///////////////
 
+  logic idle, output_busy, key_ready, take_key;
+  logic beat_valid, take_in, first_done, last1;
+  logic [BeatWidth-1:0] beat1;
+  logic [Lanes-1:0][127:0] in_data, kept_data;
   sector_t first;
-  logic first_valid, first_done, run_ready;
-  logic run_valid;
+  logic hash2_now;
 
-  assign run_valid = req_valid_i && have_key && !take_key;
-  assign req_ready_o = run_ready && have_key && !take_key;
-
-  run_expand #(
+  hash_input #(
+    .Lanes    (Lanes),
+    .Beats    (Beats),
+    .Depth    (2 * Beats < 128 ? 128 : 2 * Beats),
     .TweakStep(TweakStep)
-  ) u_run (
+  ) u_in (
     .clk_i,
-    .rst_ni          (rst_n),
-    .req_valid_i     (run_valid),
-    .req_ready_o     (run_ready),
+    .rst_ni,
+    .clear_i,
+    .rst_no        (rst_n),
+    .rst_sectors_no(rst_sectors_n),
+    .key_valid_i,
+    .key_ready_o,
+    .key_taken_o   (take_key),
+    .req_valid_i,
+    .req_ready_o,
     .req_tweak_i,
     .req_sectors_i,
     .req_decrypt_i,
-    .sector_valid_o  (first_valid),
-    .sector_ready_i  (first_done),
-    .sector_tweak_o  (first.tweak),
-    .sector_decrypt_o(first.decrypt),
-    .sector_last_o   (first.last)
+    .in_valid_i,
+    .in_ready_o,
+    .in_data_i,
+    .idle_i        (idle && key_ready && !output_busy),
+    .valid_o       (beat_valid),
+    .take_i        (take_in),
+    .data_o        (in_data),
+    .beat_o        (beat1),
+    .last_o        (last1),
+    .tweak_o       (first.tweak),
+    .decrypt_o     (first.decrypt),
+    .run_last_o    (first.last),
+    .kept_o        (kept_data),
+    .kept_taken_i  (hash2_now)
   );
 
-  // Of hash 1, before all powers and keys are there.
-  localparam logic [BeatWidth-1:0] EarlyBeats = BeatWidth'(Beats - 5);
+  // Beats of hash 1 before all powers and keys are there.
+  localparam logic [BeatWidth-1:0] EarlyBeats = BeatWidth'(Beats - 8);
 
-  logic [BeatWidth-1:0] beat1_q, beat2_q;
-  logic hash_early_ready, hash_ready;
-  logic take_in, hash2_now, middle_valid_q, buffer_ready, buffer_valid;
-  logic [128*Lanes-1:0] buffer_data;
+  logic hash_early_ready, hash_ready, derived, early_q, ready_q, middle_valid_q;
 
-  assign in_ready_o = enable && first_valid && hash_early_ready && !hash2_now
-      && buffer_ready && (beat1_q < EarlyBeats || (hash_ready && derived))
-      && (beat1_q != LastBeat || !middle_valid_q);
-  assign take_in = in_valid_i && in_ready_o;
-  assign first_done = take_in && beat1_q == LastBeat;
+  assign take_in = beat_valid && hash_early_ready && (early_q || ready_q) && !hash2_now
+      && (!last1 || !middle_valid_q);
+  assign first_done = take_in && last1;
 
-  ram_fifo #(
-    .Width(128 * Lanes),
-    .Depth(2 * Beats)
-  ) u_buffer (
+  ///////////////
+  // Keys
+  ///////////////
+
+  logic key_call, key_done, hash_key;
+  block_t key_block;
+  block_t round_keys[3][Rounds+1], inverse_keys[2][Rounds+1];
+  block_t aes_out[Lanes];
+
+  xcb_keys #(
+    .KeyBits(KeyBits)
+  ) u_keys (
     .clk_i,
-    .rst_ni (rst_n),
-    .busy_o (ram_busy),
-    .valid_i(take_in),
-    .ready_o(buffer_ready),
-    .data_i (in_data_i),
-    .valid_o(buffer_valid),
-    .ready_i(enable && hash2_now),
-    .data_o (buffer_data)
+    .rst_ni        (rst_n),
+    .valid_i       (take_key),
+    .ready_o       (key_ready),
+    .key_i,
+    .expanded_o,
+    .derived_o     (derived),
+    .call_o        (key_call),
+    .block_o       (key_block),
+    .done_i        (key_done),
+    .block_i       (aes_out[Lanes-1]),
+    .hash_key_o    (hash_key),
+    .round_keys_o  (round_keys),
+    .inverse_keys_o(inverse_keys)
+  );
+
+  ///////////////
+  // Hashes
+  ///////////////
+
+  logic [BeatWidth-1:0] beat2;
+  logic last2, hash_valid, hash_second, hash1_done, hash2_done;
+  logic [Lanes-1:0][127:0] result;
+  block_t hashed[Lanes];
+  // Of the sector whose beats go into hash 2; of the one that hash 2 is of.
+  logic [127:0] tweak2;
+  logic decrypt2, summed_decrypt, summed_last;
+  block_t summed_d;
+  block_t h1, h2;
+
+  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_result
+    assign result[lane] = kept_data[lane] ^ aes_out[lane];
+  end
+  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_hashed
+    assign hashed[lane] = hash2_now ? result[lane] : in_data[lane];
+  end
+  assign hash1_done = hash_valid && !hash_second;
+  assign hash2_done = hash_valid && hash_second;
+
+  // Hash 1 is h1 when encrypting, hash 2 when decrypting.
+  xcb_hash #(
+    .Lanes (Lanes),
+    .Blocks(Blocks)
+  ) u_hash (
+    .clk_i,
+    .rst_ni       (rst_sectors_n),
+    .key_valid_i  (hash_key),
+    .key_i        (aes_out[Lanes-1]),
+    .early_ready_o(hash_early_ready),
+    .ready_o      (hash_ready),
+    .valid_i      (take_in || hash2_now),
+    .context_i    (hash2_now),
+    .beat_i       (hash2_now ? beat2 : beat1),
+    .last_i       (hash2_now ? last2 : last1),
+    .blocks_i     (hashed),
+    .tweak_i      (hash2_now ? tweak2 : first.tweak),
+    .h2_i         (hash2_now ? !decrypt2 : first.decrypt),
+    .valid_o      (hash_valid),
+    .context_o    (hash_second),
+    .h1_o         (h1),
+    .h2_o         (h2)
   );
 
   ///////////////
   // The middle, and the counter
   ///////////////
 
-  // Hash 1 complete, or what it lacks; with D once AES is done with the last block.
+  // Its hash 1, and D once AES is done with the last block.
   sector_t middle_q;
   block_t middle_data_q;
   logic middle_complete_q;
 
-  // The sector in counter mode and hash 2.
-  sector_t second_q;
-  block_t d_q;
-  logic second_valid_q, counting_q;
-  logic [31:0] counter_q;
-  logic [BeatWidth-1:0] count_q;
-
-  logic hash_valid, hash_second;
-  block_t h1, h2;
-  logic hash1_done, hash2_done, last_done;
-  assign hash1_done = hash_valid && !hash_second;
-  assign hash2_done = hash_valid && hash_second;
-
-  block_t d;
-  logic start;
-  assign d = middle_complete_q ? middle_data_q : middle_data_q ^ aes_out[Lanes-1];
-  assign start = (middle_complete_q || last_done) && (!second_valid_q || hash2_done);
-
-  logic counters_ready, count_now;
-  assign count_now = counting_q && counters_ready;
-
-  ///////////////
-  // AES
-  ///////////////
-
+  logic last_done, counting, counters_ready, out_room, count_now, start;
+  logic [95:0] low_d_q;
+  logic [BeatWidth-1:0] unused_count;
+  // The number's upper bits with and without a carry out of the lowest nine, of which there is one
+  // at most in a sector.
+  logic [22:0] high_q, high_next_q;
+  logic [31:0] number;
   block_t counters[Lanes];
+
+  assign number = {
+    middle_data_q[103:96], middle_data_q[111:104], middle_data_q[119:112], middle_data_q[127:120]
+  };
   for (genvar lane = 0; lane < Lanes; lane++) begin : gen_counter
+    logic [9:0] low_q;
     logic [31:0] counter;
-    assign counter = counter_q + 32'(lane);
+    always_ff @(posedge clk_i or negedge rst_n) begin
+      if (!rst_n) low_q <= '0;
+      else if (start) low_q <= 10'(number[8:0]) + 10'(lane);
+      else if (count_now) low_q <= low_q + 10'(Lanes);
+    end
+    assign counter = {low_q[9] ? high_next_q : high_q, low_q[8:0]};
     assign counters[lane] = {
-      counter[7:0], counter[15:8], counter[23:16], counter[31:24], d_q[95:0]
+      counter[7:0], counter[15:8], counter[23:16], counter[31:24], low_d_q
     };
   end
+  assign count_now = counting && out_room && counters_ready;
 
-  // Calls are for a key, or encrypt a last block.
-  logic call_done, call_for_key;
+  // A last block to encrypt, or a call for a key.
+  logic call_q, call_decrypt_q, call_done, call_for_key;
+  block_t call_block_q;
   assign key_done = call_done && call_for_key;
   assign last_done = call_done && !call_for_key;
 
@@ -231,14 +257,13 @@ module xcb
   ) u_aes (
     .clk_i,
     .rst_ni          (rst_n),
-    .enable_i        (enable),
     .round_keys_i    (round_keys),
-    .counters_valid_i(counting_q),
+    .counters_valid_i(counting && out_room),
     .counters_ready_o(counters_ready),
     .counters_i      (counters),
-    .call_valid_i    (key_call || first_done),
-    .call_i          (key_call ? key_block : in_data_i[128*(Lanes-1)+:128]),
-    .call_key_i      (key_call ? 2'd0 : first.decrypt ? 2'd2 : 2'd1),
+    .call_valid_i    (key_call || call_q),
+    .call_i          (key_call ? key_block : call_block_q),
+    .call_key_i      (key_call ? 2'd0 : call_decrypt_q ? 2'd2 : 2'd1),
     .call_tag_i      (key_call),
     .call_valid_o    (call_done),
     .call_tag_o      (call_for_key),
@@ -246,113 +271,48 @@ module xcb
     .blocks_o        (aes_out)
   );
 
-  ///////////////
-  // Hashes
-  ///////////////
-
-  block_t result[Lanes];
-  block_t hashed[Lanes];
-  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_hashed
-    assign result[lane] = buffer_data[128*lane+:128] ^ aes_out[lane];
-    assign hashed[lane] = hash2_now ? result[lane] : in_data_i[128*lane+:128];
-  end
-
-  // Hash 1 is h1 when encrypting, hash 2 when decrypting.
-  xcb_hash #(
-    .Lanes (Lanes),
-    .Blocks(Blocks)
-  ) u_hash (
+  hash_counter #(
+    .Beats   (Beats),
+    .BeatInfo(129),
+    .HashInfo(130)
+  ) u_counter (
     .clk_i,
     .rst_ni       (rst_n),
-    .enable_i     (enable),
-    .forget_i     (take_key),
-    .key_valid_i  (hash_key),
-    .key_i        (aes_out[Lanes-1]),
-    .early_ready_o(hash_early_ready),
-    .ready_o      (hash_ready),
-    .valid_i      (take_in || hash2_now),
-    .context_i    (hash2_now),
-    .beat_i       (hash2_now ? beat2_q : beat1_q),
-    .blocks_i     (hashed),
-    .tweak_i      (hash2_now ? second_q.tweak : first.tweak),
-    .h2_i         (hash2_now ? !second_q.decrypt : first.decrypt),
-    .valid_o      (hash_valid),
-    .context_o    (hash_second),
-    .h1_o         (h1),
-    .h2_o         (h2)
+    .valid_i      (middle_complete_q),
+    .start_o      (start),
+    .for_beats_i  ({middle_q.decrypt, middle_q.tweak}),
+    .for_hash_i   ({middle_q.decrypt, middle_q.last, middle_data_q}),
+    .count_valid_o(counting),
+    .count_ready_i(out_room && counters_ready),
+    .count_o      (unused_count),
+    .beat_valid_i (hash2_now),
+    .beat_o       (beat2),
+    .last_o       (last2),
+    .for_beats_o  ({decrypt2, tweak2}),
+    .for_hash_o   ({summed_decrypt, summed_last, summed_d})
   );
-
-  always_ff @(posedge clk_i or negedge rst_n) begin
-    if (!rst_n) begin
-      beat1_q           <= '0;
-      beat2_q           <= '0;
-      middle_valid_q    <= 1'b0;
-      middle_complete_q <= 1'b0;
-      middle_q          <= '0;
-      middle_data_q     <= '0;
-      second_valid_q    <= 1'b0;
-      second_q          <= '0;
-      d_q               <= '0;
-      counting_q        <= 1'b0;
-      counter_q         <= '0;
-      count_q           <= '0;
-    end else if (enable) begin
-      if (take_in) beat1_q <= beat1_q + 1'b1;
-      if (hash2_now) beat2_q <= beat2_q + 1'b1;
-
-      if (first_done) begin
-        middle_valid_q <= 1'b1;
-        middle_q       <= first;
-      end
-      if (hash1_done) middle_data_q <= middle_q.decrypt ? h2 : h1;
-      if (last_done) begin
-        middle_data_q     <= d;
-        middle_complete_q <= 1'b1;
-      end
-
-      if (hash2_done) second_valid_q <= 1'b0;
-      if (count_now) begin
-        counter_q  <= counter_q + 32'(Lanes);
-        count_q    <= count_q + 1'b1;
-        counting_q <= count_q != LastBeat;
-      end
-      if (start) begin
-        middle_valid_q    <= 1'b0;
-        middle_complete_q <= 1'b0;
-        second_valid_q    <= 1'b1;
-        second_q          <= middle_q;
-        d_q               <= d;
-        counter_q         <= {d[103:96], d[111:104], d[119:112], d[127:120]};
-        counting_q        <= 1'b1;
-      end
-    end
-  end
 
   ///////////////
   // The last block
   ///////////////
 
-  logic sdc_ready, last_valid, last_of_run;
+  logic last_valid, last_of_run;
   block_t last_block;
-  block_t sdc_keys[2][Rounds+1];
 
-  // K_e and K_d.
-  assign sdc_keys[0] = round_keys[1];
-  assign sdc_keys[1] = round_keys[2];
-
+  // It is free: it takes 11 or 15 cycles, and sectors are 16 beats or more apart.
+  logic unused_ready;
   aes_sdc #(
     .KeyBits(KeyBits),
     .NumKeys(2)
   ) u_sdc (
     .clk_i,
     .rst_ni      (rst_n),
-    .enable_i    (enable),
-    .round_keys_i(sdc_keys),
+    .round_keys_i(inverse_keys),
     .valid_i     (hash2_done),
-    .block_i     (d_q ^ (second_q.decrypt ? h1 : h2)),
-    .key_i       (!second_q.decrypt),
-    .tag_i       (second_q.last),
-    .ready_o     (sdc_ready),
+    .block_i     (summed_d ^ (summed_decrypt ? h1 : h2)),
+    .key_i       (!summed_decrypt),
+    .tag_i       (summed_last),
+    .ready_o     (unused_ready),
     .valid_o     (last_valid),
     .block_o     (last_block),
     .tag_o       (last_of_run)
@@ -362,47 +322,80 @@ module xcb
   // Sectors out
   ///////////////
 
-  logic out_push, out_unused;
-  logic [128*Lanes-1:0] out_data;
-  logic [1:0] out_count;
+  logic waiting_valid, waiting_ready;
+  logic [128*Lanes-1:0] waiting;
 
-  if (Lanes == 1) begin : gen_out_1
-    assign out_data = last_valid ? last_block : result[0];
-  end else begin : gen_out_2
-    // The blocks before the last one wait for it.
-    logic [128*(Lanes-1)-1:0] waiting_q, others;
-    for (genvar lane = 0; lane < Lanes - 1; lane++) begin : gen_others
-      assign others[128*lane+:128] = result[lane];
-    end
-    always_ff @(posedge clk_i or negedge rst_n) begin
-      if (!rst_n) waiting_q <= '0;
-      else if (enable && hash2_now && beat2_q == LastBeat) waiting_q <= others;
-    end
-    assign out_data = last_valid ? {last_block, waiting_q} : {result[Lanes-1], others};
-  end
-  assign out_push = enable && (last_valid || (hash2_now && beat2_q != LastBeat));
-  assign enable = out_count != 2'd2;
-
-  stream_fifo #(
-    .Width(128 * Lanes + 1),
-    .Depth(2)
-  ) u_out (
+  credit_fifo #(
+    .Width(128 * Lanes),
+    .Depth(OutDepth)
+  ) u_waiting (
     .clk_i,
     .rst_ni (rst_n),
-    .valid_i(out_push),
-    .ready_o(out_unused),
-    .data_i ({last_valid && last_of_run, out_data}),
-    .valid_o(out_valid_o),
-    .ready_i(out_ready_i),
-    .data_o ({out_last_o, out_data_o}),
-    .count_o(out_count)
+    .busy_o (output_busy),
+    .take_i (count_now),
+    .room_o (out_room),
+    .valid_i(hash2_now),
+    .data_i (result),
+    .valid_o(waiting_valid),
+    .ready_i(waiting_ready),
+    .data_o (waiting)
   );
 
-  // The buffer holds what is asked for, and there is room at the output.
-  logic unused;
-  assign unused = ^{buffer_valid, out_unused};
+  hash_output #(
+    .Lanes  (Lanes),
+    .Beats  (Beats),
+    .Sectors(OutEnds)
+  ) u_out (
+    .clk_i,
+    .rst_ni      (rst_n),
+    .sector_i    (first_done),
+    .idle_o      (idle),
+    .beat_valid_i(waiting_valid),
+    .beat_ready_o(waiting_ready),
+    .beat_i      (waiting),
+    .late_valid_i(last_valid),
+    .late_i      (last_block),
+    .late_last_i (last_of_run),
+    .out_valid_o,
+    .out_ready_i,
+    .out_data_o,
+    .out_last_o
+  );
 
-  assign idle = !first_valid && beat1_q == '0 && !middle_valid_q && !second_valid_q
-      && sdc_ready && !last_valid && out_count == '0;
+  always_ff @(posedge clk_i or negedge rst_n) begin
+    if (!rst_n) begin
+      early_q           <= 1'b0;
+      ready_q           <= 1'b0;
+      call_q            <= 1'b0;
+      call_decrypt_q    <= 1'b0;
+      call_block_q      <= '0;
+      middle_valid_q    <= 1'b0;
+      middle_complete_q <= 1'b0;
+      middle_q          <= '0;
+      middle_data_q     <= '0;
+      low_d_q           <= '0;
+      high_q            <= '0;
+      high_next_q       <= '0;
+    end else begin
+      early_q <= beat1 < EarlyBeats;
+      ready_q <= hash_ready && derived;
+
+      call_q         <= first_done;
+      call_decrypt_q <= first.decrypt;
+      call_block_q   <= in_data[Lanes-1];
+
+      middle_valid_q <= first_done || (middle_valid_q && !start);
+      if (first_done) middle_q <= first;
+      if (hash1_done) middle_data_q <= middle_q.decrypt ? h2 : h1;
+      if (last_done) middle_data_q <= middle_data_q ^ aes_out[Lanes-1];
+      middle_complete_q <= last_done || (middle_complete_q && !start);
+
+      if (start) begin
+        low_d_q     <= middle_data_q[95:0];
+        high_q      <= number[31:9];
+        high_next_q <= number[31:9] + 1'b1;
+      end
+    end
+  end
 
 endmodule

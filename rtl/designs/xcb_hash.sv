@@ -20,10 +20,8 @@ module xcb_hash
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
-  // A new key will come, and then H: forget the old one.
-  input  logic         forget_i,
+  // H, the first thing after reset.
   input  logic         key_valid_i,
   input  logic [127:0] key_i,
   // A beat may go in, of the first Beats - 5 of a sector; any beat may.
@@ -34,12 +32,13 @@ module xcb_hash
   input  logic                 valid_i,
   input  logic                 context_i,
   input  logic [BeatWidth-1:0] beat_i,
+  input  logic                 last_i,
   input  logic [        127:0] blocks_i[Lanes],
   // With the last beat: Z, and whether this is h2.
   input  logic [        127:0] tweak_i,
   input  logic                 h2_i,
 
-  // Four cycles after the last beat: the hash, if it is h1 or h2.
+  // Six cycles after the last beat: the hash, if it is h1 or h2.
   output logic         valid_o,
   output logic         context_o,
   output logic [127:0] h1_o,
@@ -70,8 +69,7 @@ module xcb_hash
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .enable_i,
-    .forget_i,
+    .forget_i        (1'b0),
     .valid_i         (key_valid_i),
     .h_i             (swap_gcm(key_i)),
     .single_valid_o  (single_valid),
@@ -97,7 +95,7 @@ module xcb_hash
 
   for (genvar lane = 0; lane < Lanes; lane++) begin : gen_places
     assign places[lane] = swap_gcm(
-        lane == Lanes - 1 && beat_i == BeatWidth'(Beats - 1) ? tweak_i : blocks_i[lane]);
+        lane == Lanes - 1 && last_i ? tweak_i : blocks_i[lane]);
   end
 
   horner #(
@@ -110,7 +108,6 @@ module xcb_hash
   ) u_horner (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .step_i          (powers[Chains]),
     .tail_i          (tail),
     .valid_i,

@@ -4,10 +4,10 @@
 // K_c, the first bytes of E_K(1) || E_K(2), E_K(3) || E_K(4) and E_K(5) || E_K(6)
 // (with 128 bits the first of each pair will do). The calls go to the
 // design's pipeline one a cycle, right behind the key: the schedule makes a round key
-// a cycle, and the pipeline needs one a cycle, so that H is there one cycle after the
+// a cycle, and the pipeline needs one a cycle, so that H is there two cycles after the
 // last round key. The schedule of K makes that of K_c in the end.
 //
-//   cycle 0 K is taken; 1.. calls (4, or 7 of AES-256); rounds + 2 and later: H, then
+//   cycle 0 K is taken; 1.. calls (4, or 7 of AES-256); rounds + 3 and later: H, then
 //   K_e, K_d, K_c as they come out; their schedules run side by side.
 
 module xcb_keys
@@ -18,14 +18,12 @@ module xcb_keys
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
   input  logic               valid_i,
   output logic               ready_o,
   input  logic [KeyBits-1:0] key_i,
 
-  // There is a key; its round keys are done; those of K_e, K_d and K_c are.
-  output logic key_o,
+  // Its round keys are done; those of K_e, K_d and K_c are.
   output logic expanded_o,
   output logic derived_o,
 
@@ -38,7 +36,9 @@ module xcb_keys
   output logic   hash_key_o,
 
   // 0: K, then K_c; 1: K_e; 2: K_d.
-  output block_t round_keys_o[3][Rounds+1]
+  output block_t round_keys_o[3][Rounds+1],
+  // For decryption, of K_e and of K_d: see `aes_key_schedule`.
+  output block_t inverse_keys_o[2][Rounds+1]
 );
 
   localparam int unsigned Halves = KeyBits / 128;
@@ -54,7 +54,6 @@ module xcb_keys
   logic take;
   assign take = valid_i && ready_o;
   assign ready_o = (!key_q || derived_o) && ready[0];
-  assign key_o = key_q;
   assign expanded_o = key_q && (expanded_q || valid[0]);
   assign derived_o = key_q && done_q == 3'(Calls) && (&valid);
 
@@ -68,29 +67,35 @@ module xcb_keys
 
   if (Halves == 1) begin : gen_128
     assign derived = block_i;
-    assign load = {done_q == 3'd2, done_q == 3'd1, done_q == 3'd3} & {3{done_i && enable_i}};
+    assign load = {done_q == 3'd2, done_q == 3'd1, done_q == 3'd3} & {3{done_i}};
   end else begin : gen_256
     // The first half of a derived key.
     block_t half_q;
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) half_q <= '0;
-      else if (enable_i && done_i) half_q <= done_q == 3'(Calls - 1) ? '0 : block_i;
+      else if (done_i) half_q <= done_q == 3'(Calls - 1) ? '0 : block_i;
     end
     assign derived = {block_i, half_q};
-    assign load = {done_q == 3'd4, done_q == 3'd2, done_q == 3'd6} & {3{done_i && enable_i}};
+    assign load = {done_q == 3'd4, done_q == 3'd2, done_q == 3'd6} & {3{done_i}};
   end
+
+  block_t inverse[3][Rounds+1];
+  assign inverse_keys_o[0] = inverse[1];
+  assign inverse_keys_o[1] = inverse[2];
 
   for (genvar i = 0; i < 3; i++) begin : gen_schedule
     aes_key_schedule #(
-      .KeyBits(KeyBits)
+      .KeyBits(KeyBits),
+      .Inverse(i > 0)
     ) u_schedule (
       .clk_i,
       .rst_ni,
-      .valid_i     (load[i] || (i == 0 && take)),
-      .key_i       (i == 0 && take ? key_i : derived),
-      .ready_o     (ready[i]),
-      .valid_o     (valid[i]),
-      .round_keys_o(round_keys_o[i])
+      .valid_i       (load[i] || (i == 0 && take)),
+      .key_i         (i == 0 && take ? key_i : derived),
+      .ready_o       (ready[i]),
+      .valid_o       (valid[i]),
+      .round_keys_o  (round_keys_o[i]),
+      .inverse_keys_o(inverse[i])
     );
   end
 
@@ -111,8 +116,8 @@ module xcb_keys
       done_q     <= '0;
     end else begin
       if (valid[0]) expanded_q <= 1'b1;
-      if (enable_i && call_o) made_q <= made_q + 1'b1;
-      if (enable_i && done_i) done_q <= done_q + 1'b1;
+      if (call_o) made_q <= made_q + 1'b1;
+      if (done_i) done_q <= done_q + 1'b1;
     end
   end
 

@@ -1,103 +1,58 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The first masks of a run's data units, T_0 = AES(K2, tweak): from runs to the
-// units' tweaks, those through the AES cores that also do the data, ahead of it,
-// and the results in order to whoever masks the data. With two cores the tweaks of
-// two units go through both in the same cycle; a unit goes alone when no other is
-// under way (so that a run starts at once) or when it is the last of its run.
-// Units of runs whose tweaks are encrypted already, or that have no masks, make no
-// call; they wait until no call is under way, so that the order stays.
+// The first masks of data units, T_0 = AES(K2, tweak): the units' tweaks go through the
+// AES cores that also do the data, ahead of it, and the results in order to whoever
+// masks the data. With two cores the tweaks of two units go through both in the same
+// cycle; a unit goes alone when no other is here (so that a run starts at once) or when
+// it is the last of its run. Units whose tweaks are encrypted already make no call; they
+// wait until no call is under way, so that the order stays.
 
 module xts_tweaks #(
-  parameter int unsigned TweakStep = 1,
   // AES cores: 1 or 2.
   parameter int unsigned Lanes     = 1,
   // Bits of a number of beats in a unit, less one.
   parameter int unsigned BeatWidth = 8,
-  // Without, all masks are zero.
-  parameter bit          Masked    = 1'b1,
   // Without, no tweak is encrypted here.
   parameter bit          Calls     = 1'b1
 ) (
   input  logic clk_i,
   input  logic rst_ni,
+  // Units are here.
+  output logic busy_o,
 
-  input  logic                 req_valid_i,
-  output logic                 req_ready_o,
-  input  logic [        127:0] req_tweak_i,
-  input  logic [         31:0] req_sectors_i,
-  input  logic                 req_decrypt_i,
-  // Of the run's units: the beats in each, less one; the tweak is encrypted here; it is the first
-  // mask itself. With neither of the two the first mask is zero.
-  input  logic [BeatWidth-1:0] req_more_i,
-  input  logic                 req_call_i,
-  input  logic                 req_masked_i,
+  input  logic                 unit_valid_i,
+  output logic                 unit_ready_o,
+  input  logic [        127:0] unit_tweak_i,
+  input  logic [BeatWidth-1:0] unit_more_i,
+  input  logic                 unit_decrypt_i,
+  input  logic                 unit_last_i,
+  // The tweak is encrypted here; otherwise it is the first mask itself.
+  input  logic                 unit_call_i,
 
-  // Data may follow at once: all round keys are there.
-  input  logic                        keys_ready_i,
-  // Whether the cores take calls in this cycle, and the calls.
-  input  logic                        call_ready_i,
-  output logic [Lanes-1:0]            call_valid_o,
-  output logic [Lanes-1:0][127:0]     call_block_o,
-  input  logic [Lanes-1:0]            result_valid_i,
-  input  logic [Lanes-1:0][127:0]     result_i,
+  // All round keys are there. A call needs not wait for them: they come one a cycle, as fast as
+  // a block goes through the rounds, and its data comes after it.
+  input  logic                    keys_ready_i,
+  // Calls, which nothing keeps waiting; one in the second core comes with one in the first.
+  output logic [Lanes-1:0]        call_valid_o,
+  output logic [Lanes-1:0][127:0] call_block_o,
+  input  logic [Lanes-1:0]        result_valid_i,
+  input  logic [Lanes-1:0][127:0] result_i,
 
-  // The units in order; `ready` takes one.
+  // The units in order, with their masks; `ready` takes one.
   output logic                 unit_valid_o,
   input  logic                 unit_ready_i,
   output logic [        127:0] unit_mask_o,
-  output logic                 unit_decrypt_o,
   // Its beats, less one, and whether that is none.
   output logic [BeatWidth-1:0] unit_more_o,
   output logic                 unit_single_o,
-  // The last unit of its run.
-  output logic                 unit_last_o,
-
-  // Units are here or to come.
-  output logic busy_o
+  output logic                 unit_decrypt_o,
+  output logic                 unit_last_o
 );
 
-  // Those of the calls under way, and as many to work on.
-  localparam int unsigned Depth = 2 * Lanes;
+  // With two cores two that are worked on, and two of which the calls are under way.
+  localparam int unsigned Depth = 4;
   localparam int unsigned IndexWidth = $clog2(Depth);
   localparam int unsigned CountWidth = $clog2(Depth + 1);
-
-  logic sector_valid, sector_ready, sector_decrypt, sector_last;
-  logic [127:0] sector_tweak;
-  // Of the run that is under way.
-  logic [BeatWidth-1:0] more_q;
-  logic single_q, call_q, masked_q;
-
-  run_expand #(
-    .TweakStep(Masked ? TweakStep : 0)
-  ) u_expand (
-    .clk_i,
-    .rst_ni,
-    .req_valid_i,
-    .req_ready_o,
-    .req_tweak_i     (Masked ? req_tweak_i : '0),
-    .req_sectors_i,
-    .req_decrypt_i,
-    .sector_valid_o  (sector_valid),
-    .sector_ready_i  (sector_ready),
-    .sector_tweak_o  (sector_tweak),
-    .sector_decrypt_o(sector_decrypt),
-    .sector_last_o   (sector_last)
-  );
-
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      more_q   <= '0;
-      single_q <= 1'b0;
-      call_q   <= 1'b0;
-      masked_q <= 1'b0;
-    end else if (req_valid_i && req_ready_o) begin
-      more_q   <= req_more_i;
-      single_q <= req_more_i == '0;
-      call_q   <= Calls && req_call_i;
-      masked_q <= Masked && req_masked_i;
-    end
-  end
 
   typedef struct packed {
     logic                 decrypt;
@@ -107,86 +62,89 @@ module xts_tweaks #(
     logic [127:0]         mask;
   } unit_t;
 
-  unit_t units_q[Depth];
-  // Where the next call's result goes, where the next result goes, and the first.
+  unit_t units_q[Depth], head;
+  // Where the next unit goes, where the next result goes, and the first unit.
   logic [IndexWidth-1:0] next_q, fill_q, head_q;
-  // Units with a call made, and with a result; not taken yet.
-  logic [CountWidth-1:0] called_q, filled_q;
+  // All units; those with a mask; those without.
+  logic [CountWidth-1:0] count_q, count_d, filled_q, open_q, open_d;
+  // There is a place; no unit is without its mask, and all round keys are there.
+  logic room_q, settled_q;
 
-  // The first tweak of a pair, waiting for the second: the next one of its run.
-  logic held_q;
-  logic [127:0] held_tweak_q;
+  // The calls; they are made in this cycle; both of them; the first waits for the second.
+  logic [Lanes-1:0][127:0] tweaks_q;
+  logic go_q, pair_q, held_q;
 
-  logic at_once, alone, pair, hold, direct;
-  assign at_once = Lanes == 1 || sector_last || called_q == '0;
-  assign alone = sector_valid && call_q && !held_q && at_once && called_q != CountWidth'(Depth)
-      && call_ready_i;
-  assign hold = sector_valid && call_q && !held_q && !at_once;
-  assign pair = sector_valid && held_q && called_q <= CountWidth'(Depth - 2) && call_ready_i;
-  assign direct = sector_valid && !call_q && keys_ready_i && called_q == filled_q
-      && called_q != CountWidth'(Depth);
-  assign sector_ready = alone || hold || pair || direct;
+  logic take, call, alone, done;
+  logic [1:0] results;
+  assign unit_ready_o = room_q && ((Calls && unit_call_i) || settled_q);
+  assign take = unit_valid_i && unit_ready_o;
+  assign call = Calls && take && unit_call_i;
+  assign alone = Lanes == 1 || unit_last_i || count_q == '0;
+  assign done = unit_valid_o && unit_ready_i;
 
-  assign call_block_o[0] = held_q ? held_tweak_q : sector_tweak;
-  assign call_valid_o[0] = alone || pair;
-  if (Lanes == 2) begin : gen_pair
-    assign call_block_o[1] = sector_tweak;
-    assign call_valid_o[1] = pair;
-  end
+  assign call_valid_o = Lanes'({pair_q, go_q});
+  assign call_block_o = tweaks_q;
 
-  logic take;
+  assign busy_o = count_q != '0;
+  assign head = units_q[head_q];
   assign unit_valid_o = filled_q != '0;
-  assign take = unit_valid_o && unit_ready_i;
-  assign unit_mask_o = units_q[head_q].mask;
-  assign unit_decrypt_o = units_q[head_q].decrypt;
-  assign unit_more_o = units_q[head_q].more;
-  assign unit_single_o = units_q[head_q].single;
-  assign unit_last_o = units_q[head_q].last;
-  assign busy_o = sector_valid || held_q || called_q != '0;
+  assign unit_mask_o = head.mask;
+  assign unit_more_o = head.more;
+  assign unit_single_o = head.single;
+  assign unit_decrypt_o = head.decrypt;
+  assign unit_last_o = head.last;
 
-  // Units that get their place, and those that get their mask.
-  logic [Lanes-1:0] placed;
-  logic [1:0] calls, results;
   always_comb begin
-    placed    = call_valid_o;
-    placed[0] = call_valid_o[0] || direct;
-    calls     = '0;
-    results   = 2'(direct);
-    for (int i = 0; i < int'(Lanes); i++) begin
-      calls   = calls + 2'(placed[i]);
-      results = results + 2'(Calls && result_valid_i[i]);
-    end
+    results = '0;
+    for (int i = 0; i < int'(Lanes); i++) results = results + 2'(Calls && result_valid_i[i]);
+    count_d = count_q + CountWidth'(take) - CountWidth'(done);
+    open_d  = open_q + CountWidth'(call) - CountWidth'(results);
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      next_q       <= '0;
-      fill_q       <= '0;
-      head_q       <= '0;
-      called_q     <= '0;
-      filled_q     <= '0;
-      held_q       <= 1'b0;
-      held_tweak_q <= '0;
+      next_q    <= '0;
+      fill_q    <= '0;
+      head_q    <= '0;
+      count_q   <= '0;
+      filled_q  <= '0;
+      open_q    <= '0;
+      room_q    <= 1'b0;
+      settled_q <= 1'b0;
+      tweaks_q  <= '0;
+      go_q      <= 1'b0;
+      pair_q    <= 1'b0;
+      held_q    <= 1'b0;
       for (int i = 0; i < int'(Depth); i++) units_q[i] <= '0;
     end else begin
-      if (hold) held_tweak_q <= sector_tweak;
-      if (hold || pair) held_q <= hold;
+      if (take) begin
+        // A result takes the tweak's place.
+        units_q[next_q] <= '{
+            decrypt: unit_decrypt_i,
+            last: unit_last_i,
+            single: unit_more_i == '0,
+            more: unit_more_i,
+            mask: unit_tweak_i
+        };
+      end
       for (int i = 0; i < int'(Lanes); i++) begin
-        if (placed[i]) begin
-          units_q[next_q+IndexWidth'(i)].decrypt <= sector_decrypt;
-          units_q[next_q+IndexWidth'(i)].last    <= sector_last && (i == 1 || !pair);
-          units_q[next_q+IndexWidth'(i)].single  <= single_q;
-          units_q[next_q+IndexWidth'(i)].more    <= more_q;
-        end
         if (Calls && result_valid_i[i]) units_q[fill_q+IndexWidth'(i)].mask <= result_i[i];
       end
-      // No result comes in that cycle.
-      if (direct) units_q[next_q].mask <= masked_q ? sector_tweak : '0;
-      next_q   <= next_q + IndexWidth'(calls);
-      fill_q   <= fill_q + IndexWidth'(results);
-      head_q   <= head_q + IndexWidth'(take);
-      called_q <= called_q + CountWidth'(calls) - CountWidth'(take);
-      filled_q <= filled_q + CountWidth'(results) - CountWidth'(take);
+      next_q    <= next_q + IndexWidth'(take);
+      // A unit without a call and results do not come together.
+      fill_q    <= fill_q + IndexWidth'(results) + IndexWidth'(take && !call);
+      head_q    <= head_q + IndexWidth'(done);
+      count_q   <= count_d;
+      filled_q  <= filled_q + CountWidth'(results) + CountWidth'(take && !call) - CountWidth'(done);
+      open_q    <= open_d;
+      room_q    <= count_d != CountWidth'(Depth);
+      settled_q <= keys_ready_i && open_d == '0;
+
+      if (call && !held_q) tweaks_q[0] <= unit_tweak_i;
+      if (call && held_q) tweaks_q[Lanes-1] <= unit_tweak_i;
+      if (call) held_q <= !held_q && !alone;
+      go_q   <= call && (held_q || alone);
+      pair_q <= call && held_q;
     end
   end
 

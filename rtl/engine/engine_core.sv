@@ -183,46 +183,80 @@ module engine_core
       : (active_q[Xts] && out_valid[Xts]) || (active_q[Hctr2] && out_valid[Hctr2]);
   assign out_block_o = two_active ? unpacked : active_q[Hctr2] ? one_out[Hctr2] : one_out[Xts];
 
-  // The cores. Each counts its units as runs of one sector.
+  // The cores. All but XTS count their units as runs of one sector.
 
   if (Built[Xts]) begin : gen_xts
     localparam bit Calls = More && Ciphers[CipherXts];
     localparam int unsigned Bytes = Level == 1 ? 512 : XtsBytes;
     localparam int unsigned MoreWidth = $clog2(Bytes / 16);
-    logic unused_last, unused_expanded;
+    logic rst_n, rst_sectors_n, key_taken, core_idle, unused_last, unused_expanded;
+    logic core_unit_valid, core_unit_ready, core_unit_decrypt, core_unit_call;
+    logic [MoreWidth-1:0] core_unit_more;
+    logic core_in_valid, core_in_ready;
+    block_t core_unit_tweak, core_in_block;
     if (MoreWidth < 8) begin : gen_short
       logic unused;
       assign unused = ^unit_more_i[7:MoreWidth];
     end
+
+    sector_port #(
+      .RequestWidth(MoreWidth + 130)
+    ) u_port (
+      .clk_i,
+      .rst_ni,
+      .clear_i,
+      .rst_no        (rst_n),
+      .rst_sectors_no(rst_sectors_n),
+      .key_valid_i   (key_valid[Xts]),
+      .key_ready_o   (key_ready[Xts]),
+      .req_valid_i   (unit_valid[Xts]),
+      .req_ready_o   (unit_ready[Xts]),
+      .req_i ({
+        unit_mode_i == ModeRun,
+        unit_decrypt_i,
+        unit_more_i[MoreWidth-1:0],
+        unit_mode_i == ModeEcb ? '0 : unit_tweak_i
+      }),
+      .in_valid_i    (in_valid_i && active_q[Xts]),
+      .in_ready_o    (in_ready[Xts]),
+      .in_data_i     (in_block_i),
+      .idle_i        (core_idle),
+      .key_taken_o   (key_taken),
+      .req_valid_o   (core_unit_valid),
+      .req_ready_i   (core_unit_ready),
+      .req_o         ({core_unit_call, core_unit_decrypt, core_unit_more, core_unit_tweak}),
+      .in_valid_o    (core_in_valid),
+      .in_ready_i    (core_in_ready),
+      .in_data_o     (core_in_block)
+    );
+
     xts_core #(
       .SectorBytes(Bytes),
       .KeyBits    (KeyBits),
-      .Leaving    (4),
       .Masked     (Level >= 2),
       .Calls      (Calls)
     ) u_xts (
       .clk_i,
-      .rst_ni,
-      .clear_i,
-      .key_valid_i  (key_valid[Xts]),
-      .key_ready_o  (key_ready[Xts]),
-      .key_i        (key_i[(Calls?2:1)*KeyBits-1:0]),
-      .expanded_o   (unused_expanded),
-      .req_valid_i  (unit_valid[Xts]),
-      .req_ready_o  (unit_ready[Xts]),
-      .req_tweak_i  (unit_tweak_i),
-      .req_sectors_i(32'd1),
-      .req_decrypt_i(unit_decrypt_i),
-      .req_more_i   (unit_more_i[MoreWidth-1:0]),
-      .req_call_i   (unit_mode_i == ModeRun),
-      .req_masked_i (unit_mode_i == ModeEncrypted),
-      .in_valid_i   (in_valid_i && active_q[Xts]),
-      .in_ready_o   (in_ready[Xts]),
-      .in_data_i    (in_block_i),
-      .out_valid_o  (out_valid[Xts]),
-      .out_ready_i  (out_ready_i && active_q[Xts]),
-      .out_data_o   (one_out[Xts]),
-      .out_last_o   (unused_last)
+      .rst_ni        (rst_n),
+      .rst_sectors_ni(rst_sectors_n),
+      .idle_o        (core_idle),
+      .key_taken_i   (key_taken),
+      .key_i         (key_i[(Calls?2:1)*KeyBits-1:0]),
+      .expanded_o    (unused_expanded),
+      .unit_valid_i  (core_unit_valid),
+      .unit_ready_o  (core_unit_ready),
+      .unit_tweak_i  (core_unit_tweak),
+      .unit_more_i   (core_unit_more),
+      .unit_decrypt_i(core_unit_decrypt),
+      .unit_last_i   (1'b1),
+      .unit_call_i   (core_unit_call),
+      .in_valid_i    (core_in_valid),
+      .in_ready_o    (core_in_ready),
+      .in_data_i     (core_in_block),
+      .out_valid_o   (out_valid[Xts]),
+      .out_ready_i   (out_ready_i && active_q[Xts]),
+      .out_data_o    (one_out[Xts]),
+      .out_last_o    (unused_last)
     );
   end else begin : gen_no_xts
     logic unused;

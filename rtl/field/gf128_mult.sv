@@ -10,7 +10,9 @@
 // `Stages` registers lie behind pieces: 4 behind all of them, as the papers'
 // multiplier has; 3 behind 1, 2 and 4; 2 behind 2 and 4; 1 behind 4.
 //
-// A tag travels with each product.
+// A tag travels with each product. A cycle before it is there, `soon_valid_o` and `soon_tag_o` tell
+// what comes, so that whoever waits for it need not decide in the cycle in which it is needed.
+// It never stops.
 
 module gf128_mult
   import gf128_pkg::*;
@@ -21,14 +23,14 @@ module gf128_mult
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Stops every stage while low.
-  input  logic enable_i,
 
   input  logic                valid_i,
   input  elem_t               a_i,
   input  elem_t               b_i,
   input  logic [TagWidth-1:0] tag_i,
 
+  output logic                soon_valid_o,
+  output logic [TagWidth-1:0] soon_tag_o,
   output logic                valid_o,
   output elem_t               product_o,
   output logic [TagWidth-1:0] tag_o
@@ -149,7 +151,6 @@ module gf128_mult
   ) u_operands (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .data_i(operands_d),
     .data_o(operands_q)
   );
@@ -160,7 +161,6 @@ module gf128_mult
   ) u_products (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .data_i(products_d),
     .data_o(products_q)
   );
@@ -171,7 +171,6 @@ module gf128_mult
   ) u_sums (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .data_i(sums_d),
     .data_o(sums_q)
   );
@@ -182,11 +181,12 @@ module gf128_mult
   ) u_result (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .data_i(result_d),
     .data_o(result_q)
   );
 
+  assign soon_valid_o = result_d.side.valid;
+  assign soon_tag_o = result_d.side.tag;
   assign valid_o   = result_q.side.valid;
   assign product_o = result_q.product;
   assign tag_o     = result_q.side.tag;

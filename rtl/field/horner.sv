@@ -8,11 +8,15 @@
 // out is added up:
 //
 //   cycle      t: beat t of the sector goes in (block M t + l into multiplier l)
-//            t+S: its product is there for beat t+S, or for the sum
-//     last beat+S: the whole sum, while the next sector's beats may be under way
+//            t+1: what it needs of powers and products is chosen
+//            t+2: into the multiplier
+//          t+2+S: its product is there for beat t+S, or for the sum
+//   last beat+2+S: the whole sum, while the next sector's beats may be under way
 //
-// A lane's product that no beat takes up at once waits in a register: beats may come
-// with gaps of any length, and from several sectors in turn (contexts). Blocks
+// Nothing is chosen in front of the multiplier's wide sums: a product that comes just
+// in time is announced a cycle earlier, and added there; one that came before, and waits
+// in a register, is added the cycle before. So beats may come with gaps of any length, and from
+// several sectors in turn (contexts). Blocks
 // of the sector outside a..z do not take part; their places are for products of a
 // block (a tweak, or nothing: zero) and a power of their own, `direct_i`.
 //
@@ -39,8 +43,6 @@ module horner
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Stops everything while low.
-  input  logic enable_i,
 
   // h^(M S), and tail_i[j] = h^(b+j), the power of block z - j.
   input  elem_t step_i,
@@ -54,13 +56,13 @@ module horner
   input  elem_t                   blocks_i[Lanes],
   input  elem_t                   direct_i,
 
-  // In one cycle, `Stages` after the last beat.
+  // In one cycle, `Stages` + 2 after the last beat.
   output logic                    valid_o,
   output logic [ContextWidth-1:0] context_o,
   output elem_t                   sum_o,
 
   // One product of lane 0 for other purposes, as powers of a key, in a cycle
-  // without a beat; in order, `Stages` later.
+  // without a beat; in order, `Stages` + 2 later.
   input  logic  single_valid_i,
   input  elem_t single_a_i,
   input  elem_t single_b_i,
@@ -80,23 +82,51 @@ module horner
     logic [       Lanes-1:0] final_product;
   } tag_t;
 
-  tag_t tag, tag_out;
+  // A beat that came; what goes into the multiplier.
+  tag_t asked, asked_q, given_q, soon_tag, tag_out;
+  logic asked_valid_q, given_valid_q, soon;
   logic [Lanes-1:0] valid_out;
+  elem_t single_a_q, single_b_q, direct_q;
   elem_t product[Lanes];
 
   // Products of beat t wait at index t mod S; none of them is older than S beats.
   logic [Contexts-1:0][Lanes-1:0][Stages-1:0][127:0] chain_q;
   logic [Contexts-1:0][127:0] sum_q;
 
-  assign tag.single = single_valid_i;
-  assign tag.last = beat_i == BeatWidth'(Beats - 1);
-  assign tag.which = context_i;
-  assign tag.index = Stages > 1 ? IndexWidth'(beat_i) : '0;
+  assign asked.single = single_valid_i;
+  assign asked.last = beat_i == BeatWidth'(Beats - 1);
+  assign asked.which = context_i;
+  assign asked.index = Stages > 1 ? IndexWidth'(beat_i) : '0;
 
-  // The product that is just there is the one this beat takes up.
-  logic at_once;
-  assign at_once = valid_out[0] && !tag_out.single && tag_out.which == tag.which
-      && tag_out.index == tag.index;
+  // The product that this beat takes up is just there, or comes in the next cycle.
+  logic here, next;
+  assign here = valid_out[0] && !tag_out.single && tag_out.which == asked_q.which
+      && tag_out.index == asked_q.index;
+  assign next = soon && !soon_tag.single && soon_tag.which == asked_q.which
+      && soon_tag.index == asked_q.index;
+
+  logic unused_soon;
+  assign unused_soon = ^soon_tag;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      asked_q       <= '0;
+      asked_valid_q <= 1'b0;
+      given_q       <= '0;
+      given_valid_q <= 1'b0;
+      single_a_q    <= '0;
+      single_b_q    <= '0;
+      direct_q      <= '0;
+    end else begin
+      asked_q       <= asked;
+      asked_valid_q <= valid_i || single_valid_i;
+      given_q       <= asked_q;
+      given_valid_q <= asked_valid_q;
+      single_a_q    <= single_a_i;
+      single_b_q    <= single_b_i;
+      direct_q      <= direct_i;
+    end
+  end
 
   for (genvar lane = 0; lane < Lanes; lane++) begin : gen_lane
     // The lane's first and last beat with a part in the sum.
@@ -106,54 +136,81 @@ module horner
     localparam int unsigned Behind = LastBlock - (Lanes * Last + lane);
 
     int unsigned beat;
-    logic own, fresh;
-    elem_t a, b, chain, tail;
+    logic own, alone;
     assign beat = 32'(beat_i);
     assign own = beat + 1 > First && beat <= Last;
-    assign fresh = !own || beat < First + Stages;
-    assign tag.final_product[lane] = !own || beat + Stages > Last;
+    assign alone = lane == 0 && single_valid_i;
+    assign asked.final_product[lane] = !own || beat + Stages > Last;
 
-    always_comb begin
-      tail = '0;
-      for (int unsigned j = 0; j < Stages; j++) begin
-        if (beat + j == Last) tail ^= tail_i[Behind+Lanes*j];
+    // Of the beat that came: its block, if it is no single product; which of the factors it has,
+    // one of them; that it takes up a product.
+    elem_t block_q;
+    logic [Stages-1:0] tail_q;
+    logic step_q, other_q, single_q, takes_q;
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) begin
+        block_q  <= '0;
+        tail_q   <= '0;
+        step_q   <= 1'b0;
+        other_q  <= 1'b0;
+        single_q <= 1'b0;
+        takes_q  <= 1'b0;
+      end else begin
+        block_q  <= blocks_i[lane];
+        for (int unsigned j = 0; j < Stages; j++) tail_q[j] <= beat + j == Last && !alone;
+        step_q   <= own && beat + Stages <= Last && !alone;
+        other_q  <= !own && !alone;
+        single_q <= alone;
+        takes_q  <= own && beat >= First + Stages && !alone;
       end
     end
 
-    assign chain = at_once ? product[lane] : chain_q[tag.which][lane][tag.index];
-
-    // Lane 0's multiplier also makes the single products.
+    // What goes into the multiplier, without a product that comes just in time.
+    elem_t a_q, b_q, b, chain;
+    logic late_q;
+    assign chain = here ? product[lane] : chain_q[asked_q.which][lane][asked_q.index];
     always_comb begin
-      a = blocks_i[lane] ^ (fresh ? '0 : chain);
-      b = !own ? direct_i : tag.final_product[lane] ? tail : step_i;
-      if (lane == 0 && single_valid_i) begin
-        a = single_a_i;
-        b = single_b_i;
+      b = (step_q ? step_i : '0) ^ (other_q ? direct_q : '0) ^ (single_q ? single_b_q : '0);
+      for (int unsigned j = 0; j < Stages; j++) if (tail_q[j]) b ^= tail_i[Behind+Lanes*j];
+    end
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) begin
+        a_q    <= '0;
+        b_q    <= '0;
+        late_q <= 1'b0;
+      end else begin
+        a_q    <= single_q ? single_a_q : block_q ^ (takes_q && !next ? chain : '0);
+        b_q    <= b;
+        late_q <= takes_q && next;
       end
     end
 
-    tag_t tag_lane;
+    tag_t tag_lane, soon_tag_lane;
+    logic soon_lane;
     gf128_mult #(
       .Stages  (Stages),
       .TagWidth($bits(tag_t))
     ) u_mult (
       .clk_i,
       .rst_ni,
-      .enable_i,
-      .valid_i  (valid_i || single_valid_i),
-      .a_i      (a),
-      .b_i      (b),
-      .tag_i    (tag),
-      .valid_o  (valid_out[lane]),
-      .product_o(product[lane]),
-      .tag_o    (tag_lane)
+      .valid_i     (given_valid_q),
+      .a_i         (a_q ^ (late_q ? product[lane] : '0)),
+      .b_i         (b_q),
+      .tag_i       (given_q),
+      .soon_valid_o(soon_lane),
+      .soon_tag_o  (soon_tag_lane),
+      .valid_o     (valid_out[lane]),
+      .product_o   (product[lane]),
+      .tag_o       (tag_lane)
     );
     // All lanes go in step, so one tag is enough.
     if (lane == 0) begin : gen_tag
       assign tag_out = tag_lane;
+      assign soon_tag = soon_tag_lane;
+      assign soon = soon_lane;
     end else begin : gen_no_tag
       logic unused;
-      assign unused = ^{tag_lane, valid_out[lane]};
+      assign unused = ^{tag_lane, valid_out[lane], soon_tag_lane, soon_lane};
     end
   end
 
@@ -178,7 +235,7 @@ module horner
     if (!rst_ni) begin
       chain_q <= '0;
       sum_q   <= '0;
-    end else if (enable_i && beat_out) begin
+    end else if (beat_out) begin
       for (int lane = 0; lane < int'(Lanes); lane++) begin
         chain_q[tag_out.which][lane][tag_out.index] <= product[lane];
       end

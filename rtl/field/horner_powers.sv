@@ -27,7 +27,6 @@ module horner_powers
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
   // A key will come; what there is of the one before is not used.
   input  logic  forget_i,
@@ -72,29 +71,33 @@ module horner_powers
   assign top_there = key_q && squarings_q == SquaringsWidth'(Squarings);
   assign top_squared = square(top_q);
 
+  // The next product, if its factors are there. It is asked for out of a register, so that whoever
+  // has beats for the multiplier knows in time that they have to wait.
+  logic ask;
+  elem_t ask_a, ask_b;
   always_comb begin
-    single_valid_o = 1'b0;
-    single_a_o = '0;
-    single_b_o = '0;
+    ask = 1'b0;
+    ask_a = '0;
+    ask_b = '0;
     for (int unsigned i = 0; i < NumConstants; i++) begin
       if (asked_q == JobWidth'(i)) begin
-        single_valid_o = there_q[i+1];
-        single_a_o = Constants[i];
-        single_b_o = power_q[i+1];
+        ask = there_q[i+1];
+        ask_a = Constants[i];
+        ask_b = power_q[i+1];
       end
     end
     for (int unsigned i = 0; i < Odd; i++) begin
       if (asked_q == JobWidth'(NumConstants + i)) begin
-        single_valid_o = there_q[2*i+2];
-        single_a_o = power_q[2*i+2];
-        single_b_o = power_q[1];
+        ask = there_q[2*i+2];
+        ask_a = power_q[2*i+2];
+        ask_b = power_q[1];
       end
     end
     for (int unsigned i = 0; i < Directs; i++) begin
       if (asked_q == JobWidth'(NumConstants + Odd + i)) begin
-        single_valid_o = top_there && there_q[DirectLow+i];
-        single_a_o = top_q;
-        single_b_o = power_q[DirectLow+i];
+        ask = top_there && there_q[DirectLow+i];
+        ask_a = top_q;
+        ask_b = power_q[DirectLow+i];
       end
     end
   end
@@ -128,7 +131,7 @@ module horner_powers
         there_q[e] <= 1'b0;
       end else if (forget_i) begin
         there_q[e] <= 1'b0;
-      end else if (enable_i) begin
+      end else begin
         if (write) power_q[e] <= value;
         if (valid_i || write) there_q[e] <= write;
       end
@@ -138,14 +141,14 @@ module horner_powers
   for (genvar i = 0; i < NumConstants; i++) begin : gen_constant
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) constant_q[i] <= '0;
-      else if (enable_i && came[i]) constant_q[i] <= single_product_i;
+      else if (came[i]) constant_q[i] <= single_product_i;
     end
   end
 
   for (genvar i = 0; i < Directs; i++) begin : gen_direct
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) direct_q[i] <= '0;
-      else if (enable_i && came[NumConstants+Odd+i]) direct_q[i] <= single_product_i;
+      else if (came[NumConstants+Odd+i]) direct_q[i] <= single_product_i;
     end
   end
 
@@ -158,6 +161,18 @@ module horner_powers
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      single_valid_o <= 1'b0;
+      single_a_o     <= '0;
+      single_b_o     <= '0;
+    end else begin
+      single_valid_o <= ask && key_q;
+      single_a_o     <= ask_a;
+      single_b_o     <= ask_b;
+    end
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
       top_q       <= '0;
       squarings_q <= '0;
       asked_q     <= '0;
@@ -165,7 +180,7 @@ module horner_powers
       key_q       <= 1'b0;
     end else if (forget_i) begin
       key_q <= 1'b0;
-    end else if (enable_i) begin
+    end else begin
       if (valid_i) begin
         top_q       <= h_i;
         squarings_q <= '0;
@@ -177,7 +192,7 @@ module horner_powers
           top_q       <= top_squared;
           squarings_q <= squarings_q + 1'b1;
         end
-        if (single_valid_o) asked_q <= asked_q + 1'b1;
+        if (ask) asked_q <= asked_q + 1'b1;
         if (single_valid_i) came_q <= came_q + 1'b1;
       end
     end

@@ -10,7 +10,6 @@ module aes_tb
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
   input  logic [1:0]         key_valid_i,
   input  logic [KeyBits-1:0] key_i,
@@ -40,37 +39,38 @@ module aes_tb
 );
 
   localparam int unsigned Rounds = rounds(KeyBits);
-  block_t round_keys[2][Rounds+1];
+  block_t round_keys[2][Rounds+1], inverse_keys[2][Rounds+1];
 
   for (genvar i = 0; i < 2; i++) begin : gen_key
     aes_key_schedule #(
-      .KeyBits(KeyBits)
+      .KeyBits(KeyBits),
+      .Inverse(1'b1)
     ) u_schedule (
       .clk_i,
       .rst_ni,
-      .valid_i     (key_valid_i[i]),
+      .valid_i       (key_valid_i[i]),
       .key_i,
-      .ready_o     (key_ready_o[i]),
-      .valid_o     (keys_valid_o[i]),
-      .round_keys_o(round_keys[i])
+      .ready_o       (key_ready_o[i]),
+      .valid_o       (keys_valid_o[i]),
+      .round_keys_o  (round_keys[i]),
+      .inverse_keys_o(inverse_keys[i])
     );
   end
 
   always_comb begin
     any_key_bit_o = 1'b0;
     for (int i = 0; i < 2; i++) begin
-      for (int j = 0; j <= int'(Rounds); j++) any_key_bit_o |= |round_keys[i][j];
+      for (int j = 0; j <= int'(Rounds); j++) any_key_bit_o |= |{round_keys[i][j], inverse_keys[i][j]};
     end
   end
 
-  aes_pec #(
+  aes_pipe #(
     .KeyBits (KeyBits),
     .NumKeys (2),
     .TagWidth(16)
   ) u_pec (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .round_keys_i(round_keys),
     .valid_i,
     .block_i,
@@ -81,15 +81,15 @@ module aes_tb
     .tag_o       (pec_tag_o)
   );
 
-  aes_pdc #(
+  aes_pipe #(
     .KeyBits (KeyBits),
+    .Decrypt (1'b1),
     .NumKeys (2),
     .TagWidth(16)
   ) u_pdc (
     .clk_i,
     .rst_ni,
-    .enable_i,
-    .round_keys_i(round_keys),
+    .round_keys_i(inverse_keys),
     .valid_i,
     .block_i,
     .key_i       (sel_i),
@@ -106,8 +106,7 @@ module aes_tb
   ) u_sdc (
     .clk_i,
     .rst_ni,
-    .enable_i,
-    .round_keys_i(round_keys),
+    .round_keys_i(inverse_keys),
     .valid_i     (sdc_valid_i),
     .block_i,
     .key_i       (sel_i),

@@ -77,7 +77,7 @@ void known_answers(Vaes_tb& top) {
   CHECK(get(top.sdc_block_o) == kPlain, "FIPS 197, sequential decryption");
 }
 
-// Blocks under both keys, in random order, with bubbles and stalls.
+// Blocks under both keys, in random order, with bubbles.
 void random_blocks(Vaes_tb& top, Random& random, int blocks) {
   std::vector<model::Aes> keys;
   for (int slot = 0; slot < 2; slot++) {
@@ -94,8 +94,6 @@ void random_blocks(Vaes_tb& top, Random& random, int blocks) {
   std::deque<Sent> in_flight;
   int sent = 0, received = 0;
   while (received < blocks) {
-    // What is at the outputs when the stages move is taken.
-    top.enable_i = random.below(8) != 0;
     top.valid_i = sent < blocks && random.below(8) != 0;
     Sent next{random.block(), static_cast<int>(random.below(2)), static_cast<uint16_t>(sent)};
     put(top.block_i, next.block);
@@ -103,29 +101,26 @@ void random_blocks(Vaes_tb& top, Random& random, int blocks) {
     top.tag_i = next.tag;
     top.clk_i = 0;
     top.eval();
-    if (top.enable_i) {
-      CHECK(top.pec_valid_o == top.pdc_valid_o, "the pipelines have the same length");
-      if (top.pec_valid_o) {
-        CHECK(!in_flight.empty(), "a block from nowhere");
-        const Sent& first = in_flight.front();
-        CHECK(top.pec_tag_o == first.tag && top.pdc_tag_o == first.tag, "tag");
-        CHECK(get(top.pec_block_o) == keys[first.key].encrypt(first.block), "block %d", received);
-        CHECK(get(top.pdc_block_o) == keys[first.key].decrypt(first.block), "block %d", received);
-        in_flight.pop_front();
-        received++;
-      }
-      if (top.valid_i) {
-        in_flight.push_back(next);
-        sent++;
-      }
+    CHECK(top.pec_valid_o == top.pdc_valid_o, "the pipelines have the same length");
+    if (top.pec_valid_o) {
+      CHECK(!in_flight.empty(), "a block from nowhere");
+      const Sent& first = in_flight.front();
+      CHECK(top.pec_tag_o == first.tag && top.pdc_tag_o == first.tag, "tag");
+      CHECK(get(top.pec_block_o) == keys[first.key].encrypt(first.block), "block %d", received);
+      CHECK(get(top.pdc_block_o) == keys[first.key].decrypt(first.block), "block %d", received);
+      in_flight.pop_front();
+      received++;
+    }
+    if (top.valid_i) {
+      in_flight.push_back(next);
+      sent++;
     }
     cycle(top);
   }
-  top.enable_i = 1;
   top.valid_i = 0;
 }
 
-// One block after the other, under either key, with stalls.
+// One block after the other, under either key.
 void sequential_blocks(Vaes_tb& top, Random& random, int blocks) {
   std::vector<model::Aes> keys;
   for (int slot = 0; slot < 2; slot++) {
@@ -141,22 +136,14 @@ void sequential_blocks(Vaes_tb& top, Random& random, int blocks) {
     top.sel_i = key;
     top.tag_i = static_cast<uint16_t>(i);
     top.sdc_valid_i = 1;
-    top.enable_i = 1;
     cycle(top);
     top.sdc_valid_i = 0;
     // Key and tag were taken along with the block.
     top.sel_i = !key;
     top.tag_i = 0;
-    while (!top.sdc_valid_o) {
-      top.enable_i = i % 2 == 0 || random.below(4) != 0;
-      cycle(top);
-    }
+    while (!top.sdc_valid_o) cycle(top);
     CHECK(get(top.sdc_block_o) == keys[key].decrypt(block), "sequential block %d", i);
     CHECK(top.sdc_tag_o == static_cast<uint16_t>(i), "sequential block %d, tag", i);
-    top.enable_i = 0;
-    cycle(top);
-    CHECK(top.sdc_valid_o, "a block is lost in a stall");
-    top.enable_i = 1;
     cycle(top);
     CHECK(!top.sdc_valid_o, "a block comes out twice");
   }
@@ -185,7 +172,6 @@ void wiped(Vaes_tb& top) {
 int main(int argc, char** argv) {
   Verilated::commandArgs(argc, argv);
   Vaes_tb top;
-  top.enable_i = 1;
   top.valid_i = 0;
   top.sdc_valid_i = 0;
   top.key_valid_i = 0;

@@ -87,7 +87,7 @@ module bench_check #(
   logic run_ready, run_take;
   logic hung_q;
 
-  assign key_ready_o = rst_n && (fault == KeyAnyTime || (!sector_valid && !out_valid_o));
+  assign key_ready_o = rst_n && (fault == KeyAnyTime || (run_ready && !out_valid_o));
   assign expanded_o  = has_key_q;
   assign req_ready_o = (has_key_q || fault == EarlyRequest) && run_ready
       && !(key_valid_i && key_ready_o) && !hung_q;

@@ -24,12 +24,9 @@ module brw_tb
   output elem_t        result_o
 );
 
-  localparam int unsigned TagWidth = 4 + $clog2(Levels + 1);
-
   logic [$clog2(Levels)-1:0] power;
-  logic mult_valid, product_valid;
-  elem_t a, b, product;
-  logic [TagWidth-1:0] tag, product_tag;
+  logic mult_valid, mult_late, late_q, unused_valid, unused_soon, unused_soon_tag, unused_tag;
+  elem_t a, b, a_q, b_q, product;
   assign mult_valid_o = mult_valid && mult_free_i;
 
   brw #(
@@ -38,41 +35,51 @@ module brw_tb
     .clk_i,
     .rst_ni,
     .busy_o,
-    .powers_i       (powers_i[0:2]),
-    .power_o        (power),
-    .power_i        (powers_i[power]),
+    .powers_i      (powers_i[0:2]),
+    .power_o       (power),
+    .power_i       (powers_i[power]),
     .in_valid_i,
     .in_ready_o,
     .in_data_i,
     .squared_i,
     .last_beat_o,
-    .mult_valid_o   (mult_valid),
-    .mult_ready_i   (mult_free_i),
-    .mult_a_o       (a),
-    .mult_b_o       (b),
-    .mult_tag_o     (tag),
-    .product_valid_i(product_valid),
-    .product_i      (product),
-    .product_tag_i  (product_tag),
+    .mult_valid_o  (mult_valid),
+    .mult_ready_i  (mult_free_i),
+    .mult_a_o      (a),
+    .mult_b_o      (b),
+    .mult_late_o   (mult_late),
+    .product_i     (product),
     .result_ready_i,
     .result_valid_o,
     .result_o
   );
 
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      a_q    <= '0;
+      b_q    <= '0;
+      late_q <= 1'b0;
+    end else begin
+      a_q    <= a;
+      b_q    <= b;
+      late_q <= mult_late;
+    end
+  end
+
   gf128_mult #(
-    .Stages  (4),
-    .TagWidth(TagWidth)
+    .Stages(4)
   ) u_mult (
     .clk_i,
     .rst_ni,
-    .enable_i (1'b1),
-    .valid_i  (mult_valid_o),
-    .a_i      (a),
-    .b_i      (b),
-    .tag_i    (tag),
-    .valid_o  (product_valid),
-    .product_o(product),
-    .tag_o    (product_tag)
+    .valid_i     (1'b0),
+    .a_i         (a_q ^ (late_q ? product : '0)),
+    .b_i         (b_q),
+    .tag_i       (1'b0),
+    .soon_valid_o(unused_soon),
+    .soon_tag_o  (unused_soon_tag),
+    .valid_o     (unused_valid),
+    .product_o   (product),
+    .tag_o       (unused_tag)
   );
 
 endmodule

@@ -232,18 +232,20 @@ uint64_t single(const Design& design, bool decrypt, bool cold, uint64_t& key_loa
   return bench.sector_ends.back() - (cold ? offered : bench.first_in) + 1;
 }
 
-// From the end of sector 1 to that of sector 16, in a run that goes on, or in runs
-// of one sector that change direction.
+// From the end of sector 16 to that of sector 48, when the queues of the first ones have long been
+// used up, in a run that goes on, or in runs of one sector that change direction.
 double steady(const Design& design, bool decrypt, bool alternate) {
+  constexpr int kFirst = 16, kLast = 48, kSectors = kLast + 4;
   Bench bench(design, 2);
   bench.queue_key(random_key(bench, design));
-  for (int i = 0; i < (alternate ? 20 : 1); i++) {
-    Run run = random_run(bench, design, alternate ? 1 : 20);
+  for (int i = 0; i < (alternate ? kSectors : 1); i++) {
+    Run run = random_run(bench, design, alternate ? 1 : kSectors);
     run.decrypt = alternate ? i % 2 != 0 : decrypt;
     bench.queue_run(run);
   }
   bench.drain();
-  return static_cast<double>(bench.sector_ends[15] - bench.sector_ends[0]) / 15;
+  const uint64_t cycles = bench.sector_ends[kLast - 1] - bench.sector_ends[kFirst - 1];
+  return static_cast<double>(cycles) / (kLast - kFirst);
 }
 
 void count_cycles(const Options& options) {

@@ -16,7 +16,6 @@ module horner_tb
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  input  logic enable_i,
 
   input  logic  key_valid_i,
   input  elem_t h_i,
@@ -73,7 +72,6 @@ module horner_tb
   ) u_powers (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .forget_i        (1'b0),
     .valid_i         (key_valid_i),
     .h_i,
@@ -100,7 +98,6 @@ module horner_tb
   ) u_horner (
     .clk_i,
     .rst_ni,
-    .enable_i,
     .step_i          (powers[Chains]),
     .tail_i          (tail),
     .valid_i         (valid_i && ready_o),

@@ -214,7 +214,7 @@ horner() {
 
 brw() {
     local levels
-    for levels in $(either '4 5 8' 5); do
+    for levels in $(either '5 6 8' 5); do
         simulate "brw$levels" brw_tb brw_test.cpp -GLevels="$levels" -CFLAGS "-std=c++17 -DLEVELS=$levels"
         "$build/brw$levels/simulate"
     done
@@ -338,9 +338,9 @@ build_crate() {
     crate=$target/release/libsector_cipher.a
 }
 
-# design NAME MODULE PARAMETERS MODEL CONFIGURATIONS BOUND PAPER
+# design NAME MODULE PARAMETERS MODEL CONFIGURATIONS BOUND SHORT PAPER
 design() {
-    local name=$1 module=$2 parameters=$3 model=$4 configurations=$5 bound=$6 paper=$7
+    local name=$1 module=$2 parameters=$3 model=$4 configurations=$5 bound=$6 short=$7 paper=$8
     local folder flags parameter configuration key_bits sector_bytes tweak_step first=1 optimise=$optimise
     if [ "$mode" = quick ]; then
         # The cycles of these are not those that the limits are about.
@@ -373,6 +373,8 @@ design() {
         elif [ -n "$first" ]; then
             [ "$paper" = - ] || run+=(--max-cold "$paper")
             run+=(--max-steady "$(awk "BEGIN { print 1.03 * $bound }")")
+        elif [ "$sector_bytes" = 512 ]; then
+            run+=(--max-steady "$(awk "BEGIN { print 1.1 * $short }")")
         fi
         local sectors=10000
         [ "$mode" = full ] || sectors=400
@@ -400,13 +402,13 @@ asked formal part && formal
 asked cores part && cores
 asked cocotb part && cocotb
 modules=" "
-while read -r -u 3 name module parameters model configurations bound paper; do
+while read -r -u 3 name module parameters model configurations bound short paper; do
     # Without --full the first of each module is enough, unless it is named.
     if [ "$mode" = quick ] && [ ${#names[@]} -eq 0 ]; then
         [[ $modules != *" $module "* ]] || continue
         modules+="$module "
     fi
-    asked "$name" design && design "$name" "$module" "$parameters" "$model" "$configurations" "$bound" "$paper"
+    asked "$name" design && design "$name" "$module" "$parameters" "$model" "$configurations" "$bound" "$short" "$paper"
 done 3< <(sed 's/#.*//; /^[[:space:]]*$/d' "$rtl/designs/list.txt")
 for name in ${names[@]+"${names[@]}"}; do
     if [[ " ${done_names[*]-} " != *" $name "* ]]; then

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Pipelined AES decryption: one block a cycle, one round a stage and one stage
-// for the first key, so 11 cycles of latency for AES-128 and 15 for AES-256
-// (the papers' PDC). Blocks in flight may be under different keys: each carries
+// Pipelined AES in one direction: one block a cycle, one round a stage and one stage
+// for the first key, so 11 cycles of latency for AES-128 and 15 for AES-256 (the papers'
+// PEC, and with `Decrypt` their PDC). It never stops: whoever sends a block has a place for
+// it when it comes out. Blocks in flight may be under different keys: each carries
 // the number of its key through the stages, and a tag for whoever sent it.
 
-module aes_pdc
+module aes_pipe
   import aes_pkg::*;
 #(
   parameter int unsigned KeyBits  = 128,
+  parameter bit          Decrypt  = 1'b0,
   // Keys that blocks may choose from.
   parameter int unsigned NumKeys  = 1,
   parameter int unsigned TagWidth = 1,
@@ -17,9 +19,8 @@ module aes_pdc
 ) (
   input  logic clk_i,
   input  logic rst_ni,
-  // Stops every stage while low.
-  input  logic enable_i,
 
+  // To decrypt, those of the equivalent inverse cipher (aes_key_schedule with `Inverse`).
   input  block_t round_keys_i[NumKeys][Rounds+1],
 
   input  logic                valid_i,
@@ -45,18 +46,27 @@ module aes_pdc
           valid: valid_i,
           key: key_i,
           tag: tag_i,
-          state: block_i ^ round_keys_i[key_i][Rounds]
+          state: block_i ^ round_keys_i[key_i][Decrypt ? Rounds : 0]
       };
 
   for (genvar i = 1; i <= Rounds; i++) begin : gen_round
     block_t state;
-    aes_inv_round #(
-      .Last(i == Rounds)
-    ) u_round (
-      .state_i(stage_q[i-1].state),
-      .key_i  (round_keys_i[stage_q[i-1].key][Rounds-i]),
-      .state_o(state)
-    );
+    if (Decrypt) begin : gen_decrypt
+      aes_inv_round u_round (
+        .last_i (i == Rounds),
+        .state_i(stage_q[i-1].state),
+        .key_i  (round_keys_i[stage_q[i-1].key][Rounds-i]),
+        .state_o(state)
+      );
+    end else begin : gen_encrypt
+      aes_round #(
+        .Last(i == Rounds)
+      ) u_round (
+        .state_i(stage_q[i-1].state),
+        .key_i  (round_keys_i[stage_q[i-1].key][i]),
+        .state_o(state)
+      );
+    end
     assign stage_d[i] = '{
             valid: stage_q[i-1].valid,
             key: stage_q[i-1].key,
@@ -68,7 +78,7 @@ module aes_pdc
   for (genvar i = 0; i <= Rounds; i++) begin : gen_stage
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) stage_q[i] <= '0;
-      else if (enable_i) stage_q[i] <= stage_d[i];
+      else stage_q[i] <= stage_d[i];
     end
   end
 

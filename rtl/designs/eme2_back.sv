@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What comes between EME2's passes and into the second one: sums up the results PPP_j
+// of the first, which wait in the sector buffer, has eme2_middle make the calls
+// over each sum, and puts its masks to the PPP_j.
+
+module eme2_back
+  import gf128_pkg::*;
+#(
+  // Of a sector.
+  parameter int unsigned Blocks = 256,
+  parameter int unsigned Lanes  = 1,
+  // Sectors between the passes.
+  parameter int unsigned Slots  = 2
+) (
+  input  logic clk_i,
+  input  logic rst_ni,
+  // For the sector buffer, which is wiped then.
+  input  logic rst_buffer_ni,
+  output logic buffer_busy_o,
+
+  // What comes out of the cores: a beat of the first pass, or in lane 0 a call's result.
+  input logic [Lanes-1:0][127:0] results_i,
+  input logic                    first_valid_i,
+  input logic                    first_decrypt_i,
+  // The sector is the last one of its run.
+  input logic                    first_last_i,
+  // The beat is the first one, that of block 128, the last one of its sector.
+  input logic                    first_begins_i,
+  input logic                    first_high_i,
+  input logic                    first_ends_i,
+  // T* of a sector that begins.
+  input elem_t                   star_i,
+  input logic                    call_valid_i,
+
+  // A call between the passes in the next cycle; in this one.
+  output logic  call_soon_o,
+  output logic  call_o,
+  output logic  call_decrypt_o,
+  output elem_t call_block_o,
+
+  // There is a beat for the second pass; it goes into the cores in the next cycle.
+  output logic                    soon_o,
+  input  logic                    next_i,
+  // It does in this one.
+  output logic                    valid_o,
+  output logic [Lanes-1:0][127:0] blocks_o,
+  output logic                    decrypt_o,
+  output logic                    last_o,
+  output logic                    begins_o,
+  output logic                    ends_o
+);
+
+  localparam int unsigned Beats = Blocks / Lanes;
+  localparam int unsigned BeatWidth = $clog2(Beats);
+  // The beat with block 128; one that there is not in a short sector.
+  localparam int unsigned HighBeat = 128 / Lanes;
+
+  // First pass out: MP, and PPP_128.
+
+  elem_t sum_q, sum_d, head_q;
+  logic passed, passed_valid, passed_taken, passed_decrypt, passed_last;
+  elem_t passed_sum, passed_head;
+  logic unused_passed_ready;
+  logic [$clog2(Slots+1)-1:0] unused_passed_count;
+
+  assign passed = first_valid_i && first_ends_i;
+
+  always_comb begin
+    sum_d = first_begins_i ? star_i : sum_q;
+    for (int i = 0; i < int'(Lanes); i++) sum_d ^= results_i[i];
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      sum_q  <= '0;
+      head_q <= '0;
+    end else if (first_valid_i) begin
+      sum_q <= sum_d;
+      if (first_high_i) head_q <= results_i[0];
+    end
+  end
+
+  stream_fifo #(
+    .Width(258),
+    .Depth(Slots)
+  ) u_passed (
+    .clk_i,
+    .rst_ni,
+    .valid_i(passed),
+    .ready_o(unused_passed_ready),
+    .data_i ({first_decrypt_i, first_last_i, sum_d, head_q}),
+    .valid_o(passed_valid),
+    .ready_i(passed_taken),
+    .data_o ({passed_decrypt, passed_last, passed_sum, passed_head}),
+    .count_o(unused_passed_count)
+  );
+
+  // Between the passes.
+
+  logic middle_soon, middle_release, middle_decrypt, middle_last;
+  elem_t first_mask, low_mask, high_mask;
+
+  eme2_middle #(
+    .Blocks(Blocks)
+  ) u_middle (
+    .clk_i,
+    .rst_ni,
+    .start_soon_i  (passed_valid || passed),
+    .start_taken_o (passed_taken),
+    .decrypt_i     (passed_decrypt),
+    .last_i        (passed_last),
+    .sum_i         (passed_sum),
+    .head_i        (passed_head),
+    .call_soon_o,
+    .call_o,
+    .call_decrypt_o,
+    .call_block_o,
+    .result_valid_i(call_valid_i),
+    .result_i      (results_i[0]),
+    .soon_o        (middle_soon),
+    .release_i     (middle_release),
+    .decrypt_o     (middle_decrypt),
+    .last_o        (middle_last),
+    .first_mask_o  (first_mask),
+    .low_mask_o    (low_mask),
+    .high_mask_o   (high_mask)
+  );
+
+  // A beat of the second pass goes in: there is an entry for it.
+  logic turn_q, unused_buffer_valid;
+  logic [Lanes-1:0][127:0] buffer_block;
+
+  sector_buffer #(
+    .Width(128 * Lanes),
+    .Beats(Beats),
+    .Slots(Slots)
+  ) u_buffer (
+    .clk_i,
+    .rst_ni      (rst_buffer_ni),
+    .busy_o      (buffer_busy_o),
+    .write_i     (first_valid_i),
+    .write_data_i(results_i),
+    .fetch_i     (middle_soon),
+    .valid_o     (unused_buffer_valid),
+    .ready_i     (turn_q),
+    .data_o      (buffer_block)
+  );
+
+  // Second pass in. The masks are needed until the last of them is in the chain.
+
+  // The next beat to be decided about, and whether a sector goes on with it.
+  logic [BeatWidth-1:0] beat_q;
+  logic goes_on_q;
+  // Of the beat that goes in.
+  logic decrypt_q, last_q, begins_q, high_q, ends_q;
+  logic [Lanes-1:0][127:0] masks;
+
+  assign soon_o = goes_on_q || middle_soon;
+  assign middle_release = turn_q && (Blocks > 128 ? high_q : begins_q);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      turn_q    <= 1'b0;
+      beat_q    <= '0;
+      goes_on_q <= 1'b0;
+      decrypt_q <= 1'b0;
+      last_q    <= 1'b0;
+      begins_q  <= 1'b0;
+      high_q    <= 1'b0;
+      ends_q    <= 1'b0;
+    end else begin
+      turn_q <= next_i;
+      if (next_i) begin
+        // Beats is a power of two.
+        beat_q    <= beat_q + 1'b1;
+        goes_on_q <= beat_q != BeatWidth'(Beats - 1);
+        begins_q  <= !goes_on_q;
+        high_q    <= Blocks > 128 && beat_q == BeatWidth'(HighBeat);
+        ends_q    <= beat_q == BeatWidth'(Beats - 1);
+        if (!goes_on_q) begin
+          decrypt_q <= middle_decrypt;
+          last_q    <= middle_last;
+        end
+      end
+    end
+  end
+
+  mask_chain #(
+    .Lanes(Lanes)
+  ) u_masks (
+    .clk_i,
+    .rst_ni,
+    .step_i       (turn_q),
+    .start_i      (begins_q || high_q),
+    .start_value_i(high_q ? high_mask : low_mask),
+    .masks_o      (masks)
+  );
+
+  assign valid_o = turn_q;
+  assign decrypt_o = decrypt_q;
+  assign last_o = last_q;
+  assign begins_o = begins_q;
+  assign ends_o = ends_q;
+
+  always_comb begin
+    blocks_o = buffer_block ^ masks;
+    if (begins_q) blocks_o[0] = buffer_block[0] ^ first_mask;
+  end
+
+endmodule
