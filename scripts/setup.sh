@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|rtl-report|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -31,6 +31,7 @@ kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
     arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
+rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"
 engine="$demo verilator:verilator c++:g++ make:make perl:perl"
 # For sid's kernel in a folder the last; QEMU comes from scripts/kernel.sh.
 engine_kernel="$kernel $engine debootstrap:debootstrap"
@@ -55,6 +56,7 @@ static) wanted=$static ;;
 static-test) wanted=$static_test ;;
 aarch64) wanted=$aarch64 ;;
 rtl) wanted=$rtl ;;
+rtl-report) wanted=$rtl_report ;;
 engine) wanted=$engine ;;
 engine-kernel) wanted=$engine_kernel ;;
 kernel) wanted=$kernel ;;
@@ -66,7 +68,7 @@ fido2) wanted=$fido2 ;;
 container) wanted=$container ;;
 ceph) wanted=$ceph ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|rtl-report|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
     exit 2
     ;;
 esac
@@ -136,7 +138,7 @@ fi
 for line in ${missing[@]+"${missing[@]}"}; do
     echo "setup: missing $line" >&2
 done
-if [ "$1" = rtl ]; then
+if [[ $1 = rtl || $1 = rtl-report ]]; then
     # The hardware cores' tools that Debian does not have, or not new enough.
     wanted=$(dirname "${BASH_SOURCE[0]}")/../rtl/requirements.txt
     venv=${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../target}/rtl/venv
@@ -148,5 +150,6 @@ if [ "$1" = rtl ]; then
         "$venv/bin/pip" check --disable-pip-version-check
         cp "$wanted" "$venv/"
     fi
+    [ "$1" = rtl ] || "$(dirname "${BASH_SOURCE[0]}")/nextpnr.sh" "$(dirname "$venv")/nextpnr"
 fi
 command -v cargo >/dev/null
