@@ -86,7 +86,7 @@ rtl-test-full: ## every design and configuration of them with thousands of secto
 	@rtl/test/run.sh --full --build $(TARGET)/rtl
 
 rtl-report: ## cycles, area and speed of the hardware cores: rtl/REPORT.md
-	@scripts/setup.sh rtl
+	@scripts/setup.sh rtl-report
 	rtl/syn/report.py --build $(TARGET)/rtl --markdown rtl/REPORT.md $(RTL_REPORT)
 
 test-constant-time: ## step through every cipher and back-end, some minutes

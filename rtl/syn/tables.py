@@ -37,7 +37,18 @@ def worst(cycles, what):
     return max(cycles[d][what] for d in ("encrypt", "decrypt"))
 
 
-def cycle_rows(designs):
+def time_ratio(designs, blocks, name, what):
+    """Our time over the paper's, each with its own AES-PEC's clock as the unit of time."""
+    d, pec = designs[name], blocks.get("aes-pec", {}).get("route")
+    if not (d["paper"] and d["cycles"] and d["route"] and d["route"]["mhz"] and pec):
+        return "–"
+    ours = worst(d["cycles"], what) * pec["mhz"] / d["route"]["mhz"]
+    # Its Virtex-7, the faster of the two in every row.
+    theirs = d["paper"] * PAPER["aes-pec"][1][2] / PAPER[name.removesuffix("-alike")][1][2]
+    return f"{ours / theirs:.2f}"
+
+
+def cycle_rows(designs, blocks):
     for name, d in designs.items():
         c, paper = d["cycles"], d["paper"]
         if c is None:
@@ -47,11 +58,13 @@ def cycle_rows(designs):
             both(c, "cold"),
             paper or "–",
             f"{worst(c, 'cold') / paper:.3f}" if paper else "–",
+            time_ratio(designs, blocks, name, "cold"),
             both(c, "warm"),
             both(c, "steady"),
             f"{d['bound']:g}",
             f"{worst(c, 'steady') / d['bound']:.3f}",
             f"{paper / worst(c, 'steady'):.2f}" if paper else "–",
+            time_ratio(designs, blocks, name, "steady"),
             both(c, "alternating"),
             both(c, "key_load"),
         )
@@ -89,6 +102,8 @@ def short_rows(designs):
             both(c, "cold"),
             both(c, "warm"),
             both(c, "steady"),
+            f"{d['short_bound']:g}",
+            f"{worst(c, 'steady') / d['short_bound']:.3f}",
             f"{8 * worst(c, 'steady'):g}",
             f"{worst(d['cycles'], 'steady'):g}" if d["cycles"] else "–",
         )
@@ -102,7 +117,6 @@ def area_rows(units):
         # The paper's AEZ cores have no tweak, as ours called -alike; its figures stand beside
         # the others as well.
         v5, v7 = PAPER.get(name.removesuffix("-alike"), (("–", "–"), ("–", "–")))
-        route = unit.get("route")
         yield (
             name,
             a["lut"],
@@ -115,8 +129,34 @@ def area_rows(units):
             slices_at_least(a),
             f"{v7[0]} / {v7[1]}",
             f"{v5[0]} / {v5[1]}",
+        )
+
+
+def clock_rows(units):
+    pec = units.get("aes-pec", {})
+    for name, unit in units.items():
+        route, delay = unit.get("route"), unit.get("delay")
+        if not (unit["depth"] or route or delay):
+            continue
+        seeds = best = ratio = "–"
+        if route:
+            seeds = ", ".join(f"{mhz:g}" if mhz else "none" for mhz in route["seeds"])
+            best = f"{route['mhz']:g}" if route["mhz"] else "does not fit"
+            if route["mhz"] and pec.get("route"):
+                ratio = f"{route['mhz'] / pec['route']['mhz']:.2f}"
+            if not any(route["seeds"]):
+                seeds = "–"
+        paper = PAPER.get(name.removesuffix("-alike"))
+        yield (
+            name,
             unit["depth"] or "–",
-            f"{route['mhz']:g} / {route['lut4']}" if route else "–",
+            seeds,
+            best,
+            ratio,
+            f"{paper[1][2] / PAPER['aes-pec'][1][2]:.2f}" if paper else "–",
+            route["lut4"] if route else "–",
+            f"{delay:.2f}" if delay else "–",
+            f"{pec['delay'] / delay:.2f}" if delay and pec.get("delay") else "–",
         )
 
 
@@ -134,22 +174,26 @@ def markdown(figures):
         " AES calls, for tau or H, go on at the same time. *Paper*: the paper's"
         " cycles for a sector, all of which are compared with a cold one, although they have those calls"
         " inside: 11 of the 319 of FAST-BRW-2 are tau's. From the key's acceptance a cold sector takes *key*"
-        " more, for fast-brw-2 309 + 11 = 320 cycles. The paper has no runs, so that *paper/steady* is"
-        " what they bring.\n",
+        " more, for fast-brw-2 319 + 11 = 330 cycles. The paper has no runs, so that *paper/steady* is"
+        " what they bring. *Time*: our time for a sector over"
+        " the paper's, each in clock periods of the AES pipeline of the same flow: (cycles × MHz of our"
+        " *aes-pec* / MHz of the design, ECP5) / (the paper's cycles × 405.02 / its MHz for the design, Virtex-7)."
+        " The goals are 1.00 cold and 0.75 in steady state.\n",
         table(
-            ["design", "cold", "paper", "cold/paper", "warm", "steady", "bound", "steady/bound",
-             "paper/steady", "alternating", "key"],
-            cycle_rows(figures["designs"]),
+            ["design", "cold", "paper", "cold/paper", "time, cold", "warm", "steady", "bound",
+             "steady/bound", "paper/steady", "time, steady", "alternating", "key"],
+            cycle_rows(figures["designs"], figures["blocks"]),
         ),
         "## Cycles for one sector of 512 bytes\n",
         "The cores are made for sectors of 4096 bytes. With shorter ones the steps between the passes"
-        " weigh more: in FAST the Feistel part takes one sector at a time. *Eight* sectors are as much"
+        " weigh more. *Bound* as above, for"
+        " these sectors; the goal is at most 1.100 of it. *Eight* sectors are as much"
         " data as one of 4096 bytes, whose steady state stands beside them.\n",
         table(
-            ["design", "AES", "cold", "warm", "steady", "eight", "4096 bytes"],
+            ["design", "AES", "cold", "warm", "steady", "bound", "steady/bound", "eight", "4096 bytes"],
             short_rows(figures["designs"]),
         ),
-        "## Area and levels of logic\n",
+        "## Area\n",
         "After `synth_xilinx -family xc7`, before packing, with each S-box kept as a module. A"
         " six-input LUT has two outputs and can hold two functions of up to five inputs in all, so that"
         " smaller LUTs may pair; a LUT6 cannot. *Sites* is an estimate of the LUTs after packing:"
@@ -160,16 +204,29 @@ def markdown(figures):
         " or eight flip-flops a slice where that is more; no packing of these cells takes fewer. The"
         " paper's slices and block RAMs (36 kbit) are after place and route with other tools, and stand"
         " beside it for orientation only. Its AEZ cores have no tweak, like those called *-alike*."
-        " *Levels*: six-input LUTs in a row between registers. *ECP5*: MHz after place and route by"
-        " nextpnr on an LFE5U-85F (blocks by its default router, designs by a quicker one that costs speed),"
-        " and four-input LUTs there, with ports behind shift registers;"
-        " another kind of device altogether, not comparable with a Virtex. *engine-…*: the co-processor of"
+        " *engine-…*: the co-processor of"
         " `engine/`, with one ring, four key slots and a bus of 16 bytes; *-cipher*: only its cipher, with"
         " what feeds it, so that the difference is registers, rings, lists and DMA.\n",
         table(
             ["unit", "LUT", "sites", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "sites/4", "slices, at least",
-             "paper, Virtex-7", "paper, Virtex-5", "levels", "ECP5"],
+             "paper, Virtex-7", "paper, Virtex-5"],
             area_rows({**figures["blocks"], **figures["designs"]}),
+        ),
+        "## Clock\n",
+        "*Levels*: six-input LUTs in a row between registers, memories and S-boxes, without delays; an S-box has"
+        " three of its own, so that a round of *aes-pec* has five. *MHz*: after place and route by"
+        " nextpnr on an LFE5U-85F (83,640 LUT4, lowest speed grade), all with the same router and goal and with"
+        " five seeds; the best counts. Ports are behind shift registers, so that what is inside decides."
+        " */aes-pec*: MHz over those of *aes-pec*, the AES pipeline; the goal is 0.90. *Paper*: the same"
+        " ratio of the paper's MHz on Virtex-7. *None*: this seed was not routed. *Logic*: the longest path"
+        " between registers in ns after `synth_xilinx -abc9`, with Yosys's delays of LUTs, carries, block RAM"
+        " and registers of the 7 series (Artix-7) and without any wires: a second opinion that has neither"
+        " router nor luck in it, and also of what does not fit the ECP5. *aes-pec/*: the logic of *aes-pec*"
+        " over it. Neither is a frequency on a Virtex, and none is made of them.\n",
+        table(
+            ["unit", "levels", "MHz of seeds 1 to 5", "MHz", "/ aes-pec", "paper's / its PEC", "LUT4",
+             "logic, ns", "aes-pec / logic"],
+            clock_rows({**figures["blocks"], **figures["designs"]}),
         ),
     ]
     return "\n".join(parts)
