@@ -187,7 +187,7 @@ def markdown(figures):
         "## Cycles for one sector of 512 bytes\n",
         "The cores are made for sectors of 4096 bytes. With shorter ones the steps between the passes"
         " weigh more. *Bound* as above, for"
-        " these sectors; the goal is at most 1.100 of it. *Eight* sectors are as much"
+        " these sectors; the goal is at most 1.100 of it. Less than the bound: queues of several sectors still fill or empty. *Eight* sectors are as much"
         " data as one of 4096 bytes, whose steady state stands beside them.\n",
         table(
             ["design", "AES", "cold", "warm", "steady", "bound", "steady/bound", "eight", "4096 bytes"],
