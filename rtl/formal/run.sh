@@ -81,9 +81,6 @@ prove stream_fifo-1 stream_fifo 4 Width=2 Depth=1
 prove stream_fifo-2 stream_fifo 6 Width=2 Depth=2
 prove stream_fifo-3 stream_fifo 8 Width=2 Depth=3
 prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8
-prove stream_chain-1 stream_chain 6 Width=2 Depth=1
-prove stream_chain-2 stream_chain 6 Width=2 Depth=2
-prove stream_chain-3 stream_chain 8 Width=2 Depth=3
 prove stream_skid stream_skid 6 Width=2
 prove credit_fifo-4 credit_fifo 12 Width=2 Depth=4
 prove credit_fifo-8 credit_fifo 12/20 Width=2 Depth=8
