@@ -8,21 +8,26 @@ use crate::mountinfo;
 /// How many are named; the rest is counted.
 const NAMED: usize = 5;
 
-/// Tries to unmount what is busy though nobody is seen who uses it: it was somebody who
-/// only looked in, as another `umount` does that asks who uses what, and is gone soon.
+/// Tries to unmount what is busy with somebody who is gone soon: nobody is seen (another
+/// `umount` only looked in, asking who uses what), or somebody is and does not stay (a
+/// process that was forked has every open file until it runs its program).
 #[derive(Default)]
 pub(crate) struct Patience {
     tries: u32,
+    /// Looks in a row that found somebody.
+    seen: u32,
 }
 
 impl Patience {
     const MOST: u32 = 20;
+    const STAYS: u32 = 4;
     const PAUSE: Duration = Duration::from_millis(50);
 
     /// Whether to try again to unmount `dir`; waits a little before.
     pub(crate) fn is_worth_it(&mut self, dir: &Path) -> bool {
         self.tries += 1;
-        if self.tries == Self::MOST || !of(dir).is_empty() {
+        self.seen = if of(dir).is_empty() { 0 } else { self.seen + 1 };
+        if self.tries == Self::MOST || self.seen == Self::STAYS {
             return false;
         }
         std::thread::sleep(Self::PAUSE);
@@ -90,12 +95,20 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_for_those_who_are_not_seen() {
+    fn patience_is_for_those_who_do_not_stay() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let mut patience = Patience::default();
         assert!(patience.is_worth_it(&dir));
+        for _ in 1..Patience::STAYS {
+            let _file = std::fs::File::create(dir.join("f")).unwrap();
+            assert!(patience.is_worth_it(&dir));
+        }
+        assert!(patience.is_worth_it(&dir), "nobody is there any more");
         let file = std::fs::File::create(dir.join("f")).unwrap();
+        for _ in 1..Patience::STAYS {
+            assert!(patience.is_worth_it(&dir));
+        }
         assert!(!patience.is_worth_it(&dir));
         drop(file);
         // Nor is it without end.
