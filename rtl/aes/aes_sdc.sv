@@ -40,20 +40,23 @@ module aes_sdc
   logic [TagWidth-1:0] tag_q;
   // Rounds to go.
   logic [CountWidth-1:0] count_q;
-  logic done_q;
+  logic busy_q, last_q, done_q;
 
-  // The round's key, and the number of the next one.
+  // The round's key, and the number of the next one: of the first round while no block is under way.
   block_t round_key_q;
   logic [CountWidth-1:0] next_q;
+  logic [SelWidth-1:0] key;
+
+  assign key = busy_q ? key_q : key_i;
 
   aes_inv_round u_round (
-    .last_i (count_q == CountWidth'(1)),
+    .last_i (last_q),
     .state_i(state_q),
     .key_i  (round_key_q),
     .state_o(state)
   );
 
-  assign ready_o = count_q == '0;
+  assign ready_o = !busy_q;
   assign valid_o = done_q;
   assign block_o = state_q;
   assign tag_o   = tag_q;
@@ -64,23 +67,27 @@ module aes_sdc
       key_q       <= '0;
       tag_q       <= '0;
       count_q     <= '0;
+      busy_q      <= 1'b0;
+      last_q      <= 1'b0;
       done_q      <= 1'b0;
       round_key_q <= '0;
-      next_q      <= '0;
+      next_q      <= CountWidth'(Rounds - 1);
     end else begin
-      done_q <= count_q == CountWidth'(1);
-      if (count_q != '0) begin
-        count_q     <= count_q - 1'b1;
-        state_q     <= state;
-        round_key_q <= round_keys_i[key_q][next_q];
-        if (next_q != '0) next_q <= next_q - 1'b1;
+      last_q      <= count_q == CountWidth'(2);
+      done_q      <= last_q;
+      round_key_q <= round_keys_i[key][next_q];
+      if (busy_q) begin
+        count_q <= count_q - 1'b1;
+        busy_q  <= !last_q;
+        state_q <= state;
+        next_q  <= last_q || next_q == '0 ? CountWidth'(Rounds - 1) : next_q - 1'b1;
       end else if (valid_i) begin
-        count_q     <= CountWidth'(Rounds);
-        key_q       <= key_i;
-        tag_q       <= tag_i;
-        state_q     <= block_i ^ round_keys_i[key_i][Rounds];
-        round_key_q <= round_keys_i[key_i][Rounds-1];
-        next_q      <= CountWidth'(Rounds - 2);
+        count_q <= CountWidth'(Rounds);
+        busy_q  <= 1'b1;
+        key_q   <= key_i;
+        tag_q   <= tag_i;
+        state_q <= block_i ^ round_keys_i[key_i][Rounds];
+        next_q  <= CountWidth'(Rounds - 2);
       end
     end
   end
