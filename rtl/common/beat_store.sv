@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Beats on their way, in block RAM, for a writer and a reader that know by themselves what
-// is in it: the next beat is at the output two cycles after it was written, and the reader
+// is in it: the next beat is at the output three cycles after it was written, and the reader
 // must not want it before. `take_i` takes a place, in a cycle with `room_o`, with or before the
 // writing of its beat. `room_o` comes out of a register and knows of what happened three cycles ago,
 // so it keeps places back for that.
@@ -30,44 +30,37 @@ module beat_store #(
 
   localparam int unsigned AddrWidth = $clog2(Depth);
 
-  // Places taken; beats written; beats read, and that with the next one.
-  logic [AddrWidth:0] taken_q, used_q, read_q, next_q;
-  logic [AddrWidth-1:0] write_q;
-  logic room_q;
+  // Places taken; beats read; their difference a cycle ago.
+  logic [AddrWidth:0] taken_q, read_q, used_q;
+  // There is a place for each beat, and the reader knows of it.
+  logic room_q, unused_ready, unused_valid;
 
   assign room_o = room_q;
 
-  // It reads in every cycle: a beat may come after the first look at its place.
-  wiped_ram #(
+  ram_fifo #(
     .Width(Width),
     .Depth(Depth)
-  ) u_ram (
+  ) u_fifo (
     .clk_i,
     .rst_ni,
     .busy_o,
-    .write_i,
-    .write_addr_i(write_q),
-    .write_data_i(data_i),
-    .read_i      (1'b1),
-    .read_addr_i (read_i ? next_q[AddrWidth-1:0] : read_q[AddrWidth-1:0]),
-    .read_data_o (data_o)
+    .valid_i(write_i),
+    .ready_o(unused_ready),
+    .data_i,
+    .valid_o(unused_valid),
+    .ready_i(read_i),
+    .data_o
   );
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       taken_q <= '0;
+      read_q  <= '0;
       used_q  <= '0;
       room_q  <= 1'b0;
-      write_q <= '0;
-      read_q  <= '0;
-      next_q  <= (AddrWidth + 1)'(1);
     end else begin
       if (take_i) taken_q <= taken_q + 1'b1;
-      if (write_i) write_q <= write_q + 1'b1;
-      if (read_i) begin
-        read_q <= next_q;
-        next_q <= next_q + 1'b1;
-      end
+      if (read_i) read_q <= read_q + 1'b1;
       used_q <= taken_q - read_q;
       // Four places are left, and three cycles may take one each.
       room_q <= !busy_o && !used_q[AddrWidth] && !(&used_q[AddrWidth-1:2]);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A block RAM with one write port and one read port (read data a cycle after its
-// address, held while `read_i` is low; reading what is written in the same cycle
-// gives the old entry), that wipes itself: after reset it writes
-// zeros everywhere, one entry a cycle, and is `busy_o` meanwhile. Writes during
-// that time are lost, so its owner accepts nothing before.
+// A wiped_table with an output register, of which tools make a block RAM: read data a cycle
+// after its address, held while `read_i` is low; reading what is written in the same cycle
+// gives the old entry.
 
 module wiped_ram #(
   parameter int unsigned Width = 128,
@@ -25,34 +23,31 @@ module wiped_ram #(
   output logic [    Width-1:0] read_data_o
 );
 
-  logic [Width-1:0] memory[Depth];
-  logic busy_q;
-  logic [AddrWidth-1:0] wipe_q;
+  logic busy;
+  logic [AddrWidth-1:0] read_addr[1];
+  logic [Width-1:0] entry[1];
 
-  assign busy_o = busy_q;
+  assign busy_o = busy;
+  // While all is wiped the register follows entry 0: it has no reset, which block RAM lacks.
+  assign read_addr[0] = busy ? '0 : read_addr_i;
 
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      busy_q <= 1'b1;
-      wipe_q <= '0;
-    end else if (busy_q) begin
-      busy_q <= wipe_q != AddrWidth'(Depth - 1);
-      wipe_q <= wipe_q + 1'b1;
-    end
-  end
+  wiped_table #(
+    .Width(Width),
+    .Depth(Depth),
+    .Reads(1)
+  ) u_table (
+    .clk_i,
+    .rst_ni,
+    .busy_o     (busy),
+    .write_i,
+    .write_addr_i,
+    .write_data_i,
+    .read_addr_i(read_addr),
+    .read_data_o(entry)
+  );
 
-  logic write;
-  logic [AddrWidth-1:0] write_addr;
-  logic [Width-1:0] write_data;
-  assign write = busy_q || write_i;
-  assign write_addr = busy_q ? wipe_q : write_addr_i;
-  assign write_data = busy_q ? '0 : write_data_i;
-
-  // Without reset, so that tools make a block RAM of it: the output register holds
-  // an entry until the next read; while all is wiped it follows entry 0.
   always_ff @(posedge clk_i) begin
-    if (write) memory[write_addr] <= write_data;
-    if (read_i || busy_q) read_data_o <= memory[busy_q ? '0 : read_addr_i];
+    if (read_i || busy) read_data_o <= entry[0];
   end
 
 endmodule

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A small memory in look-up tables, read in the cycle of the address, that wipes itself
-// as `wiped_ram` does: after reset it writes zeros everywhere, one entry a cycle, and is
-// `busy_o` meanwhile. Writes during that time are lost. For entries of which only one at a
+// A memory in look-up tables, read in the cycle of the address, that wipes itself: after reset
+// it writes zeros everywhere, one entry a cycle, and is `busy_o` meanwhile. Writes during that
+// time are lost, so its owner accepts nothing before. For entries of which only one at a
 // time is read or written: registers would need a multiplexer for every reader.
 
 module wiped_table #(

@@ -81,7 +81,7 @@ module aez10_back
   logic sum_valid, pair_valid, buffer_valid, start, pair_call;
   logic [PairWidth-1:0] pair_q;
   block_t buffer_w, buffer_x;
-  logic [1:0] unused_ready;
+  logic [2:0] unused_ready;
   logic [1:0][$clog2(Slots+1)-1:0] unused_count;
 
   assign x_sum_d = (x_begins_i ? '0 : x_sum_q) ^ x_i;
@@ -116,21 +116,19 @@ module aez10_back
     .count_o(unused_count[1])
   );
 
-  sector_buffer #(
+  ram_fifo #(
     .Width(256),
-    .Beats(Pairs),
-    .Slots(Slots)
+    .Depth(2 ** $clog2(Slots * Pairs))
   ) u_buffer (
     .clk_i,
-    .rst_ni      (rst_buffer_ni),
-    .busy_o      (buffer_busy_o),
-    .write_i     (x_valid_i),
-    .write_data_i({w_i, x_i}),
-    // Once a sector: the rest of it follows.
-    .fetch_i     (state_q == CallS && !buffer_valid),
-    .valid_o     (buffer_valid),
-    .ready_i     (pair_call),
-    .data_o      ({buffer_w, buffer_x})
+    .rst_ni (rst_buffer_ni),
+    .busy_o (buffer_busy_o),
+    .valid_i(x_valid_i),
+    .ready_o(unused_ready[2]),
+    .data_i ({w_i, x_i}),
+    .valid_o(buffer_valid),
+    .ready_i(pair_call),
+    .data_o ({buffer_w, buffer_x})
   );
 
   // Calls.

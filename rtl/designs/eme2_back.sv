@@ -128,23 +128,22 @@ module eme2_back
   );
 
   // A beat of the second pass goes in: there is an entry for it.
-  logic turn_q, unused_buffer_valid;
+  logic turn_q, unused_buffer_ready, unused_buffer_valid;
   logic [Lanes-1:0][127:0] buffer_block;
 
-  sector_buffer #(
+  ram_fifo #(
     .Width(128 * Lanes),
-    .Beats(Beats),
-    .Slots(Slots)
+    .Depth(Slots * Beats)
   ) u_buffer (
     .clk_i,
-    .rst_ni      (rst_buffer_ni),
-    .busy_o      (buffer_busy_o),
-    .write_i     (first_valid_i),
-    .write_data_i(results_i),
-    .fetch_i     (middle_soon),
-    .valid_o     (unused_buffer_valid),
-    .ready_i     (turn_q),
-    .data_o      (buffer_block)
+    .rst_ni (rst_buffer_ni),
+    .busy_o (buffer_busy_o),
+    .valid_i(first_valid_i),
+    .ready_o(unused_buffer_ready),
+    .data_i (results_i),
+    .valid_o(unused_buffer_valid),
+    .ready_i(turn_q),
+    .data_o (buffer_block)
   );
 
   // Second pass in. The masks are needed until the last of them is in the chain.

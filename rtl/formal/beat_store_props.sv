@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What holds of beat_store, with wiped_ram inside it: as long as its owner takes a place only while there
-// is room, writes only into places taken and reads only what was written two cycles before, no
+// What holds of beat_store, with ram_fifo inside it: as long as its owner takes a place only while there
+// is room, writes only into places taken and reads only what was written three cycles before, no
 // beat is written over, and the output is the next one, in the order of writing; all places but a
 // few come to be used; and nothing is left after wiping.
 
@@ -24,8 +24,13 @@ module beat_store_props #(
   input logic [  AddrWidth:0] taken_q,
   input logic [  AddrWidth:0] used_q,
   input logic [  AddrWidth:0] read_q,
-  input logic [  AddrWidth:0] next_q,
   input logic [AddrWidth-1:0] write_q,
+  input logic [AddrWidth-1:0] next_q,
+  input logic [  AddrWidth:0] stored_q,
+  input logic                 some_q,
+  input logic                 have_q,
+  input logic                 valid_q,
+  input logic [    Width-1:0] second,
   input logic                 room_q,
   input logic [AddrWidth-1:0] wipe_q,
   input logic [    Width-1:0] memory[Depth]
@@ -37,22 +42,24 @@ module beat_store_props #(
   always_ff @(posedge clk_i) started_q <= 1'b1;
   always_comb if (!started_q) assume (!rst_ni);
 
-  // Places taken and not read; of these, written; and written two cycles ago or before.
+  // Places taken and not read; of these, written; and written three cycles ago or before.
   logic [SumWidth-1:0] taken_count_q, written_q, there_q;
-  logic write_1_q, take_1_q, take_2_q;
+  logic write_1_q, write_2_q, take_1_q, take_2_q;
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       taken_count_q <= '0;
       written_q     <= '0;
       there_q       <= '0;
       write_1_q     <= 1'b0;
+      write_2_q     <= 1'b0;
       take_1_q      <= 1'b0;
       take_2_q      <= 1'b0;
     end else begin
       taken_count_q <= taken_count_q + SumWidth'(take_i) - SumWidth'(read_i);
       written_q     <= written_q + SumWidth'(write_i) - SumWidth'(read_i);
-      there_q       <= there_q + SumWidth'(write_1_q) - SumWidth'(read_i);
+      there_q       <= there_q + SumWidth'(write_2_q) - SumWidth'(read_i);
       write_1_q     <= write_i;
+      write_2_q     <= write_1_q;
       take_1_q      <= take_i;
       take_2_q      <= take_1_q;
     end
@@ -81,8 +88,9 @@ module beat_store_props #(
     .data_o(chosen_data_q),
     .ahead_o(ahead_q)
   );
+  // Where it is in memory, if it is in no register.
   logic [AddrWidth-1:0] place;
-  assign place = read_q[AddrWidth-1:0] + AddrWidth'(ahead_q);
+  assign place = next_q + AddrWidth'(ahead_q) - AddrWidth'(have_q) - AddrWidth'(valid_q);
 
   // Any one entry, to see that it is wiped.
   logic [AddrWidth-1:0] entry;
@@ -100,10 +108,14 @@ module beat_store_props #(
       // No place is given twice.
       assert (32'(taken_count_q) <= Depth);
       assert (there_q <= written_q && written_q <= taken_count_q);
-      assert (written_q == there_q + SumWidth'(write_1_q));
+      assert (written_q == there_q + SumWidth'(write_1_q) + SumWidth'(write_2_q));
       assert ((AddrWidth + 1)'(taken_count_q) == taken_q - read_q);
-      assert (next_q == read_q + 1'b1);
-      assert (write_q == read_q[AddrWidth-1:0] + AddrWidth'(written_q));
+      assert (written_q == SumWidth'(stored_q) + SumWidth'(have_q) + SumWidth'(valid_q));
+      assert (write_q == next_q + AddrWidth'(stored_q));
+      assert (some_q == (stored_q != '0));
+      // It is at the output, or on its way there.
+      if (there_q != '0) assert (valid_q);
+      if (there_q == '0 && write_2_q) assert (have_q || valid_q);
       assert (room_o == room_q);
       // What room is known of is late by no more than what was taken since.
       assert (32'(used_q) <= Depth);
@@ -111,12 +123,13 @@ module beat_store_props #(
       if (room_o) assert (32'(taken_count_q) <= Depth - 5 + 32'(take_1_q) + 32'(take_2_q));
       if (chosen_q) begin
         assert (ahead_q < written_q);
-        assert (memory[place] == chosen_data_q);
         // The next beat is at the output.
-        if (ahead_q == '0 && there_q != '0) assert (data_o == chosen_data_q);
+        if (valid_q && ahead_q == '0) assert (data_o == chosen_data_q);
+        else if (have_q && ahead_q == SumWidth'(valid_q)) assert (second == chosen_data_q);
+        else assert (memory[place] == chosen_data_q);
       end
       // Empty, and zeros everywhere once it has been wiped.
-      if (busy_o) assert (taken_count_q == '0 && write_q == '0 && read_q == '0 && !room_o);
+      if (busy_o) assert (taken_count_q == '0 && write_q == '0 && next_q == '0 && !room_o);
       if (busy_o && entry < wipe_q) assert (memory[entry] == '0);
       if (busy_q && !busy_o) assert (memory[entry] == '0);
     end
@@ -135,6 +148,13 @@ bind beat_store beat_store_props #(
   .Depth(Depth)
 ) u_props (
   .*,
-  .wipe_q(u_ram.wipe_q),
-  .memory(u_ram.memory)
+  .write_q (u_fifo.write_q),
+  .next_q  (u_fifo.read_q),
+  .stored_q(u_fifo.stored_q),
+  .some_q  (u_fifo.some_q),
+  .have_q  (u_fifo.have_q),
+  .valid_q (u_fifo.valid_q),
+  .second (u_fifo.second),
+  .wipe_q  (u_fifo.u_ram.u_table.wipe_q),
+  .memory  (u_fifo.u_ram.u_table.memory)
 );

@@ -21,7 +21,10 @@ module ram_fifo_props #(
   input logic [AddrWidth-1:0] write_q,
   input logic [AddrWidth-1:0] read_q,
   input logic [  AddrWidth:0] stored_q,
+  input logic                 some_q,
   input logic                 have_q,
+  input logic                 valid_q,
+  input logic [    Width-1:0] second,
   input logic [AddrWidth-1:0] wipe_q,
   input logic [    Width-1:0] memory[Depth]
 );
@@ -47,9 +50,9 @@ module ram_fifo_props #(
   end
 
   logic [AddrWidth+1:0] count;
-  assign count = (AddrWidth + 2)'(stored_q) + (AddrWidth + 2)'(have_q);
+  assign count = (AddrWidth + 2)'(stored_q) + (AddrWidth + 2)'(have_q) + (AddrWidth + 2)'(valid_q);
 
-  // Of the entries ahead of it one may be in the output register.
+  // Of the entries ahead of it one may be in the output register, and one in the memory's.
   logic chosen_q, push, pop;
   logic [Width-1:0] chosen_data_q;
   logic [AddrWidth+1:0] ahead_q;
@@ -70,9 +73,9 @@ module ram_fifo_props #(
     .ahead_o(ahead_q)
   );
 
-  // Where it is in memory, if it is not in the output register.
+  // Where it is in memory, if it is in no register.
   logic [AddrWidth-1:0] place;
-  assign place = read_q + AddrWidth'(ahead_q) - AddrWidth'(have_q);
+  assign place = read_q + AddrWidth'(ahead_q) - AddrWidth'(have_q) - AddrWidth'(valid_q);
 
   // Any one entry, to see that it is wiped.
   logic [AddrWidth-1:0] entry;
@@ -90,16 +93,18 @@ module ram_fifo_props #(
     if (rst_ni && started_q) begin
       assert (32'(stored_q) <= Depth);
       assert (write_q == read_q + AddrWidth'(stored_q));
-      assert (valid_o == have_q);
+      assert (some_q == (stored_q != '0));
+      assert (valid_o == valid_q);
       // It takes one more while there is room in memory.
       assert (ready_o == (32'(stored_q) < Depth));
       if (chosen_q) begin
         assert (ahead_q < count);
-        if (have_q && ahead_q == '0) assert (valid_o && data_o == chosen_data_q);
+        if (valid_q && ahead_q == '0) assert (data_o == chosen_data_q);
+        else if (have_q && ahead_q == (AddrWidth + 2)'(valid_q)) assert (second == chosen_data_q);
         else assert (memory[place] == chosen_data_q);
       end
       // Empty, and zeros everywhere once it has been wiped.
-      if (busy_o) assert (stored_q == '0 && !have_q && write_q == '0 && !chosen_q);
+      if (busy_o) assert (stored_q == '0 && !have_q && !valid_q && write_q == '0 && !chosen_q);
       if (busy_o && entry < wipe_q) assert (memory[entry] == '0);
       if (busy_q && !busy_o) assert (memory[entry] == '0);
     end
@@ -118,6 +123,6 @@ bind ram_fifo ram_fifo_props #(
   .Depth(Depth)
 ) u_props (
   .*,
-  .wipe_q(u_ram.wipe_q),
-  .memory(u_ram.memory)
+  .wipe_q(u_ram.u_table.wipe_q),
+  .memory(u_ram.u_table.memory)
 );

@@ -86,5 +86,7 @@ bind wiped_ram wiped_ram_props #(
   .Width(Width),
   .Depth(Depth)
 ) u_props (
-  .*
+  .*,
+  .wipe_q(u_table.wipe_q),
+  .memory(u_table.memory)
 );
