@@ -140,7 +140,7 @@ def shell(name, module, parameters, model=None):
 
 
 def route(tools, name, module, parameters, text):
-    """MHz after place and route for ECP5 with each seed, and the LUTs there."""
+    """MHz after place and route for ECP5 with each seed, the best of those that are there, and the LUTs."""
     netlist = tools.build / f"report/{name}.netlist"
     # Made for the first seed that is not there.
     made = False
@@ -183,11 +183,13 @@ def route(tools, name, module, parameters, text):
     found = [seed(number) for number in SEEDS]
     if made:
         shutil.rmtree(netlist)
-    if None in found:
-        # Not the best of all as long as one is not there.
+    there = [one for one in found if one]
+    if not there:
         return None
-    seeds = [one["mhz"] for one in found]
-    return {"lut4": found[0]["lut4"], "seeds": seeds, "mhz": max((mhz for mhz in seeds if mhz), default=None)}
+    # A seed that is not there yet, and one that was not routed.
+    seeds = ["–" if one is None else f"{one['mhz']:g}" if one["mhz"] else "none" for one in found]
+    best = max((one["mhz"] for one in there if one["mhz"]), default=None)
+    return {"lut4": there[0]["lut4"], "seeds": seeds, "mhz": best}
 
 
 def delay(tools, name, module, parameters, text):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The report's tables in Markdown, with the paper's figures beside ours."""
 
+from speed import DEVICE_LUTS
+
 # Chakraborty, Ghosh, Mancillas-Lopez, Sarkar, "Fast Low Level Disk Encryption Using
 # FPGAs": slices, block RAMs and MHz on Virtex-5 and on Virtex-7.
 PAPER = {
@@ -140,12 +142,11 @@ def clock_rows(units):
             continue
         seeds = best = ratio = "–"
         if route:
-            seeds = ", ".join(f"{mhz:g}" if mhz else "none" for mhz in route["seeds"])
-            best = f"{route['mhz']:g}" if route["mhz"] else "does not fit"
+            fits = route["lut4"] <= DEVICE_LUTS
+            seeds = ", ".join(route["seeds"]) if fits else "–"
+            best = f"{route['mhz']:g}" if route["mhz"] else "none" if fits else "does not fit"
             if route["mhz"] and pec.get("route"):
                 ratio = f"{route['mhz'] / pec['route']['mhz']:.2f}"
-            if not any(route["seeds"]):
-                seeds = "–"
         paper = PAPER.get(name.removesuffix("-alike"))
         yield (
             name,
