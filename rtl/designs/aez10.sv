@@ -101,6 +101,7 @@ module aez10
   block_t round_keys[1][Rounds+1];
   block_t i, j, delta_key;
   logic rst_n, rst_sectors_n, idle, key_taken;
+  logic [KeyWidth-1:0] taken_key;
   logic schedule_ready, masks_busy, buffer_busy, out_busy, busy;
   logic [1:0] lanes_busy;
   logic call_ij, call_delta_key, load_masks, tweaks_ready, pairs_ready;
@@ -114,6 +115,7 @@ module aez10
       && !busy;
 
   sector_port #(
+    .KeyWidth (KeyWidth),
     .DataWidth(256)
   ) u_port (
     .clk_i,
@@ -123,6 +125,7 @@ module aez10
     .rst_sectors_no(rst_sectors_n),
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .req_valid_i,
     .req_ready_o,
     .req_i         ({req_decrypt_i, req_sectors_i, req_tweak_i}),
@@ -131,6 +134,7 @@ module aez10
     .in_data_i,
     .idle_i        (idle),
     .key_taken_o   (key_taken),
+    .key_o         (taken_key),
     .req_valid_o   (req_valid),
     .req_ready_i   (req_ready),
     .req_o         ({req_decrypt, req_sectors, req_tweak}),
@@ -145,7 +149,7 @@ module aez10
     .clk_i,
     .rst_ni       (rst_n),
     .key_valid_i  (key_taken),
-    .key_i,
+    .key_i         (taken_key),
     .ready_o      (schedule_ready),
     .expanded_o,
     .round_keys_o (round_keys),

@@ -91,12 +91,14 @@ module eme2
   // `rst_sectors_n` is for everything but keys and sector buffers.
   logic rst_n, rst_sectors_n;
   logic schedule_ready, wiping, output_wiping, busy, key_taken;
+  logic [KeyWidth-1:0] taken_key;
   logic req_valid, req_ready, req_decrypt, in_valid, first_turn_q;
   logic [31:0] req_sectors;
   block_t req_tweak;
   logic [Lanes-1:0][127:0] in_block;
 
   sector_port #(
+    .KeyWidth (KeyWidth),
     .DataWidth(128 * Lanes)
   ) u_port (
     .clk_i,
@@ -106,6 +108,7 @@ module eme2
     .rst_sectors_no(rst_sectors_n),
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .req_valid_i,
     .req_ready_o,
     .req_i         ({req_decrypt_i, req_sectors_i, req_tweak_i}),
@@ -114,6 +117,7 @@ module eme2
     .in_data_i,
     .idle_i        (schedule_ready && !busy && !out_valid_o && !wiping && !output_wiping),
     .key_taken_o   (key_taken),
+    .key_o         (taken_key),
     .req_valid_o   (req_valid),
     .req_ready_i   (req_ready),
     .req_o         ({req_decrypt, req_sectors, req_tweak}),
@@ -129,7 +133,7 @@ module eme2
     .clk_i,
     .rst_ni        (rst_n),
     .valid_i       (key_taken),
-    .key_i         (key_i[256+:KeyBits]),
+    .key_i         (taken_key[256+:KeyBits]),
     .ready_o       (schedule_ready),
     .valid_o       (expanded_o),
     .round_keys_o  (round_keys[0]),
@@ -143,8 +147,8 @@ module eme2
       tweak_key_q <= '0;
       ecb_key_q   <= '0;
     end else if (key_taken) begin
-      tweak_key_q <= key_i[127:0];
-      ecb_key_q   <= key_i[255:128];
+      tweak_key_q <= taken_key[127:0];
+      ecb_key_q   <= taken_key[255:128];
     end
   end
 

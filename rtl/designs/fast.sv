@@ -92,12 +92,14 @@ module fast
   // ---- Ports, key ----
 
   logic rst_n, unused_rst_sectors_n, key_taken, idle;
+  logic [KeyBits-1:0] taken_key;
   logic run_valid, run_ready, data_valid, data_ready, decrypt;
   logic [127:0] tweak;
   logic [31:0] sectors;
   logic [Width-1:0] data;
 
   sector_port #(
+    .KeyWidth (KeyBits),
     .DataWidth(Width)
   ) u_port (
     .clk_i,
@@ -108,6 +110,7 @@ module fast
     .rst_sectors_no(unused_rst_sectors_n),
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .req_valid_i,
     .req_ready_o,
     .req_i         ({req_tweak_i, req_sectors_i, req_decrypt_i}),
@@ -116,6 +119,7 @@ module fast
     .in_data_i,
     .idle_i        (idle),
     .key_taken_o   (key_taken),
+    .key_o         (taken_key),
     .req_valid_o   (run_valid),
     .req_ready_i   (run_ready),
     .req_o         ({tweak, sectors, decrypt}),
@@ -134,7 +138,7 @@ module fast
     .clk_i,
     .rst_ni        (rst_n),
     .valid_i       (key_taken),
-    .key_i,
+    .key_i         (taken_key),
     .ready_o       (schedule_ready),
     .valid_o       (expanded_o),
     .round_keys_o  (round_keys[0]),

@@ -11,6 +11,7 @@ module hash_input #(
   // Beats kept, a power of two.
   parameter int unsigned Depth     = 512,
   parameter int unsigned TweakStep = 1,
+  parameter int unsigned KeyWidth  = 128,
   localparam int unsigned BeatWidth = $clog2(Beats)
 ) (
   input  logic clk_i,
@@ -20,9 +21,11 @@ module hash_input #(
   output logic rst_no,
   output logic rst_sectors_no,
 
-  input  logic key_valid_i,
-  output logic key_ready_o,
-  output logic key_taken_o,
+  input  logic                key_valid_i,
+  output logic                key_ready_o,
+  input  logic [KeyWidth-1:0] key_i,
+  output logic                key_taken_o,
+  output logic [KeyWidth-1:0] key_o,
 
   input  logic         req_valid_i,
   output logic         req_ready_o,
@@ -62,6 +65,7 @@ module hash_input #(
   logic [BeatWidth-1:0] beat_q;
 
   sector_port #(
+    .KeyWidth    (KeyWidth),
     .RequestWidth(161),
     .DataWidth   (128 * Lanes)
   ) u_port (
@@ -72,6 +76,7 @@ module hash_input #(
     .rst_sectors_no,
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .req_valid_i,
     .req_ready_o,
     .req_i      ({req_decrypt_i, req_sectors_i, req_tweak_i}),
@@ -80,6 +85,7 @@ module hash_input #(
     .in_data_i,
     .idle_i     (idle_i && run_ready && !sector_valid && !busy),
     .key_taken_o,
+    .key_o,
     .req_valid_o(req_valid),
     .req_ready_i(run_ready),
     .req_o      ({req_decrypt, req_sectors, req_tweak}),

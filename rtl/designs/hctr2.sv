@@ -92,6 +92,7 @@ module hctr2
   ///////////////
 
   logic idle, output_busy, key_ready, take_key;
+  logic [KeyWidth-1:0] taken_key;
   logic beat_valid, take_in, first_done, last1, first_decrypt;
   logic [BeatWidth-1:0] beat1;
   logic [128*Lanes-1:0] in_data, kept_data;
@@ -102,7 +103,8 @@ module hctr2
     .Lanes    (Lanes),
     .Beats    (Beats),
     .Depth    (InDepth),
-    .TweakStep(TweakStep)
+    .TweakStep(TweakStep),
+    .KeyWidth (KeyWidth)
   ) u_in (
     .clk_i,
     .rst_ni,
@@ -111,7 +113,9 @@ module hctr2
     .rst_sectors_no(rst_sectors_n),
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .key_taken_o   (take_key),
+    .key_o         (taken_key),
     .req_valid_i,
     .req_ready_o,
     .req_tweak_i,
@@ -152,7 +156,7 @@ module hctr2
     .rst_ni        (rst_n),
     .valid_i       (take_key),
     .ready_o       (key_ready),
-    .key_i,
+    .key_i         (taken_key),
     .expanded_o,
     .call_o        (key_call),
     .block_o       (key_block),

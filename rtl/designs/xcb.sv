@@ -83,6 +83,7 @@ module xcb
   ///////////////
 
   logic idle, output_busy, key_ready, take_key;
+  logic [KeyWidth-1:0] taken_key;
   logic beat_valid, take_in, first_done, last1;
   logic [BeatWidth-1:0] beat1;
   logic [Lanes-1:0][127:0] in_data, kept_data;
@@ -93,7 +94,8 @@ module xcb
     .Lanes    (Lanes),
     .Beats    (Beats),
     .Depth    (2 * Beats < 128 ? 128 : 2 * Beats),
-    .TweakStep(TweakStep)
+    .TweakStep(TweakStep),
+    .KeyWidth (KeyWidth)
   ) u_in (
     .clk_i,
     .rst_ni,
@@ -102,7 +104,9 @@ module xcb
     .rst_sectors_no(rst_sectors_n),
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .key_taken_o   (take_key),
+    .key_o         (taken_key),
     .req_valid_i,
     .req_ready_o,
     .req_tweak_i,
@@ -149,7 +153,7 @@ module xcb
     .rst_ni        (rst_n),
     .valid_i       (take_key),
     .ready_o       (key_ready),
-    .key_i,
+    .key_i         (taken_key),
     .expanded_o,
     .derived_o     (derived),
     .call_o        (key_call),

@@ -44,6 +44,7 @@ module xts #(
   localparam int unsigned Beats = SectorBytes / 16 / Lanes;
 
   logic rst_n, rst_sectors_n, key_taken, core_idle;
+  logic [KeyWidth-1:0] taken_key;
   logic run_valid, run_ready, run_decrypt;
   logic [127:0] run_tweak;
   logic [31:0] run_sectors;
@@ -53,6 +54,7 @@ module xts #(
   logic [128*Lanes-1:0] in_data;
 
   sector_port #(
+    .KeyWidth (KeyWidth),
     .DataWidth(128 * Lanes)
   ) u_port (
     .clk_i,
@@ -62,6 +64,7 @@ module xts #(
     .rst_sectors_no(rst_sectors_n),
     .key_valid_i,
     .key_ready_o,
+    .key_i,
     .req_valid_i,
     .req_ready_o,
     .req_i         ({req_decrypt_i, req_sectors_i, req_tweak_i}),
@@ -70,6 +73,7 @@ module xts #(
     .in_data_i,
     .idle_i        (run_ready && core_idle),
     .key_taken_o   (key_taken),
+    .key_o         (taken_key),
     .req_valid_o   (run_valid),
     .req_ready_i   (run_ready),
     .req_o         ({run_decrypt, run_sectors, run_tweak}),
@@ -105,7 +109,7 @@ module xts #(
     .rst_sectors_ni(rst_sectors_n),
     .idle_o        (core_idle),
     .key_taken_i   (key_taken),
-    .key_i,
+    .key_i         (taken_key),
     .expanded_o,
     .unit_valid_i  (unit_valid),
     .unit_ready_o  (unit_ready),

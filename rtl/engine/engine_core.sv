@@ -190,6 +190,7 @@ module engine_core
     localparam int unsigned Bytes = Level == 1 ? 512 : XtsBytes;
     localparam int unsigned MoreWidth = $clog2(Bytes / 16);
     logic rst_n, rst_sectors_n, key_taken, core_idle, unused_last, unused_expanded;
+    logic [(Calls?2:1)*KeyBits-1:0] taken_key;
     logic core_unit_valid, core_unit_ready, core_unit_decrypt, core_unit_call;
     logic [MoreWidth-1:0] core_unit_more;
     logic core_in_valid, core_in_ready;
@@ -200,6 +201,7 @@ module engine_core
     end
 
     sector_port #(
+      .KeyWidth    ((Calls ? 2 : 1) * KeyBits),
       .RequestWidth(MoreWidth + 130)
     ) u_port (
       .clk_i,
@@ -209,6 +211,7 @@ module engine_core
       .rst_sectors_no(rst_sectors_n),
       .key_valid_i   (key_valid[Xts]),
       .key_ready_o   (key_ready[Xts]),
+      .key_i         (key_i[(Calls?2:1)*KeyBits-1:0]),
       .req_valid_i   (unit_valid[Xts]),
       .req_ready_o   (unit_ready[Xts]),
       .req_i ({
@@ -222,6 +225,7 @@ module engine_core
       .in_data_i     (in_block_i),
       .idle_i        (core_idle),
       .key_taken_o   (key_taken),
+      .key_o         (taken_key),
       .req_valid_o   (core_unit_valid),
       .req_ready_i   (core_unit_ready),
       .req_o         ({core_unit_call, core_unit_decrypt, core_unit_more, core_unit_tweak}),
@@ -241,7 +245,7 @@ module engine_core
       .rst_sectors_ni(rst_sectors_n),
       .idle_o        (core_idle),
       .key_taken_i   (key_taken),
-      .key_i         (key_i[(Calls?2:1)*KeyBits-1:0]),
+      .key_i         (taken_key),
       .expanded_o    (unused_expanded),
       .unit_valid_i  (core_unit_valid),
       .unit_ready_o  (core_unit_ready),

@@ -86,7 +86,7 @@ prove stream_skid stream_skid 6 Width=2
 prove credit_fifo-4 credit_fifo 12 Width=2 Depth=4
 prove credit_fifo-8 credit_fifo 12/20 Width=2 Depth=8
 prove beat_store beat_store 12/24 Width=2 Depth=8
-prove sector_port sector_port 6/10 RequestWidth=3 DataWidth=2
+prove sector_port sector_port 6/10 KeyWidth=2 RequestWidth=3 DataWidth=2
 prove run_expand-1 run_expand 4/14 TweakStep=1
 prove run_expand-8 run_expand 4/14 TweakStep=8
 prove wiped_ram-4 wiped_ram 12 Width=2 Depth=4

@@ -2,10 +2,12 @@
 //
 // What holds of sector_port, with a small model of a design behind it: a key is taken only while
 // no request is inside, neither in the port nor in the design, however late the design's `idle_i`
-// is looked at; none is taken before a key; a request that is inside stays what it was, through
+// is looked at, and given to the design in the cycle after, as it was offered and once, while the design
+// is reset and has no request; none is taken before a key; a request that is inside stays what it was, through
 // the reset that follows a key; and all of it is zero after reset or clear.
 
 module sector_port_props #(
+  parameter int unsigned KeyWidth     = 128,
   parameter int unsigned RequestWidth = 161,
   parameter int unsigned DataWidth    = 128
 ) (
@@ -16,6 +18,7 @@ module sector_port_props #(
   input logic                    rst_sectors_no,
   input logic                    key_valid_i,
   input logic                    key_ready_o,
+  input logic [    KeyWidth-1:0] key_i,
   input logic                    req_valid_i,
   input logic                    req_ready_o,
   input logic [RequestWidth-1:0] req_i,
@@ -24,6 +27,7 @@ module sector_port_props #(
   input logic [   DataWidth-1:0] in_data_i,
   input logic                    idle_i,
   input logic                    key_taken_o,
+  input logic [    KeyWidth-1:0] key_o,
   input logic                    req_valid_o,
   input logic                    req_ready_i,
   input logic [RequestWidth-1:0] req_o,
@@ -56,10 +60,20 @@ module sector_port_props #(
     else schedule_q <= key_taken_o;
   end
   always_comb begin
-    if (busy_q || schedule_q || !rst_sectors_no) assume (!idle_i);
+    if (busy_q || schedule_q) assume (!idle_i);
     // Nothing is taken in reset.
     if (busy_q || !rst_sectors_no) assume (!req_ready_i);
   end
+
+  // A key is taken; one was in the last cycle, and which.
+  logic take, take_q;
+  logic [KeyWidth-1:0] offered_q;
+  assign take = key_valid_i && key_ready_o;
+  always_ff @(posedge clk_i or negedge rst_no) begin
+    if (!rst_no) take_q <= 1'b0;
+    else take_q <= take;
+  end
+  always_ff @(posedge clk_i) offered_q <= key_i;
 
   // Requests in the port: taken, and not given on.
   logic [1:0] inside_q;
@@ -70,7 +84,7 @@ module sector_port_props #(
       keyed_q  <= 1'b0;
     end else begin
       inside_q <= inside_q + 2'(req_valid_i && req_ready_o) - 2'(req_valid_o && req_ready_i);
-      if (key_taken_o) keyed_q <= 1'b1;
+      if (take) keyed_q <= 1'b1;
     end
   end
   initial reset_q = 1'b0;
@@ -99,7 +113,9 @@ module sector_port_props #(
     if (rst_no && started_q) begin
       assert (inside_q == 2'(kept_q) + 2'(req_valid_o));
       assert (loaded_q == keyed_q);
-      if (key_taken_o) assert (inside_q == '0 && !busy_q && rst_sectors_no);
+      if (take) assert (inside_q == '0 && !busy_q && rst_sectors_no);
+      assert (key_taken_o == take_q);
+      if (key_taken_o) assert (key_o == offered_q && !busy_q && !rst_sectors_no && !take);
       if (req_ready_o) assert (keyed_q);
       // What idleness a cycle ago leaves possible.
       if (idle_q) assert (!busy_q && !schedule_q && rst_sectors_no);
@@ -107,12 +123,13 @@ module sector_port_props #(
     if (reset_q && started_q) begin
       assert (!rst_no && !rst_sectors_no && !key_ready_o && !req_ready_o && !in_ready_o);
       assert (!req_valid_o && !in_valid_o && req_o == '0 && in_data_o == '0);
+      assert (!key_taken_o && key_o == '0);
     end
   end
 
   // A key and a request in one cycle; a key after a run.
   always_comb begin
-    cover (rst_no && key_taken_o && req_valid_i && req_ready_o);
+    cover (rst_no && take && req_valid_i && req_ready_o);
     cover (rst_no && keyed_q && !rst_sectors_no && req_valid_o);
     cover (rst_no && busy_q && inside_q == 2'd2);
   end
@@ -120,6 +137,7 @@ module sector_port_props #(
 endmodule
 
 bind sector_port sector_port_props #(
+  .KeyWidth(KeyWidth),
   .RequestWidth(RequestWidth),
   .DataWidth(DataWidth)
 ) u_props (

@@ -175,7 +175,7 @@ def markdown(figures):
         " AES calls, for tau or H, go on at the same time. *Paper*: the paper's"
         " cycles for a sector, all of which are compared with a cold one, although they have those calls"
         " inside: 11 of the 319 of FAST-BRW-2 are tau's. From the key's acceptance a cold sector takes *key*"
-        " more, for fast-brw-2 319 + 11 = 330 cycles. The paper has no runs, so that *paper/steady* is"
+        " more, for fast-brw-2 319 + 12 = 331 cycles. The paper has no runs, so that *paper/steady* is"
         " what they bring. *Time*: our time for a sector over"
         " the paper's, each in clock periods of the AES pipeline of the same flow: (cycles × MHz of our"
         " *aes-pec* / MHz of the design, ECP5) / (the paper's cycles × 405.02 / its MHz for the design, Virtex-7)."
