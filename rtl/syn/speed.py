@@ -11,7 +11,7 @@ import sys
 from synthesis import KEPT, closure, read
 
 # For each unit the same: router, goal in MHz, and seeds, of which the best counts.
-ROUTER = ["--router", "router1", "--freq", "150", "--threads", "1"]
+ROUTER = ["--router", "router2", "--freq", "150", "--threads", "1"]
 SEEDS = (1, 2, 3, 4, 5)
 DEVICE_LUTS = 83640
 # What place and route may take of a CPU, in seconds, before a seed counts as failed.

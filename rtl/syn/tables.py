@@ -219,7 +219,7 @@ def markdown(figures):
         " nextpnr on an LFE5U-85F (83,640 LUT4, lowest speed grade), all with the same router and goal and with"
         " five seeds; the best counts. Ports are behind shift registers, so that what is inside decides."
         " */aes-pec*: MHz over those of *aes-pec*, the AES pipeline; the goal is 0.90. *Paper*: the same"
-        " ratio of the paper's MHz on Virtex-7. *None*: this seed was not routed. *Logic*: the longest path"
+        " ratio of the paper's MHz on Virtex-7. *none*: this seed was not routed, –: not yet tried. *Logic*: the longest path"
         " between registers in ns after `synth_xilinx -abc9`, with Yosys's delays of LUTs, carries, block RAM"
         " and registers of the 7 series (Artix-7) and without any wires: a second opinion that has neither"
         " router nor luck in it, and also of what does not fit the ECP5. *aes-pec/*: the logic of *aes-pec*"
