@@ -8,8 +8,9 @@
 //
 // What comes in goes out a cycle later at the earliest, one entry a cycle. With a pipeline of
 // n cycles between `take_i` and `valid_i`, `Depth` of n + 5 or more never stops it as long as the
-// reader takes all. The memory is of look-up tables and wipes itself after reset; it is `busy_o`
-// meanwhile, and there is no room.
+// reader takes all. The memory is of look-up tables, read at the output, so that no more than a
+// few bits of its address wait for `ready_i`, however wide the entries are. It
+// wipes itself after reset; the queue is `busy_o` meanwhile, and there is no room.
 
 module credit_fifo #(
   parameter int unsigned Width = 128,
@@ -35,27 +36,21 @@ module credit_fifo #(
   localparam int unsigned IndexWidth = $clog2(Depth);
   localparam int unsigned CountWidth = $clog2(Depth + 1);
 
-  // Places taken, the output's among them.
+  // Places taken.
   logic [CountWidth-1:0] taken_q;
   logic room_q;
-  // Memory: where the next entry goes and where the next one to read is; empty if equal, since
-  // the output has one of the `Depth` at most.
-  logic [IndexWidth-1:0] write_q, read_q;
-  logic stored_q, valid_q, pop, move, direct, write, read;
-  logic [Width-1:0] data_q, entry[1];
+  // Where the next entry goes, and where the next one to leave is, if there is any.
+  logic [IndexWidth-1:0] write_q, read_q, read_next;
+  logic valid_q, pop;
   logic [IndexWidth-1:0] read_addr[1];
+  logic [Width-1:0] entry[1];
 
   assign room_o = room_q;
   assign valid_o = valid_q;
-  assign data_o = data_q;
+  assign data_o = entry[0];
   assign pop = valid_q && ready_i;
-  // The output is free, or becomes so.
-  assign move = !valid_q || ready_i;
-  assign read = move && stored_q;
-  // Past the memory, if there is nothing in it.
-  assign direct = move && !stored_q && valid_i;
-  assign write = valid_i && (stored_q || !move);
   assign read_addr[0] = read_q;
+  assign read_next = read_q + 1'b1;
 
   wiped_table #(
     .Width(Width),
@@ -65,38 +60,26 @@ module credit_fifo #(
     .clk_i,
     .rst_ni,
     .busy_o,
-    .write_i     (write),
+    .write_i     (valid_i),
     .write_addr_i(write_q),
     .write_data_i(data_i),
     .read_addr_i (read_addr),
     .read_data_o (entry)
   );
 
-  logic [IndexWidth-1:0] write_next, read_next;
-  assign write_next = write_q + 1'b1;
-  assign read_next = read_q + 1'b1;
-
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      taken_q  <= '0;
-      room_q   <= 1'b0;
-      write_q  <= '0;
-      read_q   <= '0;
-      stored_q <= 1'b0;
-      valid_q  <= 1'b0;
-      data_q   <= '0;
+      taken_q <= '0;
+      room_q  <= 1'b0;
+      write_q <= '0;
+      read_q  <= '0;
+      valid_q <= 1'b0;
     end else begin
       taken_q <= taken_q + CountWidth'(take_i) - CountWidth'(pop);
       room_q  <= taken_q < CountWidth'(Depth - 1) && !busy_o;
-      if (write) write_q <= write_next;
-      if (read) read_q <= read_next;
-      // Something is in memory in the next cycle.
-      stored_q <= write || (stored_q && !(read && read_next == write_q));
-      if (move) begin
-        valid_q <= stored_q || valid_i;
-        if (read) data_q <= entry[0];
-        else if (direct) data_q <= data_i;
-      end
+      if (valid_i) write_q <= write_q + 1'b1;
+      if (pop) read_q <= read_next;
+      valid_q <= valid_i || (valid_q && !(pop && read_next == write_q));
     end
   end
 

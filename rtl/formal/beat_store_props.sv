@@ -29,8 +29,15 @@ module beat_store_props #(
   input logic [  AddrWidth:0] stored_q,
   input logic                 some_q,
   input logic                 have_q,
-  input logic                 valid_q,
-  input logic [    Width-1:0] second,
+  input logic [    Width-1:0] fetched,
+  // Of the skid buffer behind the memory.
+  input logic           [1:0] follow_q,
+  input logic                 out_write_q,
+  input logic                 out_read_q,
+  input logic                 out_valid_q,
+  input logic                 full_q,
+  input logic                 ready_q,
+  input logic [    Width-1:0] entries_q[2],
   input logic                 room_q,
   input logic [AddrWidth-1:0] wipe_q,
   input logic [    Width-1:0] memory[Depth]
@@ -88,9 +95,12 @@ module beat_store_props #(
     .data_o(chosen_data_q),
     .ahead_o(ahead_q)
   );
+  // Entries in the skid buffer.
+  logic [SumWidth-1:0] out;
+  assign out = SumWidth'(out_valid_q) + SumWidth'(full_q);
   // Where it is in memory, if it is in no register.
   logic [AddrWidth-1:0] place;
-  assign place = next_q + AddrWidth'(ahead_q) - AddrWidth'(have_q) - AddrWidth'(valid_q);
+  assign place = next_q + AddrWidth'(ahead_q - out) - AddrWidth'(have_q);
 
   // Any one entry, to see that it is wiped.
   logic [AddrWidth-1:0] entry;
@@ -110,12 +120,20 @@ module beat_store_props #(
       assert (there_q <= written_q && written_q <= taken_count_q);
       assert (written_q == there_q + SumWidth'(write_1_q) + SumWidth'(write_2_q));
       assert ((AddrWidth + 1)'(taken_count_q) == taken_q - read_q);
-      assert (written_q == SumWidth'(stored_q) + SumWidth'(have_q) + SumWidth'(valid_q));
+      assert (written_q == SumWidth'(stored_q) + SumWidth'(have_q) + out);
       assert (write_q == next_q + AddrWidth'(stored_q));
       assert (some_q == (stored_q != '0));
       // It is at the output, or on its way there.
-      if (there_q != '0) assert (valid_q);
-      if (there_q == '0 && write_2_q) assert (have_q || valid_q);
+      if (there_q != '0) assert (out_valid_q);
+      if (there_q == '0 && write_2_q) assert (have_q || out_valid_q);
+      // What was written before the last cycle stays in memory only behind another.
+      if (SumWidth'(stored_q) > SumWidth'(write_1_q)) assert (have_q && out_valid_q);
+      if (have_q && out == '0 && written_q != '0) assert (ready_q);
+      // Of the skid buffer, as stream_skid_props proves it.
+      assert (!full_q || (out_valid_q && !ready_q));
+      assert (ready_q || full_q || written_q == '0);
+      assert (out_write_q == (out_read_q ^ out[0]));
+      assert (follow_q == (!ready_q ? 2'b00 : out_write_q ? 2'b10 : 2'b01));
       assert (room_o == room_q);
       // What room is known of is late by no more than what was taken since.
       assert (32'(used_q) <= Depth);
@@ -124,8 +142,9 @@ module beat_store_props #(
       if (chosen_q) begin
         assert (ahead_q < written_q);
         // The next beat is at the output.
-        if (valid_q && ahead_q == '0) assert (data_o == chosen_data_q);
-        else if (have_q && ahead_q == SumWidth'(valid_q)) assert (second == chosen_data_q);
+        if (out_valid_q && ahead_q == '0) assert (data_o == chosen_data_q);
+        if (ahead_q < out) assert (entries_q[out_read_q ^ ahead_q[0]] == chosen_data_q);
+        else if (have_q && ahead_q == out) assert (fetched == chosen_data_q);
         else assert (memory[place] == chosen_data_q);
       end
       // Empty, and zeros everywhere once it has been wiped.
@@ -153,8 +172,14 @@ bind beat_store beat_store_props #(
   .stored_q(u_fifo.stored_q),
   .some_q  (u_fifo.some_q),
   .have_q  (u_fifo.have_q),
-  .valid_q (u_fifo.valid_q),
-  .second (u_fifo.second),
+  .fetched (u_fifo.fetched),
+  .follow_q(u_fifo.u_out.follow_q),
+  .out_write_q(u_fifo.u_out.write_q),
+  .out_read_q (u_fifo.u_out.read_q),
+  .out_valid_q(u_fifo.u_out.valid_q),
+  .full_q  (u_fifo.u_out.full_q),
+  .ready_q (u_fifo.u_out.ready_q),
+  .entries_q(u_fifo.u_out.entries_q),
   .wipe_q  (u_fifo.u_ram.u_table.wipe_q),
   .memory  (u_fifo.u_ram.u_table.memory)
 );

@@ -28,9 +28,7 @@ module credit_fifo_props #(
   input logic                  room_q,
   input logic [IndexWidth-1:0] write_q,
   input logic [IndexWidth-1:0] read_q,
-  input logic                  stored_q,
   input logic                  valid_q,
-  input logic [     Width-1:0] data_q,
   input logic [IndexWidth-1:0] wipe_q,
   input logic [     Width-1:0] memory[Depth]
 );
@@ -52,10 +50,10 @@ module credit_fifo_props #(
   always_comb if (!started_q) assume (!rst_ni);
 
   // Entries inside, and places taken for those that are still to come.
-  logic [IndexWidth-1:0] stored;
+  logic [IndexWidth-1:0] between;
   logic [SumWidth-1:0] entries, away_q;
-  assign stored = write_q - read_q;
-  assign entries = SumWidth'(stored) + SumWidth'(valid_q);
+  assign between = write_q - read_q;
+  assign entries = valid_q && between == '0 ? SumWidth'(Depth) : SumWidth'(between);
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) away_q <= '0;
     else away_q <= away_q + SumWidth'(take_i) - SumWidth'(valid_i);
@@ -85,9 +83,9 @@ module credit_fifo_props #(
     .ahead_o(ahead_q)
   );
 
-  // Where it is in memory, if it is not in the output register.
+  // Where it is in memory.
   logic [IndexWidth-1:0] place;
-  assign place = read_q + IndexWidth'(ahead_q) - 1'b1;
+  assign place = read_q + IndexWidth'(ahead_q);
 
   // Any one entry, to see that it is wiped.
   logic [IndexWidth-1:0] entry;
@@ -112,14 +110,11 @@ module credit_fifo_props #(
       assert (SumWidth'(taken_q) == entries + away_q);
       if (room_o) assert (32'(taken_q) < Depth);
       assert (room_o == room_q && room_o == taken_room_q);
-      assert (valid_o == valid_q && data_o == data_q);
-      assert (stored_q == (stored != '0));
-      // What is in memory has something before it.
-      assert (!stored_q || valid_q);
+      assert (valid_o == valid_q && valid_q == (entries != '0));
       if (chosen_q) begin
         assert (ahead_q < entries);
+        assert (memory[place] == chosen_data_q);
         if (ahead_q == '0) assert (valid_o && data_o == chosen_data_q);
-        else assert (memory[place] == chosen_data_q);
       end
       // Empty, and zeros everywhere once it has been wiped.
       if (busy_o) assert (taken_q == '0 && write_q == '0 && read_q == '0 && !room_o);
@@ -128,10 +123,10 @@ module credit_fifo_props #(
     end
   end
 
-  // The interesting cases can happen: full; one that went past the memory, one out of it.
+  // The interesting cases can happen: full; empty but for one.
   always_comb begin
     cover (rst_ni && 32'(entries) == Depth && pop && chosen_q);
-    cover (rst_ni && chosen_q && pop && ahead_q == '0 && chosen_data_q != '0 && !stored_q);
+    cover (rst_ni && chosen_q && pop && ahead_q == '0 && chosen_data_q != '0 && entries == SumWidth'(1));
   end
 
 endmodule

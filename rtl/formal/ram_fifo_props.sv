@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What holds of ram_fifo, with wiped_ram inside it: it keeps the rules of a stream and
+// What holds of ram_fifo, with wiped_ram and stream_skid inside it: it keeps the rules of a stream and
 // gives the entries in the order in which they came, each once; it is busy while the
 // memory is wiped, and nothing is left after that.
 
@@ -23,8 +23,14 @@ module ram_fifo_props #(
   input logic [  AddrWidth:0] stored_q,
   input logic                 some_q,
   input logic                 have_q,
-  input logic                 valid_q,
-  input logic [    Width-1:0] second,
+  input logic [    Width-1:0] fetched,
+  // Of the skid buffer.
+  input logic           [1:0] follow_q,
+  input logic                 out_write_q,
+  input logic                 out_read_q,
+  input logic                 full_q,
+  input logic                 ready_q,
+  input logic [    Width-1:0] entries_q[2],
   input logic [AddrWidth-1:0] wipe_q,
   input logic [    Width-1:0] memory[Depth]
 );
@@ -50,9 +56,11 @@ module ram_fifo_props #(
   end
 
   logic [AddrWidth+1:0] count;
-  assign count = (AddrWidth + 2)'(stored_q) + (AddrWidth + 2)'(have_q) + (AddrWidth + 2)'(valid_q);
+  // Entries in the skid buffer, in all.
+  logic [AddrWidth+1:0] out;
+  assign out = (AddrWidth + 2)'(valid_o) + (AddrWidth + 2)'(full_q);
+  assign count = (AddrWidth + 2)'(stored_q) + (AddrWidth + 2)'(have_q) + out;
 
-  // Of the entries ahead of it one may be in the output register, and one in the memory's.
   logic chosen_q, push, pop;
   logic [Width-1:0] chosen_data_q;
   logic [AddrWidth+1:0] ahead_q;
@@ -75,7 +83,7 @@ module ram_fifo_props #(
 
   // Where it is in memory, if it is in no register.
   logic [AddrWidth-1:0] place;
-  assign place = read_q + AddrWidth'(ahead_q) - AddrWidth'(have_q) - AddrWidth'(valid_q);
+  assign place = read_q + AddrWidth'(ahead_q - out) - AddrWidth'(have_q);
 
   // Any one entry, to see that it is wiped.
   logic [AddrWidth-1:0] entry;
@@ -94,17 +102,21 @@ module ram_fifo_props #(
       assert (32'(stored_q) <= Depth);
       assert (write_q == read_q + AddrWidth'(stored_q));
       assert (some_q == (stored_q != '0));
-      assert (valid_o == valid_q);
+      // Of the skid buffer, as stream_skid_props proves it: no place follows its input that has an entry.
+      assert (!full_q || (valid_o && !ready_q));
+      assert (out_write_q == (out_read_q ^ out[0]));
+      assert (follow_q == (!ready_q ? 2'b00 : out_write_q ? 2'b10 : 2'b01));
       // It takes one more while there is room in memory.
       assert (ready_o == (32'(stored_q) < Depth));
       if (chosen_q) begin
         assert (ahead_q < count);
-        if (valid_q && ahead_q == '0) assert (data_o == chosen_data_q);
-        else if (have_q && ahead_q == (AddrWidth + 2)'(valid_q)) assert (second == chosen_data_q);
+        if (valid_o && ahead_q == '0) assert (data_o == chosen_data_q);
+        if (ahead_q < out) assert (entries_q[out_read_q ^ ahead_q[0]] == chosen_data_q);
+        else if (have_q && ahead_q == out) assert (fetched == chosen_data_q);
         else assert (memory[place] == chosen_data_q);
       end
       // Empty, and zeros everywhere once it has been wiped.
-      if (busy_o) assert (stored_q == '0 && !have_q && !valid_q && write_q == '0 && !chosen_q);
+      if (busy_o) assert (stored_q == '0 && !have_q && !valid_o && write_q == '0 && !chosen_q);
       if (busy_o && entry < wipe_q) assert (memory[entry] == '0);
       if (busy_q && !busy_o) assert (memory[entry] == '0);
     end
@@ -123,6 +135,12 @@ bind ram_fifo ram_fifo_props #(
   .Depth(Depth)
 ) u_props (
   .*,
-  .wipe_q(u_ram.u_table.wipe_q),
-  .memory(u_ram.u_table.memory)
+  .follow_q   (u_out.follow_q),
+  .out_write_q(u_out.write_q),
+  .out_read_q (u_out.read_q),
+  .full_q     (u_out.full_q),
+  .ready_q    (u_out.ready_q),
+  .entries_q  (u_out.entries_q),
+  .wipe_q     (u_ram.u_table.wipe_q),
+  .memory     (u_ram.u_table.memory)
 );

@@ -24,8 +24,8 @@ prove() {
     local sources=("$module.sv") folder=$common inside=
     # What is inside it.
     case $module in
-    beat_store) sources+=(ram_fifo.sv wiped_ram.sv wiped_table.sv) ;;
-    ram_fifo) sources+=(wiped_ram.sv wiped_table.sv) ;;
+    beat_store) sources+=(ram_fifo.sv stream_skid.sv wiped_ram.sv wiped_table.sv) ;;
+    ram_fifo) sources+=(stream_skid.sv wiped_ram.sv wiped_table.sv) ;;
     credit_fifo | wiped_ram) sources+=(wiped_table.sv) ;;
     sector_port) sources+=(clear_reset.sv stream_skid.sv) ;;
     axi_* | list_walker | engine_*)

@@ -15,11 +15,13 @@ module stream_skid_props #(
   input logic             valid_o,
   input logic             ready_i,
   input logic [Width-1:0] data_o,
+  input logic       [1:0] follow_q,
+  input logic             write_q,
+  input logic             read_q,
   input logic             valid_q,
-  input logic             kept_q,
+  input logic             full_q,
   input logic             ready_q,
-  input logic [Width-1:0] data_q,
-  input logic [Width-1:0] kept_data_q
+  input logic [Width-1:0] entries_q[2]
 );
 
   stream_rules #(
@@ -39,7 +41,7 @@ module stream_skid_props #(
   always_comb if (!started_q) assume (!rst_ni);
 
   logic [1:0] count;
-  assign count = 2'(valid_q) + 2'(kept_q);
+  assign count = 2'(valid_q) + 2'(full_q);
 
   logic chosen_q, push, pop;
   logic [Width-1:0] chosen_data_q;
@@ -70,22 +72,28 @@ module stream_skid_props #(
     if (rst_ni && started_q) begin
       // What comes out of registers: its ready and its valid.
       assert (ready_o == ready_q && valid_o == valid_q);
-      assert (!kept_q || valid_q);
+      assert (!full_q || valid_q);
+      assert (write_q == (read_q ^ count[0]));
       // It takes an entry unless it has two.
-      assert (ready_o == (!kept_q && !reset_q));
+      assert (ready_o == (!full_q && !reset_q));
+      // No place follows the input that has an entry.
+      assert (follow_q == (!ready_q ? 2'b00 : write_q ? 2'b10 : 2'b01));
       if (chosen_q) begin
         assert (ahead_q < count);
-        assert ((ahead_q == '0 ? data_q : kept_data_q) == chosen_data_q);
+        assert (entries_q[read_q ^ ahead_q[0]] == chosen_data_q);
         if (ahead_q == '0) assert (valid_o && data_o == chosen_data_q);
       end
     end
     // After reset: empty, and zeros everywhere.
-    if (reset_q) assert (!valid_q && !kept_q && !ready_q && data_q == '0 && kept_data_q == '0);
+    if (reset_q) begin
+      assert (!valid_q && !full_q && !ready_q && follow_q == '0);
+      assert (entries_q[0] == '0 && entries_q[1] == '0);
+    end
   end
 
   // The interesting cases can happen.
   always_comb begin
-    cover (rst_ni && kept_q && pop && chosen_q && chosen_data_q != '0);
+    cover (rst_ni && full_q && pop && chosen_q && chosen_data_q != '0);
     cover (rst_ni && push && pop && chosen_q && ahead_q == '0);
   end
 
