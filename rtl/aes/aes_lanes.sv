@@ -40,8 +40,10 @@ module aes_lanes
   output block_t              blocks_o[Lanes]
 );
 
+  // What comes out is told apart by bits that go through the pipeline with it, not by
+  // logic behind it: hundreds of bits may wait for them.
   typedef struct packed {
-    logic                    valid;
+    logic                    counters;
     logic                    call;
     logic [    SelWidth-1:0] key;
     logic [    TagWidth-1:0] tag;
@@ -49,15 +51,15 @@ module aes_lanes
   } entry_t;
 
   entry_t chosen, entry;
-  logic valid, is_call;
+  logic unused_valid_last;
 
   assign counters_ready_o = !call_valid_i;
 
   always_comb begin
-    chosen.valid = call_valid_i || counters_valid_i;
-    chosen.call  = call_valid_i;
-    chosen.key   = call_valid_i ? call_key_i : '0;
-    chosen.tag   = call_tag_i;
+    chosen.counters = counters_valid_i && !call_valid_i;
+    chosen.call = call_valid_i;
+    chosen.key = call_valid_i ? call_key_i : '0;
+    chosen.tag = call_tag_i;
     for (int i = 0; i < int'(Lanes); i++) chosen.blocks[i] = counters_i[i];
     if (call_valid_i) chosen.blocks[Lanes-1] = call_i;
   end
@@ -75,22 +77,19 @@ module aes_lanes
   aes_pipe #(
     .KeyBits (KeyBits),
     .NumKeys (NumKeys),
-    .TagWidth(TagWidth + 1)
+    .TagWidth(TagWidth + 2)
   ) u_last (
     .clk_i,
     .rst_ni,
     .round_keys_i,
-    .valid_i(entry.valid),
+    .valid_i(entry.counters || entry.call),
     .block_i(entry.blocks[Lanes-1]),
     .key_i  (entry.key),
-    .tag_i  ({entry.call, entry.tag}),
-    .valid_o(valid),
+    .tag_i  ({entry.counters, entry.call, entry.tag}),
+    .valid_o(unused_valid_last),
     .block_o(blocks_o[Lanes-1]),
-    .tag_o  ({is_call, call_tag_o})
+    .tag_o  ({counters_valid_o, call_valid_o, call_tag_o})
   );
-
-  assign call_valid_o = valid && is_call;
-  assign counters_valid_o = valid && !is_call;
 
   for (genvar lane = 0; lane + 1 < Lanes; lane++) begin : gen_lane
     // These need only the one key.
@@ -103,7 +102,7 @@ module aes_lanes
       .clk_i,
       .rst_ni,
       .round_keys_i(counter_keys),
-      .valid_i     (entry.valid && !entry.call),
+      .valid_i     (entry.counters),
       .block_i     (entry.blocks[lane]),
       .key_i       (1'b0),
       .tag_i       (1'b0),

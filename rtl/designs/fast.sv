@@ -276,25 +276,25 @@ module fast
 
   // ---- AES: single calls, the Feistel part's and tau's, go before counter mode ----
 
-  typedef enum logic [1:0] {
-    Tau,
-    First,
-    Second
-  } call_e;
+  // Which one it is, no bit without a call.
+  typedef struct packed {
+    logic tau;
+    logic first;
+    logic second;
+  } call_t;
 
   // A single call that goes in; tau's result has still to come out.
   logic call_valid_q, tau_away_q;
-  call_e call_tag_q;
+  call_t call_tag_q, call_done;
   block_t call_q;
-  logic call_out, counters_out;
-  logic [1:0] call_out_tag;
+  logic unused_call_done, counters_out;
   logic counter_call, counter_ready;
   block_t counter_block[Cores], aes_block[Cores];
 
   aes_lanes #(
     .KeyBits (KeyBits),
     .Lanes   (Cores),
-    .TagWidth(2),
+    .TagWidth($bits(call_t)),
     .Register(1'b0)
   ) u_aes (
     .clk_i,
@@ -307,8 +307,8 @@ module fast
     .call_i          (call_q),
     .call_key_i      (1'b0),
     .call_tag_i      (call_tag_q),
-    .call_valid_o    (call_out),
-    .call_tag_o      (call_out_tag),
+    .call_valid_o    (unused_call_done),
+    .call_tag_o      (call_done),
     .counters_valid_o(counters_out),
     .blocks_o        (aes_block)
   );
@@ -316,18 +316,22 @@ module fast
   logic feistel_call, feistel_second;
   block_t feistel_block;
   assign aes_out = aes_block[Cores-1];
-  assign tau_valid = call_out && call_out_tag == Tau;
+  assign tau_valid = call_done.tau;
 
   always_ff @(posedge clk_i or negedge rst_n) begin
     if (!rst_n) begin
       call_valid_q <= 1'b0;
-      call_tag_q   <= Tau;
+      call_tag_q   <= '0;
       call_q       <= '0;
       tau_away_q   <= 1'b0;
     end else begin
       // Tau's goes in right behind the key, whose schedule makes a round key a cycle.
       call_valid_q <= feistel_call || key_taken;
-      call_tag_q   <= !feistel_call ? Tau : feistel_second ? Second : First;
+      call_tag_q   <= '{
+          tau: key_taken,
+          first: feistel_call && !feistel_second,
+          second: feistel_call && feistel_second
+      };
       call_q       <= feistel_call ? feistel_block : '0;
       if (key_taken) tau_away_q <= 1'b1;
       else if (tau_valid) tau_away_q <= 1'b0;
@@ -353,8 +357,8 @@ module fast
     .call_valid_o  (feistel_call),
     .call_second_o (feistel_second),
     .call_o        (feistel_block),
-    .first_done_i  (call_out && call_out_tag == First),
-    .second_done_i (call_out && call_out_tag == Second),
+    .first_done_i  (call_done.first),
+    .second_done_i (call_done.second),
     .done_i        (aes_out),
     .scale_valid_o (scale_valid),
     .scale_second_o(scale_second),

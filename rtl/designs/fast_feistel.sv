@@ -54,8 +54,8 @@ module fast_feistel
   output block_t  o2_o
 );
 
-  // A first hash that waits; u, y is due for its product; one of them is.
-  logic held_q, u_due_d, u_due_q, y_due_q, due_q;
+  // A first hash that waits; u, y is due for its product; one of them is. y goes first.
+  logic held_q, enter_d, enter_q, y_due_q, due_q;
   block_t hash_q;
 
   // With its product under way or there: u, and i2 or v. With E(v): u, v. With E(w): w, v. With
@@ -72,8 +72,8 @@ module fast_feistel
   logic scaled_second, u_done, y_done;
   assign u = hash_q ^ (head_sector_i.decrypt ? head_pair_i[255:128] : head_pair_i[127:0]);
   assign hash_ready_o = !held_q;
-  assign enter_o = u_due_q && !y_due_q;
-  assign u_due_d = (hash_valid_i || held_q) && !enter_o && !u_busy_q && room_i;
+  assign enter_o = enter_q;
+  assign enter_d = (hash_valid_i || held_q) && !enter_q && !u_busy_q && room_i && !second_done_i;
   assign scale_valid_o = due_q;
   assign scale_second_o = y_due_q;
   assign scale_o = y_due_q ? y_left_q : u;
@@ -103,7 +103,7 @@ module fast_feistel
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       held_q     <= 1'b0;
-      u_due_q    <= 1'b0;
+      enter_q    <= 1'b0;
       y_due_q    <= 1'b0;
       due_q      <= 1'b0;
       hash_q     <= '0;
@@ -118,12 +118,12 @@ module fast_feistel
       {y_left_q, y_right_q, y_sector_q} <= '0;
     end else begin
       if (hash_valid_i) hash_q <= hash_i;
-      held_q  <= hash_valid_i || (held_q && !enter_o);
-      u_due_q <= u_due_d;
-      due_q   <= u_due_d || second_done_i;
+      held_q  <= hash_valid_i || (held_q && !enter_q);
+      enter_q <= enter_d;
+      due_q   <= enter_d || second_done_i;
       y_due_q <= second_done_i;
 
-      if (enter_o) begin
+      if (enter_q) begin
         u_busy_q   <= 1'b1;
         u_left_q   <= u;
         u_right_q  <= head_sector_i.decrypt ? head_pair_i[127:0] : head_pair_i[255:128];
@@ -132,7 +132,7 @@ module fast_feistel
         if (u_done) u_right_q <= v;
         if (call_v) u_busy_q <= 1'b0;
       end
-      u_away_q <= enter_o || (u_away_q && !u_done);
+      u_away_q <= enter_q || (u_away_q && !u_done);
       y_away_q <= y_due_q || (y_away_q && !y_done);
       if (scale_valid_o) y_latest_q <= y_due_q;
 

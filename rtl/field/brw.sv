@@ -370,10 +370,11 @@ module brw
       sum_add_q      <= 1'b0;
       arrival_q      <= '0;
     end else begin
+      // Follows the input until a first beat is there, and is read in the cycle after its grant.
+      if (!first_there_q) first_q <= '{in_data_i[127:0], in_data_i[255:128]};
       if (first_take) begin
         first_there_q <= 1'b1;
         first_odd_q   <= leaf_q[0];
-        first_q       <= '{in_data_i[127:0], in_data_i[255:128]};
         second_q      <= 1'b1;
         last_beat_q   <= &leaf_q;
       end else if (leaf_go) begin
