@@ -31,6 +31,7 @@ from synthesis import METHOD, RTL, Tools, deepest, read
 BLOCKS = {
     "aes-pec": ("aes_pipe", {"KeyBits": 128, "Decrypt": "1'b0"}),
     "aes-pdc": ("aes_pipe", {"KeyBits": 128, "Decrypt": "1'b1"}),
+    "aes-duplex": ("aes_duplex", {"KeyBits": 128}),
     "aes-sdc": ("aes_sdc", {"KeyBits": 128}),
     "aes-key-schedule": ("aes_key_schedule", {"KeyBits": 128}),
     "multiplier": ("gf128_mult", {"Stages": 4}),

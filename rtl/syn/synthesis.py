@@ -22,7 +22,7 @@ MEASURED = RTL / "syn/measured.json"
 # of S-boxes makes a pipeline of AES a sixth larger.
 KEPT = ("aes_sbox", "aes_inv_sbox")
 # Counts as changed whenever what is measured, or how, changes.
-METHOD = {"cycles": 3, "short": 4, "area": 2, "depth": 3, "route": 6, "delay": 1}
+METHOD = {"cycles": 3, "short": 4, "area": 2, "depth": 3, "route": 7, "delay": 1}
 
 
 def closure(module):
