@@ -31,8 +31,6 @@ module beat_store_props #(
   input logic                 have_q,
   input logic [    Width-1:0] fetched,
   // Of the skid buffer behind the memory.
-  input logic           [1:0] follow_q,
-  input logic                 out_write_q,
   input logic                 out_read_q,
   input logic                 out_valid_q,
   input logic                 full_q,
@@ -129,11 +127,7 @@ module beat_store_props #(
       // What was written before the last cycle stays in memory only behind another.
       if (SumWidth'(stored_q) > SumWidth'(write_1_q)) assert (have_q && out_valid_q);
       if (have_q && out == '0 && written_q != '0) assert (ready_q);
-      // Of the skid buffer, as stream_skid_props proves it.
-      assert (!full_q || (out_valid_q && !ready_q));
       assert (ready_q || full_q || written_q == '0);
-      assert (out_write_q == (out_read_q ^ out[0]));
-      assert (follow_q == (!ready_q ? 2'b00 : out_write_q ? 2'b10 : 2'b01));
       assert (room_o == room_q);
       // What room is known of is late by no more than what was taken since.
       assert (32'(used_q) <= Depth);
@@ -173,8 +167,6 @@ bind beat_store beat_store_props #(
   .some_q  (u_fifo.some_q),
   .have_q  (u_fifo.have_q),
   .fetched (u_fifo.fetched),
-  .follow_q(u_fifo.u_out.follow_q),
-  .out_write_q(u_fifo.u_out.write_q),
   .out_read_q (u_fifo.u_out.read_q),
   .out_valid_q(u_fifo.u_out.valid_q),
   .full_q  (u_fifo.u_out.full_q),

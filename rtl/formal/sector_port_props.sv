@@ -36,12 +36,8 @@ module sector_port_props #(
   input logic [   DataWidth-1:0] in_data_o,
   input logic                    idle_q,
   input logic                    loaded_q,
-  // Of the registers of requests (0) and of data (1).
-  input logic [             1:0] full_q,
-  input logic [             1:0] ready_q,
-  input logic [             1:0] write_q,
-  input logic [             1:0] read_q,
-  input logic [        1:0][1:0] follow_q
+  // Of the requests' register: there are two.
+  input logic                    full_q
 );
 
   logic started_q;
@@ -94,8 +90,6 @@ module sector_port_props #(
   initial reset_q = 1'b0;
   always_ff @(posedge clk_i) reset_q <= !rst_ni || clear_i;
 
-  logic [1:0] valid;
-  assign valid = {in_valid_o, req_valid_o};
   stream_rules #(
     .Width(RequestWidth)
   ) u_requests (
@@ -117,13 +111,7 @@ module sector_port_props #(
 
   always_comb begin
     if (rst_no && started_q) begin
-      assert (inside_q == 2'(full_q[0]) + 2'(req_valid_o));
-      // Neither overwrites what it has, as stream_skid_props proves of it alone.
-      for (int i = 0; i < 2; i++) begin
-        assert (!full_q[i] || (valid[i] && !ready_q[i]));
-        assert (write_q[i] == (read_q[i] ^ valid[i] ^ full_q[i]));
-        assert (follow_q[i] == (!ready_q[i] ? 2'b00 : write_q[i] ? 2'b10 : 2'b01));
-      end
+      assert (inside_q == 2'(full_q) + 2'(req_valid_o));
       assert (loaded_q == keyed_q);
       if (take) assert (inside_q == '0 && !busy_q && rst_sectors_no);
       assert (key_taken_o == take_q);
@@ -154,9 +142,5 @@ bind sector_port sector_port_props #(
   .DataWidth(DataWidth)
 ) u_props (
   .*,
-  .full_q  ({u_in.full_q, u_requests.full_q}),
-  .ready_q ({u_in.ready_q, u_requests.ready_q}),
-  .write_q ({u_in.write_q, u_requests.write_q}),
-  .read_q  ({u_in.read_q, u_requests.read_q}),
-  .follow_q({u_in.follow_q, u_requests.follow_q})
+  .full_q(u_requests.full_q)
 );

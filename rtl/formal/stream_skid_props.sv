@@ -16,7 +16,6 @@ module stream_skid_props #(
   input logic             ready_i,
   input logic [Width-1:0] data_o,
   input logic       [1:0] follow_q,
-  input logic             write_q,
   input logic             read_q,
   input logic             valid_q,
   input logic             full_q,
@@ -72,12 +71,8 @@ module stream_skid_props #(
     if (rst_ni && started_q) begin
       // What comes out of registers: its ready and its valid.
       assert (ready_o == ready_q && valid_o == valid_q);
-      assert (!full_q || valid_q);
-      assert (write_q == (read_q ^ count[0]));
       // It takes an entry unless it has two.
       assert (ready_o == (!full_q && !reset_q));
-      // No place follows the input that has an entry.
-      assert (follow_q == (!ready_q ? 2'b00 : write_q ? 2'b10 : 2'b01));
       if (chosen_q) begin
         assert (ahead_q < count);
         assert (entries_q[read_q ^ ahead_q[0]] == chosen_data_q);
