@@ -240,6 +240,10 @@ impl Shared {
             return;
         };
         self.state().under_way = left.len();
+        // Whoever served the ring before may have been killed between giving back and telling. A guest
+        // with an event index is told of an index that it waits for once, when that is passed: where
+        // it was passed then, nothing that is given back from now on would be told.
+        self.call();
         for head in left {
             if let Some(request) = self.look_at(head, work) {
                 self.carry_out(request, work, &mut scratch);

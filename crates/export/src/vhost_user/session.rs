@@ -226,11 +226,13 @@ impl Session {
             SET_VRING_CALL => {
                 let (index, event) = event(&mut message)?;
                 let ring = self.ring(index)?;
-                if let (Some(event), Some(_)) = (&event, &ring.served) {
-                    // What was given back before was told to the one before.
+                let mut call = ring.call.lock().unwrap_or_else(PoisonError::into_inner);
+                *call = event;
+                if let (Some(event), Some(_)) = (&*call, &ring.served) {
+                    // What was given back before was told to the one before. Not sooner: what is
+                    // given back now would be told to that one as well.
                     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
                 }
-                *ring.call.lock().unwrap_or_else(PoisonError::into_inner) = event;
             }
             SET_VRING_ERR => {
                 let (index, _) = event(&mut message)?;

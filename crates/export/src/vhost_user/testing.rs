@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+#[cfg(test)]
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use vm_memory::{Bytes, GuestAddress};
 use xtent_volume::Volume;
@@ -151,6 +153,23 @@ impl Rig {
     /// Ends what is under way; the index of the next request.
     pub fn stop(&mut self) -> u16 {
         self.ring.take().map_or(0, Ring::stop)
+    }
+
+    /// Waits until the guest is told of what was given back; what it was told before is over then.
+    #[cfg(test)]
+    pub(super) fn wait_until_told(&self) {
+        // A lock that is held would keep the ring from telling.
+        let call = self
+            .call
+            .lock()
+            .expect("an event")
+            .as_ref()
+            .map(File::try_clone);
+        let call = call.expect("an event").expect("a descriptor");
+        let mut fds = [PollFd::new(&call, PollFlags::IN)];
+        let patience = PATIENCE.try_into().expect("a time");
+        assert_eq!(poll(&mut fds, Some(&patience)), Ok(1), "nobody tells");
+        rustix::io::read(&call, &mut [0; 8]).expect("an event");
     }
 
     /// Where it is noted what was written for the guest.

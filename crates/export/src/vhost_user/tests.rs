@@ -371,6 +371,29 @@ fn what_was_under_way_is_carried_out_by_the_next() {
 }
 
 #[test]
+fn what_a_killed_server_gave_back_is_told_by_the_next() {
+    let file = inflight::create(1, ENTRIES).unwrap();
+    let ring = || {
+        let file = file.try_clone().unwrap();
+        let inflight = Arc::new(Inflight::new(file, 0, 1, ENTRIES).unwrap());
+        inflight.ring(0, ENTRIES)
+    };
+    for has_event_index in [false, true] {
+        let mut rig = Rig::new(volume(Arc::new(MemStore::new(SIZE)), 512, false));
+        if has_event_index {
+            rig = rig.with_event_index();
+        }
+        rig.start(0, ring());
+        assert_eq!(ask(&mut rig, FLUSH, 0, &[]).0, 0);
+        rig.stop();
+        // As if it had been killed before this.
+        rig.wait_until_told();
+        rig.start(0, ring());
+        rig.wait_until_told();
+    }
+}
+
+#[test]
 fn a_ring_that_is_stopped_has_nothing_under_way() {
     let store = Arc::new(LaterStore::new(Arc::new(MemStore::new(SIZE)), 3));
     let volume = volume(Arc::clone(&store) as Arc<dyn Store>, 512, false);
