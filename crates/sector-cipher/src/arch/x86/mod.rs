@@ -9,6 +9,7 @@
 #[macro_use]
 mod operations;
 mod schedule;
+mod shifts;
 mod v128;
 mod v256;
 mod v512;
@@ -62,7 +63,11 @@ cpufeatures::new!(
 
 /// Whether they let us use VAES with AVX-512.
 fn has_vaes512() -> bool {
-    vaes512::get()
+    let has = vaes512::get();
+    if has {
+        shifts::look();
+    }
+    has
 }
 
 /// The back-ends, slowest first.

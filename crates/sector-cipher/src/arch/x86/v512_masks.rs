@@ -1,34 +1,96 @@
-//! Masks of XTS and EME2 as [`V512`]: a block times powers of x, without shifts of
-//! bits, which Intel's CPUs do where they do AES.
+//! Masks of XTS and EME2 as [`V512`]: a block times powers of x, with few instructions that take
+//! the turns of AES rounds. On Intel's CPUs those are shifts of bits.
 
-use super::{V128, V512};
+use super::{V128, V512, shifts};
 use crate::here::MapHere;
 use crate::simd::{Clmul, Lanes};
 use core::arch::x86_64::*;
 
-/// See [`Tuning::mask`](crate::simd::Tuning::mask). In two series, from x^0 and from x^4 on, in which each is
-/// x^8 times the one before: whole bytes move, and those that move out come back as
-/// their products with x^7 + x^2 + x + 1.
+/// See [`Tuning::mask`](crate::simd::Tuning::mask).
 #[inline(always)]
 pub(super) fn mask<const COUNT: usize>(
     state: &mut [V512; 5],
     first: impl FnOnce() -> V512,
     step: usize,
 ) -> V512 {
+    if COUNT == 8 {
+        mask_of_eight(state, first, step)
+    } else {
+        mask_of_sixteen(state, first, step)
+    }
+}
+
+/// One of eight. In two series, from x^0 and from x^4 on, in which each is x^8 times the one before:
+/// whole bytes move up, and those that move out come back as their product with
+/// x^7 + x^2 + x + 1, which reaches into the byte behind. There all three of a series have
+/// the same, that of the last byte, so that it is added once, and what is left for each is
+/// one instruction that puts bytes together.
+#[inline(always)]
+fn mask_of_eight(state: &mut [V512; 5], first: impl FnOnce() -> V512, step: usize) -> V512 {
+    let [block, base, products, ..] = state;
+    let order = match step % 4 {
+        0 => {
+            *block = if step == 0 {
+                first()
+            } else {
+                times_x_by(*block, &BY_4)
+            };
+            let out = block.shuffle_bytes(V512::splat(LAST_BYTES));
+            *products = out.clmul::<0x00>(V512::splat(0x87));
+            *base = block.xor(products.shr_bytes::<8>());
+            return *block;
+        }
+        1 => &UP[0],
+        2 => &UP[1],
+        _ => &UP[2],
+    };
+    // SAFETY: the CPU has the features, and there are 64 bytes, aligned.
+    unsafe {
+        let order = _mm512_load_si512((&raw const order.0).cast());
+        V512(_mm512_permutex2var_epi8(base.0, order, products.0))
+    }
+}
+
+/// The last byte of a block at byte 0, the last two at byte 2 and the last three at
+/// byte 5, with zeros between, where their products reach.
+const LAST_BYTES: u128 = 0xffff_ffff_ffff_ffff_0f0e_0dff_0f0e_ff0f;
+
+/// For `vpermt2b`: which byte of two vectors comes where.
+#[repr(C, align(64))]
+struct Order([u8; 64]);
+
+/// In each lane the bytes of the first vector, up by one, two and three, and below them those
+/// of the product of as many, see [`LAST_BYTES`], from the second.
+static UP: [Order; 3] = [up(1, 0), up(2, 2), up(3, 5)];
+
+const fn up(by: u8, product: u8) -> Order {
+    let mut order = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        let byte = i % 16;
+        order[i as usize] = if byte < by {
+            64 + i - byte + product + byte
+        } else {
+            i - by
+        };
+        i += 1;
+    }
+    Order(order)
+}
+
+/// One of sixteen. In two series, from x^0 and from x^4 on, in which each is x^8 times the one before:
+/// whole bytes move, and those that move out come back as their products with x^7 + x^2 + x + 1.
+#[inline(always)]
+fn mask_of_sixteen(state: &mut [V512; 5], first: impl FnOnce() -> V512, step: usize) -> V512 {
     let [block, low, high, ..] = state;
-    let by = step % (COUNT / 2);
+    let by = step % 8;
     if by == 0 {
         *block = if step == 0 {
             first()
         } else {
             times_x_by(*block, &BY_4)
         };
-        // A series of eight masks has seven bytes that move out, of four three.
-        [*low, *high] = if COUNT == 8 {
-            last_bytes_times_polynomial::<false>(*block)
-        } else {
-            last_bytes_times_polynomial::<true>(*block)
-        };
+        [*low, *high] = last_bytes_times_polynomial(*block);
         return *block;
     }
     macro_rules! bytes_up {
@@ -57,15 +119,16 @@ pub(super) fn powers_of_x(block: V128) -> V512 {
     times_x_by(V512::spread(block), &BY_LANE)
 }
 
-/// A rotation of both halves of each lane to the left, by fewer than 64 bits.
-/// Intel's CPUs shift and rotate bits of 64-byte vectors where they do AES, but take
-/// bits from anywhere elsewhere.
+/// Both halves of each lane to the left, by fewer than 64 bits.
 #[repr(C, align(64))]
 struct Rotation {
-    /// For `vpmultishiftqb`: at which bit each byte starts.
+    /// For `vpmultishiftqb`, which rotates: at which bit each byte starts.
     order: [u8; 64],
     /// The bits of each half that come round.
     round: [u64; 8],
+    /// For shifts: by how many bits, and by how many those go that come round.
+    left: [u64; 8],
+    right: [u64; 8],
 }
 
 impl Rotation {
@@ -73,6 +136,8 @@ impl Rotation {
         let mut rotation = Self {
             order: [0; 64],
             round: [0; 8],
+            left: [0; 8],
+            right: [0; 8],
         };
         let mut byte = 0;
         while byte < 64 {
@@ -81,6 +146,8 @@ impl Rotation {
             let from = 8 * (byte % 8) as u8;
             rotation.order[byte] = (64 + from - bits) % 64;
             rotation.round[byte / 8] = (1 << bits) - 1;
+            rotation.left[byte / 8] = bits as u64;
+            rotation.right[byte / 8] = 64 - bits as u64;
             byte += 1;
         }
         rotation
@@ -92,28 +159,52 @@ static BY_LANE: Rotation = Rotation::new([0, 1, 2, 3]);
 /// By four bits.
 static BY_4: Rotation = Rotation::new([4; 4]);
 
-/// Times x^n in the field of XTS, with n what the rotation says for a lane.
+/// Times x^n in the field of XTS, with n what the rotation says for a lane: in the way that
+/// leaves most AES rounds beside it.
 #[inline(always)]
 fn times_x_by(block: V512, rotation: &Rotation) -> V512 {
+    if shifts::are_beside_aes() {
+        times_x_shifted(block, rotation)
+    } else {
+        times_x_rotated(block, rotation)
+    }
+}
+
+/// The same, by shifts.
+#[inline(always)]
+fn times_x_shifted(block: V512, rotation: &Rotation) -> V512 {
+    // SAFETY: the CPU has the features, and both are 64 bytes, aligned.
+    unsafe {
+        let left = _mm512_load_si512((&raw const rotation.left).cast());
+        let right = _mm512_load_si512((&raw const rotation.right).cast());
+        // What leaves a half belongs to the other one. At the bottom it is what leaves the
+        // block, and stands there once, which is the 1 in what x^128 is.
+        let out = V512(_mm512_srlv_epi64(block.swap_halves().0, right));
+        let moved = V512(_mm512_sllv_epi64(block.0, left));
+        moved.xor3(out, out.clmul::<0x00>(V512::splat(0x86)))
+    }
+}
+
+/// The same, without shifts of bits.
+#[inline(always)]
+fn times_x_rotated(block: V512, rotation: &Rotation) -> V512 {
     // SAFETY: the CPU has the features, and both are 64 bytes, aligned.
     unsafe {
         let order = _mm512_load_si512((&raw const rotation.order).cast());
         let round = _mm512_load_si512((&raw const rotation.round).cast());
         let rotated = V512(_mm512_multishift_epi64_epi8(order, block.0));
         let swapped = rotated.swap_halves();
-        // What comes round belongs to the other half. At the bottom it is what
-        // leaves the block, and stands there once, which is the 1 in what x^128 is.
+        // What comes round belongs to the other half, as above.
         let moved = _mm512_ternarylogic_epi64::<0xd8>(rotated.0, swapped.0, round);
         let out = swapped.and(V512(round));
         V512(moved).xor(out.clmul::<0x00>(V512::splat(0x86)))
     }
 }
 
-/// The last bytes of each lane, eight if `EIGHT` and four if not, times
-/// x^7 + x^2 + x + 1, which takes two bytes each: in their places the first of all
-/// of them, and the second.
+/// The last eight bytes of each lane times x^7 + x^2 + x + 1, which takes two bytes each: in their
+/// places the first of all of them, and the second.
 #[inline(always)]
-fn last_bytes_times_polynomial<const EIGHT: bool>(block: V512) -> [V512; 2] {
+fn last_bytes_times_polynomial(block: V512) -> [V512; 2] {
     // Each in the place of two, so that products do not touch: bytes 12 to 15 as the
     // low half, 8 to 11 as the high one.
     let apart = V512::splat(0xff0b_ff0a_ff09_ff08_ff0f_ff0e_ff0d_ff0c);
@@ -123,10 +214,8 @@ fn last_bytes_times_polynomial<const EIGHT: bool>(block: V512) -> [V512; 2] {
     // SAFETY: the CPU has the features.
     unsafe {
         let apart = V512(_mm512_shuffle_epi8(block.0, apart.0));
-        let mut products = apart.clmul::<0x00>(polynomial);
-        if EIGHT {
-            products = products.low_halves(apart.clmul::<0x01>(polynomial));
-        }
+        let products = apart.clmul::<0x00>(polynomial);
+        let products = products.low_halves(apart.clmul::<0x01>(polynomial));
         [first, second].map_here(
             #[inline(always)]
             |order| V512(_mm512_shuffle_epi8(products.0, order.0)),
@@ -145,4 +234,38 @@ const fn last_bytes_from_one(count: usize) -> u128 {
         i += 1;
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Cpu;
+
+    fn double(block: u128) -> u128 {
+        block << 1 ^ if block >> 127 == 1 { 0x87 } else { 0 }
+    }
+
+    /// On any CPU that has the vectors, whatever it takes itself.
+    #[test]
+    fn shifted_and_rotated_are_the_same() {
+        let Some(cpu) = Cpu::<V512>::detect() else {
+            return;
+        };
+        cpu.call(|| {
+            for block in [
+                1,
+                1 << 63,
+                1 << 127,
+                u128::MAX,
+                0xfedc << 112 | 0x3210 << 48 | 1,
+            ] {
+                for (rotation, by) in [(&BY_LANE, [0, 1, 2, 3]), (&BY_4, [4; 4])] {
+                    let expected = by.map(|by| (0..by).fold(block, |it, _| double(it)));
+                    let block = V512::splat(block);
+                    assert_eq!(times_x_shifted(block, rotation).blocks(), expected);
+                    assert_eq!(times_x_rotated(block, rotation).blocks(), expected);
+                }
+            }
+        });
+    }
 }

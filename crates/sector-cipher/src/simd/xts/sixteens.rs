@@ -186,7 +186,7 @@ struct Work<'k, V> {
 fn step<V: Vector, const NEXT: u8>(
     now: &Masks<V, GROUP>,
     next: &mut Masks<V, GROUP>,
-    state: &mut [V; 5],
+    state: &mut [[V; 5]; 2],
     tweaks: [V::One; 2],
     step: usize,
 ) {
@@ -198,7 +198,7 @@ fn step<V: Vector, const NEXT: u8>(
         }
         OTHER => {
             let mask = V::mask::<GROUP>(
-                state,
+                &mut state[0],
                 #[inline(always)]
                 || V::powers_of_x(tweaks[0]),
                 step,
@@ -206,9 +206,9 @@ fn step<V: Vector, const NEXT: u8>(
             next.set(order(GROUP, step), mask);
         }
         _ => {
-            let (half, step) = (step / HALF, step % HALF);
+            let (half, step) = (step % 2, step / 2);
             let mask = V::mask::<HALF>(
-                state,
+                &mut state[half],
                 #[inline(always)]
                 || V::powers_of_x(tweaks[half]),
                 step,
@@ -222,7 +222,7 @@ impl<V: Vector> Work<'_, V> {
     /// The masks of the first group.
     #[inline(always)]
     fn first<const PAIRS: bool>(&mut self, tweaks: [V::One; 2]) {
-        let mut state = [V::zero(); 5];
+        let mut state = [[V::zero(); 5]; 2];
         unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
             if PAIRS {
                 step::<V, PAIR>(self.now, self.next, &mut state, tweaks, I);
@@ -252,7 +252,7 @@ impl<V: Vector> Work<'_, V> {
         tweaks: [V::One; 2],
     ) -> V {
         let (now, next) = (&*self.now, &mut *self.next);
-        let mut state = [V::zero(); 5];
+        let mut state = [[V::zero(); 5]; 2];
         let ahead = batch.ahead(self.text.src[0]);
         // SAFETY: the caller's promise; the group before, or `first`, has set the masks.
         let ivs = unsafe {
