@@ -3,7 +3,7 @@
 //!
 //! Constant time by construction: key expansion and rounds are the CPU's AES
 //! instructions, arithmetic is shifts, sums and products, and branches and
-//! addresses depend only on lengths, key sizes and sector counts.
+//! addresses depend only on lengths, key sizes, sector counts and the CPU.
 #![allow(unsafe_code)]
 
 #[macro_use]
