@@ -229,8 +229,8 @@ impl Session {
                 let mut call = ring.call.lock().unwrap_or_else(PoisonError::into_inner);
                 *call = event;
                 if let (Some(event), Some(_)) = (&*call, &ring.served) {
-                    // What was given back before was told to the one before. Not sooner: what is
-                    // given back now would be told to that one as well.
+                    // What was given back before was told to the one before. Once this one is stored:
+                    // what is given back in between would be told to that one alone.
                     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
                 }
             }
