@@ -6,8 +6,8 @@ use core::ptr;
 /// How many bytes before they are worked on cache lines are asked for. CPUs notice by themselves that
 /// somebody goes through memory, but stop at each page's end, and begin anew when the program waits
 /// for the next one. What AES does meanwhile, two sectors of 4096 bytes, outlasts the memory's latency,
-/// some 100 ns, several times: memory that is busy takes longer (4096 bytes ahead cost XTS a fifth
-/// to a quarter of its speed over 64 MiB on Zen 5).
+/// some 100 ns, several times: memory that is busy takes longer (4096 bytes ahead cost XTS in such
+/// sectors a fifth to a quarter of its speed over 64 MiB on Zen 5).
 const AHEAD: usize = 8192;
 
 /// Behind the last byte of a run.

@@ -68,11 +68,7 @@ const fn up(by: u8, product: u8) -> Order {
     let mut i = 0;
     while i < 64 {
         let byte = i % 16;
-        order[i as usize] = if byte < by {
-            64 + i - byte + product + byte
-        } else {
-            i - by
-        };
+        order[i as usize] = if byte < by { 64 + i + product } else { i - by };
         i += 1;
     }
     Order(order)
@@ -239,11 +235,8 @@ const fn last_bytes_from_one(count: usize) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::double;
     use crate::simd::Cpu;
-
-    fn double(block: u128) -> u128 {
-        block << 1 ^ if block >> 127 == 1 { 0x87 } else { 0 }
-    }
 
     /// On any CPU that has the vectors, whatever it takes itself.
     #[test]
