@@ -5,11 +5,11 @@
 usage: ports.py [INSTRUCTION...]
 
 For each instruction that the ciphers' kernels are made of (all of them by default): cycles for
-one alone, for two AES rounds and one of it, and for four AES rounds and two of it. Where
-the second and the third are 1 and 2 on a CPU that starts two AES rounds a cycle, or 2 and 4 on
-one that starts one, it does not take the turn of AES. Everything is on registers, and no
+one alone, and for four AES rounds with one, two and four of it. Where these take no longer
+than the rounds alone, two cycles on a CPU that starts two rounds in each, four on one that
+starts one, it does not take the turn of AES. Everything is on registers, and no
 instruction waits for another. A cycle is what an addition takes that waits for the one
-before. Needs a C compiler, and a CPU with VAES and AVX-512; runs some seconds.
+before. Needs a C compiler, and a CPU with VAES and AVX-512, else it ends with 77; runs some seconds.
 """
 
 import argparse
@@ -91,19 +91,20 @@ def main():
     flags = next((line for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("flags")), "").split()
     missing = [feature for feature in FEATURES if feature not in flags]
     if missing:
-        sys.exit(f"ports.py: this CPU lacks {', '.join(missing)}")
+        print(f"ports.py: this CPU lacks {', '.join(missing)}", file=sys.stderr)
+        sys.exit(77)
     vectors = ", ".join(f'"xmm{i}"' for i in range(32))
     source = START + loop("cycle", ["add $1, %rax"] * 100, 100, '"rax"')
     source += loop("rounds", unit("", 1, 0), UNITS, vectors)
     report = 'double c = cycle(); printf("AES rounds a cycle: %.2f\\n", c / rounds());'
-    report += 'printf("%-16s %8s %8s %8s\\n", "cycles", "one", "2 AES+1", "4 AES+2");'
+    report += 'printf("%-16s %8s %8s %8s %8s\\n", "cycles", "one", "4 AES+1", "4 AES+2", "4 AES+4");'
     for i, name in enumerate(names):
-        parts = [(0, 1), (2, 1), (4, 2)]
+        parts = [(0, 1), (4, 1), (4, 2), (4, 4)]
         for rounds, count in parts:
             lines = unit(INSTRUCTIONS[name], rounds, count)
-            source += loop(f"t{i}_{rounds}", lines, UNITS, vectors)
-        values = ", ".join(f"t{i}_{rounds}() / c" for rounds, _ in parts)
-        report += f'printf("%-16s %8.2f %8.2f %8.2f\\n", "{name}", {values});\n'
+            source += loop(f"t{i}_{rounds}_{count}", lines, UNITS, vectors)
+        values = ", ".join(f"t{i}_{rounds}_{count}() / c" for rounds, count in parts)
+        report += f'printf("%-16s %8.2f %8.2f %8.2f %8.2f\\n", "{name}", {values});\n'
     source += "int main(void) { " + report + " return 0; }\n"
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "ports"
