@@ -103,24 +103,25 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     keys: &Keys,
     sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
     let log = (sectors.bytes() / 512).trailing_zeros() as usize;
     let behind = V::BLOCKS.wrapping_neg() & 3;
-    let last_masks = keys.last_masks[log].each_ref().map_here(|masks| {
-        let masks = &masks[behind..][..V::BLOCKS];
+    let last_masks = |column: usize| {
+        let masks = &keys.last_masks[log][column][behind..][..V::BLOCKS];
         // SAFETY: as many bytes as a vector has.
         unsafe { V::load(masks.as_ptr().cast()) }
-    });
+    };
     // Decryption swaps columns 1 and 2 of the last pair.
-    let (before, after) = if ENCRYPT { (0, 1) } else { (1, 0) };
+    let (before, after) = if encrypt { (0, 1) } else { (1, 0) };
     let kernel = Kernel::<V, ROUNDS> {
         keys,
         constant: V::splat(keys.constant),
         last_lane: V::from_fn(|i| if i + 1 == V::BLOCKS { u128::MAX } else { 0 }),
-        last_masks: [last_masks[before], last_masks[after]],
+        last_masks: [last_masks(before), last_masks(after)],
         of_sums: [keys.of_sums[before], keys.of_sums[after]],
     };
     two_pass::run::<V, _>(&kernel, sectors);

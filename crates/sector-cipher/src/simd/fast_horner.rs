@@ -1,10 +1,9 @@
 //! FAST with the Horner hash over a stream of sectors: ePrint 2017/849.
 
-use super::aes::encrypt;
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, RoundKeys, Vector, counter};
+use super::{AesKeys, RoundKeys, Vector, aes, counter};
 use crate::run::{BLOCK, Sectors};
 
 /// The keys of FAST with the Horner hash.
@@ -36,8 +35,8 @@ impl Keys {
         self.aes.set::<V>(key, None);
         let mut x = [V::zero()];
         match self.aes.rounds() {
-            10 => encrypt::<V, 1, 10>(&mut x, &self.aes.encrypt),
-            _ => encrypt::<V, 1, 14>(&mut x, &self.aes.encrypt),
+            10 => aes::encrypt::<V, 1, 10>(&mut x, &self.aes.encrypt),
+            _ => aes::encrypt::<V, 1, 14>(&mut x, &self.aes.encrypt),
         }
         let [tau] = x;
         let times_tau = |x| times(x, tau);
@@ -52,11 +51,11 @@ impl Keys {
     /// The first hash, which is over plaintext, or the second, over ciphertext:
     /// that one is the first hash times its key.
     #[inline(always)]
-    fn hash<V: Vector, const SECOND: bool>(&self, sector: Products<V>, tweak: V) -> V {
+    fn hash<V: Vector>(&self, second: bool, sector: Products<V>, tweak: V) -> V {
         let tau = Factor::new(V::splat(self.tau));
         let hash = sector.plus(Products::new(tweak, tau)).reduce();
         let hash = hash.xor(V::splat(self.leading));
-        if SECOND {
+        if second {
             Products::new(hash, tau).reduce()
         } else {
             hash
@@ -66,7 +65,7 @@ impl Keys {
     #[inline(always)]
     fn encrypt<V: Vector, const ROUNDS: usize>(&self, block: V) -> V {
         let mut x = [block];
-        encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+        aes::encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
         x[0]
     }
 }
@@ -77,11 +76,12 @@ fn times<V: Vector>(x: V, y: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     keys: &Keys,
     sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
-    hash_ctr_hash::crypt::<Keys, V, ROUNDS, ENCRYPT>(keys, sectors);
+    hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);
 }
 
 impl Scheme for Keys {
@@ -110,8 +110,9 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn middle<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         part: usize,
         group: &mut Group,
         hash: impl Fn() -> Products<V>,
@@ -123,16 +124,11 @@ impl Scheme for Keys {
         let (input, other) = (group.kept[0].get::<V>(lane), group.kept[1].get::<V>(lane));
         match part {
             0 => {
-                let first = group.load::<V>(lane, 0);
-                let second = group.load::<V>(lane, BLOCK);
-                let (hash, tweak) = (hash(), group.tweaks.get(lane));
-                let (other, input) = if ENCRYPT {
-                    let a1 = first.xor(self.hash::<V, false>(hash, tweak));
-                    (a1, second.xor(times(a1, tau)))
-                } else {
-                    let b2 = second.xor(self.hash::<V, true>(hash, tweak));
-                    (b2, first.xor(times(b2, tau)))
-                };
+                // The block that the first hash masks, and the one beside it.
+                let (masked, beside) = if encrypt { (0, BLOCK) } else { (BLOCK, 0) };
+                let hash = self.hash(!encrypt, hash(), group.tweaks.get(lane));
+                let other = group.load::<V>(lane, masked).xor(hash);
+                let input = group.load::<V>(lane, beside).xor(times(other, tau));
                 group.kept[0].set(lane, input);
                 group.kept[1].set(lane, other);
             }
@@ -153,24 +149,17 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn finish<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         group: &Group,
         hash: Products<V>,
         lane: usize,
     ) {
-        // The blocks that the hashes are added to are the same in both
-        // directions.
-        let tweak = group.tweaks.get(lane);
-        let (one, other) = (group.kept[0].get::<V>(lane), group.kept[1].get::<V>(lane));
-        if ENCRYPT {
-            let hash = self.hash::<V, true>(hash, tweak);
-            group.store(lane, 0, one);
-            group.store(lane, BLOCK, other.xor(hash));
-        } else {
-            let hash = self.hash::<V, false>(hash, tweak);
-            group.store(lane, 0, other.xor(hash));
-            group.store(lane, BLOCK, one);
-        }
+        // The block that the second hash masks, and the one beside it.
+        let (masked, beside) = if encrypt { (BLOCK, 0) } else { (0, BLOCK) };
+        let hash = self.hash(encrypt, hash, group.tweaks.get(lane));
+        group.store(lane, beside, group.kept[0].get::<V>(lane));
+        group.store(lane, masked, group.kept[1].get::<V>(lane).xor(hash));
     }
 }

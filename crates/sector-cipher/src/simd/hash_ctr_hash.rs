@@ -53,16 +53,18 @@ pub(super) trait Scheme {
     /// Between the first hash and counter mode, for the sectors of a group from
     /// `lane` on: leaves where the counter starts. Part 0 has the hash, and the
     /// others follow; a part should wait for AES once at most.
-    fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn middle<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         part: usize,
         group: &mut Group,
         hash: impl Fn() -> Products<V>,
         lane: usize,
     );
     /// After the second hash: writes the blocks that are left.
-    fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn finish<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         group: &Group,
         hash: Products<V>,
         lane: usize,
@@ -71,25 +73,27 @@ pub(super) trait Scheme {
 
 /// Encrypts or decrypts the stream.
 #[inline(always)]
-pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize>(
     scheme: &S,
     sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
     // As many vectors side by side as there are registers for.
     if V::BLOCKS == 4 {
-        crypt_by::<S, V, ROUNDS, ENCRYPT, 8>(scheme, sectors);
+        crypt_by::<S, V, ROUNDS, 8>(scheme, sectors, encrypt);
     } else {
-        crypt_by::<S, V, ROUNDS, ENCRYPT, 4>(scheme, sectors);
+        crypt_by::<S, V, ROUNDS, 4>(scheme, sectors, encrypt);
     }
 }
 
 #[inline(always)]
-fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N: usize>(
+fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     scheme: &S,
     mut sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
     if sectors.left() == Some(1) {
-        return alone::<S, V, ROUNDS, ENCRYPT, N>(scheme, sectors);
+        return alone::<S, V, ROUNDS, N>(scheme, sectors, encrypt);
     }
     let bytes = sectors.bytes();
     // Few enough to be in the first-level cache still when they come to counter
@@ -128,7 +132,8 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
             () => {
                 let mut lane = 0;
                 while lane < second.len {
-                    scheme.middle::<V, ROUNDS, ENCRYPT>(
+                    scheme.middle::<V, ROUNDS>(
+                        encrypt,
                         part,
                         second,
                         #[inline(always)]
@@ -140,7 +145,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
                 if part == FINISH {
                     lane = 0;
                     while lane < fourth.len {
-                        scheme.finish::<V, ROUNDS, ENCRYPT>(fourth, after.get(lane), lane);
+                        scheme.finish::<V, ROUNDS>(encrypt, fourth, after.get(lane), lane);
                         lane += V::BLOCKS;
                     }
                 }
@@ -205,9 +210,10 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, cons
 /// which nothing waits in memory, so that nothing is wiped here. What the compiler has
 /// put on the stack is left to [`Cipher::wipe_stack`](crate::Cipher::wipe_stack).
 #[inline(always)]
-fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N: usize>(
+fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     scheme: &S,
     mut sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
     let bytes = sectors.bytes();
     let (sector, tweak) = sectors.one();
@@ -222,7 +228,8 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
     // One lane takes less time than several.
     let hash = pass.take_before().fold();
     unroll!(PART in 0 1 2 3, {
-        scheme.middle::<V::One, ROUNDS, ENCRYPT>(
+        scheme.middle::<V::One, ROUNDS>(
+            encrypt,
             PART,
             &mut group,
             #[inline(always)]
@@ -239,5 +246,5 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const N
         unsafe { pass.step::<ROUNDS, false>(sector, sector.src(), none, offset, behind) };
         offset += Pass::<S, V, N>::STEP;
     }
-    scheme.finish::<V::One, ROUNDS, ENCRYPT>(&group, pass.finish(bytes).fold(), 0);
+    scheme.finish::<V::One, ROUNDS>(encrypt, &group, pass.finish(bytes).fold(), 0);
 }

@@ -1,10 +1,9 @@
 //! HCTR2 over a stream of sectors: ePrint 2021/1441.
 
-use super::aes::{decrypt, encrypt};
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, RoundKeys, Vector, counter};
+use super::{AesKeys, RoundKeys, Vector, aes, counter};
 use crate::run::{BLOCK, Sectors};
 
 /// The first block of the hash's input: twice the tweak's bits, and two
@@ -42,8 +41,8 @@ impl Keys {
         self.aes.set::<V>(key, None);
         let mut x = [V::zero(), V::splat(1)];
         match self.aes.rounds() {
-            10 => encrypt::<V, 2, 10>(&mut x, &self.aes.encrypt),
-            _ => encrypt::<V, 2, 14>(&mut x, &self.aes.encrypt),
+            10 => aes::encrypt::<V, 2, 10>(&mut x, &self.aes.encrypt),
+            _ => aes::encrypt::<V, 2, 14>(&mut x, &self.aes.encrypt),
         }
         let [h, l] = x;
         let factor = Factor::new(h);
@@ -60,11 +59,12 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     keys: &Keys,
     sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
-    hash_ctr_hash::crypt::<Keys, V, ROUNDS, ENCRYPT>(keys, sectors);
+    hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);
 }
 
 impl Scheme for Keys {
@@ -92,8 +92,9 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn middle<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         part: usize,
         group: &mut Group,
         hash: impl Fn() -> Products<V>,
@@ -112,10 +113,10 @@ impl Scheme for Keys {
             1 => {
                 let before = group.start.get::<V>(lane);
                 let mut x = [before];
-                if ENCRYPT {
-                    encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+                if encrypt {
+                    aes::encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
                 } else {
-                    decrypt::<V, 1, ROUNDS>(&mut x, &self.aes.decrypt);
+                    aes::decrypt::<V, 1, ROUNDS>(&mut x, &self.aes.decrypt);
                 }
                 let [after] = x;
                 let start = before.xor3(after, V::splat(self.l));
@@ -128,8 +129,9 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn finish<V: Vector, const ROUNDS: usize>(
         &self,
+        _encrypt: bool,
         group: &Group,
         hash: Products<V>,
         lane: usize,

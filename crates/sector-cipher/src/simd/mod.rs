@@ -75,7 +75,7 @@ unsafe fn crypt_row<V: Vector, const ENCRYPT: bool>(keys: &row::Keys, sectors: S
     // SAFETY: the caller's promise.
     let cpu = unsafe { Cpu::<V>::detected() };
     match keys {
-        row::Keys::Vector(keys) => crypt::<V, ENCRYPT>(cpu, keys, sectors),
+        row::Keys::Vector(keys) => crypt(cpu, keys, sectors, ENCRYPT),
         _ => unreachable!("the keys are of the same row"),
     }
 }
@@ -151,19 +151,30 @@ unsafe fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
 
 /// Runs the kernel of a mode for `V`, one for each number of AES rounds. The keys are set.
 #[inline(always)]
-fn crypt<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>) {
+fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encrypt: bool) {
     // `move`, since a kernel that takes the evidence would get the address of nothing otherwise.
     macro_rules! kernel {
-        ($keys:ident: $mode:ident($($argument:expr),+)) => {
+        ($keys:ident: $mode:ident $(<$direction:literal>)? ($($argument:expr),+)) => {
             match $keys.rounds() {
                 10 => cpu.call(
                     #[inline(always)]
-                    move || $mode::crypt::<V, 10, ENCRYPT>($($argument),+),
+                    move || $mode::crypt::<V, 10 $(, $direction)?>($($argument),+),
                 ),
                 _ => cpu.call(
                     #[inline(always)]
-                    move || $mode::crypt::<V, 14, ENCRYPT>($($argument),+),
+                    move || $mode::crypt::<V, 14 $(, $direction)?>($($argument),+),
                 ),
+            }
+        };
+    }
+    // One for each direction as well, where it is that of most AES calls. Elsewhere the two
+    // differ in a few blocks of a sector, and one kernel takes half the time to compile.
+    macro_rules! directed {
+        ($keys:ident: $mode:ident ($($argument:expr),+)) => {
+            if encrypt {
+                kernel!($keys: $mode<true>($($argument),+));
+            } else {
+                kernel!($keys: $mode<false>($($argument),+));
             }
         };
     }
@@ -171,24 +182,28 @@ fn crypt<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &Keys, mut sectors: 
         // The stream stays where it is: copying it costs as much as some blocks.
         Keys::Xts(keys) => {
             let sectors = &mut sectors;
-            kernel!(keys: xts(keys, sectors));
+            directed!(keys: xts(keys, sectors));
         }
-        Keys::Cbc(keys) => match keys.rounds() {
-            12 => cpu.call(
+        Keys::Cbc(keys) => match (keys.rounds(), encrypt) {
+            (12, true) => cpu.call(
                 #[inline(always)]
-                || cbc::crypt::<V, 12, ENCRYPT>(keys, sectors),
+                || cbc::crypt::<V, 12, true>(keys, sectors),
             ),
-            _ => kernel!(keys: cbc(keys, sectors)),
+            (12, false) => cpu.call(
+                #[inline(always)]
+                || cbc::crypt::<V, 12, false>(keys, sectors),
+            ),
+            _ => directed!(keys: cbc(keys, sectors)),
         },
-        Keys::FastBrw(keys) => kernel!(keys: fast_brw(cpu, keys, sectors)),
-        Keys::FastHorner(keys) => kernel!(keys: fast_horner(keys, sectors)),
-        Keys::Hctr2(keys) => kernel!(keys: hctr2(keys, sectors)),
+        Keys::FastBrw(keys) => directed!(keys: fast_brw(cpu, keys, sectors)),
+        Keys::FastHorner(keys) => kernel!(keys: fast_horner(keys, sectors, encrypt)),
+        Keys::Hctr2(keys) => kernel!(keys: hctr2(keys, sectors, encrypt)),
         Keys::Adiantum(keys) => cpu.call(
             #[inline(always)]
-            || adiantum::crypt::<V, ENCRYPT>(keys, sectors),
+            move || adiantum::crypt::<V>(keys, sectors, encrypt),
         ),
-        Keys::Eme2(keys) => kernel!(keys: eme2(keys, sectors)),
-        Keys::Aez10(keys) => kernel!(keys: aez10(keys, sectors)),
-        Keys::Xcb(keys) => kernel!(keys: xcb(keys, sectors)),
+        Keys::Eme2(keys) => directed!(keys: eme2(keys, sectors)),
+        Keys::Aez10(keys) => kernel!(keys: aez10(keys, sectors, encrypt)),
+        Keys::Xcb(keys) => kernel!(keys: xcb(keys, sectors, encrypt)),
     }
 }

@@ -1,11 +1,10 @@
 //! XCB-AES over a stream of sectors: IEEE 1619.2-2010. Broken: see
 //! [`crate::Mode::Xcb`].
 
-use super::aes::{decrypt, encrypt};
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, RoundKeys, Vector};
+use super::{AesKeys, RoundKeys, Vector, aes};
 use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroize;
@@ -70,8 +69,8 @@ impl Keys {
         let numbers: [u128; 7] = from_fn(|i| (i as u128).swap_bytes());
         let mut x = numbers.map_here(V::splat);
         match self.counter.rounds() {
-            10 => encrypt::<V, 7, 10>(&mut x, &self.counter.encrypt),
-            _ => encrypt::<V, 7, 14>(&mut x, &self.counter.encrypt),
+            10 => aes::encrypt::<V, 7, 10>(&mut x, &self.counter.encrypt),
+            _ => aes::encrypt::<V, 7, 14>(&mut x, &self.counter.encrypt),
         }
         let mut derived = [[0_u8; 32]; 3];
         let mut keys = [&mut self.into, &mut self.out, &mut self.counter];
@@ -107,8 +106,8 @@ impl Keys {
 
     /// A hash, over plaintext or over ciphertext.
     #[inline(always)]
-    fn hash<V: Vector, const PLAIN: bool>(&self, sector: Products<V>, tweak: V) -> V {
-        let ends = if PLAIN {
+    fn hash<V: Vector>(&self, plain: bool, sector: Products<V>, tweak: V) -> V {
+        let ends = if plain {
             &self.over_plain
         } else {
             &self.over_encrypted
@@ -120,11 +119,12 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     keys: &Keys,
     sectors: Sectors<'_, '_>,
+    encrypt: bool,
 ) {
-    hash_ctr_hash::crypt::<Keys, V, ROUNDS, ENCRYPT>(keys, sectors);
+    hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);
 }
 
 impl Scheme for Keys {
@@ -159,8 +159,9 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn middle<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn middle<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         part: usize,
         group: &mut Group,
         hash: impl Fn() -> Products<V>,
@@ -168,13 +169,13 @@ impl Scheme for Keys {
     ) {
         match part {
             0 => {
-                let hash = self.hash::<V, ENCRYPT>(hash(), group.tweaks.get(lane));
+                let hash = self.hash(encrypt, hash(), group.tweaks.get(lane));
                 group.kept[0].set(lane, hash);
             }
             1 => {
-                let keys = if ENCRYPT { &self.into } else { &self.out };
+                let keys = if encrypt { &self.into } else { &self.out };
                 let mut x = [group.load::<V>(lane, group.bytes - BLOCK)];
-                encrypt::<V, 1, ROUNDS>(&mut x, &keys.encrypt);
+                aes::encrypt::<V, 1, ROUNDS>(&mut x, &keys.encrypt);
                 let middle = x[0].xor(group.kept[0].get(lane));
                 group.start.set(lane, middle);
                 group.kept[0].set(lane, middle);
@@ -184,21 +185,17 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn finish<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+    fn finish<V: Vector, const ROUNDS: usize>(
         &self,
+        encrypt: bool,
         group: &Group,
         hash: Products<V>,
         lane: usize,
     ) {
-        let tweak = group.tweaks.get(lane);
-        let hash = if ENCRYPT {
-            self.hash::<V, false>(hash, tweak)
-        } else {
-            self.hash::<V, true>(hash, tweak)
-        };
-        let keys = if ENCRYPT { &self.out } else { &self.into };
+        let hash = self.hash(!encrypt, hash, group.tweaks.get(lane));
+        let keys = if encrypt { &self.out } else { &self.into };
         let mut x = [group.kept[0].get::<V>(lane).xor(hash)];
-        decrypt::<V, 1, ROUNDS>(&mut x, &keys.decrypt);
+        aes::decrypt::<V, 1, ROUNDS>(&mut x, &keys.decrypt);
         group.store(lane, group.bytes - BLOCK, x[0]);
     }
 }

@@ -99,7 +99,7 @@ impl<'a> State<'a> {
 
     /// From the first hashes to the subkeys.
     #[inline(always)]
-    fn prepare<V: Vector, const ENCRYPT: bool>(&mut self, keys: &Keys, bytes: usize) {
+    fn prepare<V: Vector>(&mut self, keys: &Keys, bytes: usize, encrypt: bool) {
         let last = bytes - BLOCK;
         for (i, sector) in self.batch.sectors().iter().enumerate() {
             let tweak = [self.batch.ivs()[i], 0];
@@ -112,11 +112,11 @@ impl<'a> State<'a> {
         }
         let before = self.middle;
         match V::BLOCKS {
-            1 => aes::<V, 8, ENCRYPT>(&keys.aes, &mut self.middle),
-            2 => aes::<V, 4, ENCRYPT>(&keys.aes, &mut self.middle),
-            _ => aes::<V, 2, ENCRYPT>(&keys.aes, &mut self.middle),
+            1 => aes::<V, 8>(&keys.aes, &mut self.middle, encrypt),
+            2 => aes::<V, 4>(&keys.aes, &mut self.middle, encrypt),
+            _ => aes::<V, 2>(&keys.aes, &mut self.middle, encrypt),
         }
-        let nonces = if ENCRYPT { &self.middle } else { &before };
+        let nonces = if encrypt { &self.middle } else { &before };
         subkeys::<V>(keys, nonces, self.batch.len(), &mut self.subkeys);
     }
 
@@ -146,7 +146,7 @@ impl<'a> State<'a> {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Sectors<'_, '_>) {
+pub(super) fn crypt<V: Vector>(keys: &Keys, mut sectors: Sectors<'_, '_>, encrypt: bool) {
     let bytes = sectors.bytes();
     let mut states = [
         State::new(sectors.empty_batch()),
@@ -162,7 +162,7 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Se
     }
     let mut hashes = [0; BATCH];
     while now.batch.len() != 0 {
-        now.prepare::<V, ENCRYPT>(keys, bytes);
+        now.prepare::<V>(keys, bytes, encrypt);
         sectors.fill(&mut next.batch);
         hashes = add_stream::<V>(keys, now, next, bytes);
         now.finish(&hashes, bytes);
@@ -175,13 +175,13 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, mut sectors: Se
 
 /// AES on the middle blocks of a batch, in `N` vectors.
 #[inline(always)]
-fn aes<V: Vector, const N: usize, const ENCRYPT: bool>(keys: &AesKeys, blocks: &mut [u128; BATCH]) {
+fn aes<V: Vector, const N: usize>(keys: &AesKeys, blocks: &mut [u128; BATCH], forward: bool) {
     let mut x = [V::zero(); N];
     for (x, blocks) in x.iter_mut().zip_here(blocks.chunks_exact(V::BLOCKS)) {
         // SAFETY: as many blocks as the vector has.
         *x = unsafe { V::load(blocks.as_ptr().cast()) };
     }
-    if ENCRYPT {
+    if forward {
         encrypt::<V, N, 14>(&mut x, &keys.encrypt);
     } else {
         decrypt::<V, N, 14>(&mut x, &keys.decrypt);
