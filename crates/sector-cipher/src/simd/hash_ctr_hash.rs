@@ -227,16 +227,16 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     }
     // One lane takes less time than several.
     let hash = pass.take_before().fold();
-    unroll!(PART in 0 1 2 3, {
+    for part in 0..PARTS {
         scheme.middle::<V::One, ROUNDS>(
             encrypt,
-            PART,
+            part,
             &mut group,
             #[inline(always)]
             || hash,
             0,
         );
-    });
+    }
     pass.start(V::spread(group.start.get(0)));
     let none = RunEnd::NONE.ahead(sector.src());
     offset = 0;
