@@ -79,7 +79,7 @@ pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize>(
     encrypt: bool,
 ) {
     // As many vectors side by side as there are registers for.
-    if V::BLOCKS == 4 {
+    if const { V::BLOCKS == 4 } {
         crypt_by::<S, V, ROUNDS, 8>(scheme, sectors, encrypt);
     } else {
         crypt_by::<S, V, ROUNDS, 4>(scheme, sectors, encrypt);

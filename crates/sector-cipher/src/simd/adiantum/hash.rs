@@ -34,7 +34,7 @@ pub(super) unsafe fn at_once<V: Vector>(
     // SAFETY: the caller's promise.
     unsafe {
         // Sums of more pieces would not stay in sixteen registers.
-        if V::BLOCKS == 4 {
+        if const { V::BLOCKS == 4 } {
             side_by_side::<V, 4>(keys, sectors, bytes)
         } else {
             side_by_side::<V, 1>(keys, sectors, bytes)

@@ -190,13 +190,13 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
 ) {
-    if V::ABREAST != HALF {
+    if const { V::ABREAST != HALF } {
         if sectors.bytes() == HALF * V::BYTES {
             sixteens::run::<V, ROUNDS, ENCRYPT, true>(keys, sectors);
         } else {
             sixteens::run::<V, ROUNDS, ENCRYPT, false>(keys, sectors);
         }
-    } else if V::BLOCKS == 1 {
+    } else if const { V::BLOCKS == 1 } {
         eights::run::<V, 4, ROUNDS, ENCRYPT>(keys, sectors);
     } else {
         eights::run::<V, 2, ROUNDS, ENCRYPT>(keys, sectors);
@@ -233,11 +233,11 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: b
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
             V::wide_round::<HALF, ENCRYPT, ROUND>(&mut x, keys);
             // The ties keep the masks beside the rounds.
-            if ROUND > 1 && ROUND <= HALF + 1 && !ONE {
+            if const { ROUND > 1 && ROUND <= HALF + 1 && !ONE } {
                 const BEFORE: usize = (ROUND + HALF - 2) % HALF;
                 x[1].tie(&mut masks[BEFORE]);
             }
-            if ROUND <= HALF && !ONE {
+            if const { ROUND <= HALF && !ONE } {
                 const I: usize = (ROUND - 1) % HALF;
                 let mut mask = now[I];
                 x[0].tie(&mut mask);

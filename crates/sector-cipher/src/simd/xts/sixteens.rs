@@ -303,7 +303,7 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
             V::wide_round::<1, true, ROUND>(&mut ivs, keys.tweak);
             x[2].tie(&mut ivs[0]);
         }
-        if ROUND <= 8 {
+        if const { ROUND <= 8 } {
             step(2 * ROUND - 2);
             step(2 * ROUND - 1);
         }
