@@ -8,14 +8,43 @@
 
 use core::mem::MaybeUninit;
 
+/// Repeats the body with a constant: loops over rounds must be straight code. A condition
+/// on constants is `const`, here and elsewhere, so that what it leaves out is never made: the
+/// compiler would inline everything there first.
+macro_rules! unroll {
+    ($i:ident in $($n:literal)*, if $a:ident < $b:ident $body:block) => {
+        unroll!($i in $($n)*, if const { $a < $b } $body)
+    };
+    ($i:ident in $($n:literal)*, if $a:ident == 1 + $b:ident * $c:tt / $d:tt $body:block) => {
+        unroll!($i in $($n)*, if const { $a == 1 + $b * $c / $d } $body)
+    };
+    ($i:ident in $($n:literal)*, $body:expr) => {
+        $({
+            const $i: usize = $n;
+            $body
+        })*
+    };
+}
+
+/// [`unroll`] over the places of an array of `$count`, sixteen at most.
+macro_rules! each {
+    ($i:ident < $count:ident, $body:expr) => {
+        unroll!($i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, if $i < $count { $body })
+    };
+}
+
 /// The array of `make(0)`, `make(1)` and so on.
 #[inline(always)]
 pub(crate) fn from_fn<T, const N: usize>(mut make: impl FnMut(usize) -> T) -> [T; N] {
     let mut array = [const { MaybeUninit::uninit() }; N];
-    let mut i = 0;
-    while i < N {
-        array[i] = MaybeUninit::new(make(i));
-        i += 1;
+    if const { N <= 16 } {
+        each!(I < N, array[I] = MaybeUninit::new(make(I)));
+    } else {
+        let mut i = 0;
+        while i < N {
+            array[i] = MaybeUninit::new(make(i));
+            i += 1;
+        }
     }
     // SAFETY: all of them have been written, and a value looks the same in its place.
     unsafe { core::mem::transmute_copy(&array) }

@@ -41,6 +41,9 @@
     allow(dead_code)
 )]
 
+#[macro_use]
+mod here;
+
 mod arch;
 mod backend;
 mod cipher;
@@ -49,7 +52,6 @@ mod first;
 mod foreign;
 #[cfg(any(test, feature = "hazmat"))]
 pub mod hazmat;
-mod here;
 mod portable;
 mod row;
 mod run;

@@ -10,24 +10,6 @@
 //! addresses depend only on lengths, key sizes and sector counts.
 #![allow(unsafe_code)]
 
-/// Repeats the body with a constant: loops over rounds must be straight code. A condition
-/// on constants is `const`, here and elsewhere, so that what it leaves out is never made: the
-/// compiler would inline everything there first.
-macro_rules! unroll {
-    ($i:ident in $($n:literal)*, if $a:ident < $b:ident $body:block) => {
-        unroll!($i in $($n)*, if const { $a < $b } $body)
-    };
-    ($i:ident in $($n:literal)*, if $a:ident == 1 + $b:ident * $c:tt / $d:tt $body:block) => {
-        unroll!($i in $($n)*, if const { $a == 1 + $b * $c / $d } $body)
-    };
-    ($i:ident in $($n:literal)*, $body:expr) => {
-        $({
-            const $i: usize = $n;
-            $body
-        })*
-    };
-}
-
 mod adiantum;
 mod aes;
 mod aez10;

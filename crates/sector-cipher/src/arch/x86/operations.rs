@@ -107,9 +107,7 @@ macro_rules! key_schedule {
         #[inline(always)]
         fn aes_start<const N: usize>(x: &mut [Self; N], keys: &RoundKeys) {
             let first = key(keys, 0);
-            for x in x {
-                *x = x.xor(first);
-            }
+            each!(I < N, x[I] = x[I].xor(first));
         }
     };
 }
@@ -126,9 +124,7 @@ macro_rules! aes {
         #[inline(always)]
         fn $start_with<const N: usize>(x: &mut [Self; N], keys: &$keys, masks: &[Self; N]) {
             let first = $key(keys, 0);
-            for (x, mask) in x.iter_mut().zip_here(masks) {
-                *x = x.xor3(first, *mask);
-            }
+            each!(I < N, x[I] = x[I].xor3(first, masks[I]));
         }
 
         #[inline(always)]
@@ -137,20 +133,21 @@ macro_rules! aes {
             keys: &$keys,
         ) {
             $(
-                if let Ok(x) = <&mut [Self; $count]>::try_from(&mut x[..]) {
-                    // SAFETY: the CPU has the features.
-                    unsafe { $rounds::<ENCRYPT, ROUND>(x, keys) };
+                if const { N == $count } {
+                    let x = x.as_mut_ptr().cast::<[Self; $count]>();
+                    // SAFETY: the CPU has the features, and there are as many vectors.
+                    unsafe { $rounds::<ENCRYPT, ROUND>(&mut *x, keys) };
                     return;
                 }
             )*
             let key = $key(keys, ROUND);
-            for x in x {
-                *x = if ENCRYPT {
-                    intrinsics!($encrypt(x.0, key.0))
+            each!(I < N, {
+                x[I] = if ENCRYPT {
+                    intrinsics!($encrypt(x[I].0, key.0))
                 } else {
-                    intrinsics!($decrypt(x.0, key.0))
+                    intrinsics!($decrypt(x[I].0, key.0))
                 };
-            }
+            });
         }
 
         #[inline(always)]
@@ -160,14 +157,14 @@ macro_rules! aes {
             masks: &[Self; N],
         ) {
             let last = $key(keys, ROUNDS);
-            for (x, mask) in x.iter_mut().zip_here(masks) {
-                let last = last.xor(*mask);
-                *x = if ENCRYPT {
-                    intrinsics!($encrypt_last(x.0, last.0))
+            each!(I < N, {
+                let last = last.xor(masks[I]);
+                x[I] = if ENCRYPT {
+                    intrinsics!($encrypt_last(x[I].0, last.0))
                 } else {
-                    intrinsics!($decrypt_last(x.0, last.0))
+                    intrinsics!($decrypt_last(x[I].0, last.0))
                 };
-            }
+            });
         }
     };
 }

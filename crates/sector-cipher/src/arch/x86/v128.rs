@@ -1,7 +1,7 @@
 //! 128-bit vectors: AES-NI, PCLMULQDQ, AVX.
 
 use super::schedule;
-use crate::here::{ZipHere, from_fn};
+use crate::here::from_fn;
 use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector};
 use core::arch::x86_64::*;
 

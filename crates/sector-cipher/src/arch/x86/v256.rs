@@ -2,7 +2,7 @@
 
 use super::V128;
 use super::schedule;
-use crate::here::{ZipHere, from_fn};
+use crate::here::from_fn;
 use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector};
 use core::arch::x86_64::*;
 

@@ -4,7 +4,7 @@ use super::schedule;
 use super::v512_masks::*;
 use super::v512_rounds::*;
 use super::{V128, V256};
-use crate::here::{ZipHere, from_fn};
+use crate::here::from_fn;
 use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, WideKeys};
 use core::arch::x86_64::*;
 
@@ -268,15 +268,15 @@ impl Tuning for V512 {
     ) {
         // The key first, so that masks need no loads of their own.
         let last = wide_key(keys, ROUNDS);
-        for (x, mask) in x.iter_mut().zip_here(masks) {
+        each!(I < N, {
             // SAFETY: the caller's promise.
-            let last = last.xor(unsafe { Self::load(*mask) });
-            *x = if ENCRYPT {
-                intrinsics!(_mm512_aesenclast_epi128(x.0, last.0))
+            let last = last.xor(unsafe { Self::load(masks[I]) });
+            x[I] = if ENCRYPT {
+                intrinsics!(_mm512_aesenclast_epi128(x[I].0, last.0))
             } else {
-                intrinsics!(_mm512_aesdeclast_epi128(x.0, last.0))
+                intrinsics!(_mm512_aesdeclast_epi128(x[I].0, last.0))
             };
-        }
+        });
     }
 
     #[inline(always)]
@@ -286,21 +286,23 @@ impl Tuning for V512 {
         src: *const u8,
         dst: *mut u8,
     ) -> [Self; N] {
-        if ENCRYPT && let Ok(eight) = <&mut [Self; 8]>::try_from(&mut x[..]) {
-            // SAFETY: the caller's promise, and the CPU has the features.
-            *eight = unsafe { finish_eight::<ROUNDS>(eight, keys, src, dst) };
+        if const { ENCRYPT && N == 8 } {
+            let eight = x.as_mut_ptr().cast::<[Self; 8]>();
+            // SAFETY: the caller's promise, there are as many vectors, and the CPU has the
+            // features.
+            unsafe { *eight = finish_eight::<ROUNDS>(&*eight, keys, src, dst) };
             return x;
         }
         let mut masks = x;
-        for (i, mask) in masks.iter_mut().enumerate() {
+        each!(I < N, {
             // SAFETY: the caller's promise.
-            *mask = unsafe { Self::load(src.add(i * Self::BYTES)) };
-        }
+            masks[I] = unsafe { Self::load(src.add(I * Self::BYTES)) };
+        });
         Self::aes_finish::<N, ENCRYPT, ROUNDS>(&mut x, keys, &masks);
-        for (i, x) in x.iter().enumerate() {
+        each!(I < N, {
             // SAFETY: the caller's promise.
-            unsafe { x.store(dst.add(i * Self::BYTES)) };
-        }
+            unsafe { x[I].store(dst.add(I * Self::BYTES)) };
+        });
         x
     }
 }

@@ -40,12 +40,8 @@ fn quarter_rounds<V: Vector>(
 ) {
     macro_rules! half {
         ($a:ident, $b:ident, $d:ident, $n:literal) => {
-            for i in 0..4 {
-                x[$a[i]] = x[$a[i]].add32(x[$b[i]]);
-            }
-            for i in 0..4 {
-                x[$d[i]] = x[$d[i]].xor(x[$a[i]]).rotl32::<$n>();
-            }
+            unroll!(I in 0 1 2 3, x[$a[I]] = x[$a[I]].add32(x[$b[I]]));
+            unroll!(I in 0 1 2 3, x[$d[I]] = x[$d[I]].xor(x[$a[I]]).rotl32::<$n>());
         };
     }
     half!(a, b, d, 16);

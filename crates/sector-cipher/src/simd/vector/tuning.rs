@@ -118,15 +118,15 @@ pub(crate) trait Tuning: Clmul + Aes {
         dst: *mut u8,
     ) -> [Self; N] {
         let mut masks = x;
-        for (i, mask) in masks.iter_mut().enumerate() {
+        each!(I < N, {
             // SAFETY: the caller's promise.
-            *mask = unsafe { Self::load(src.add(i * Self::BYTES)) };
-        }
+            masks[I] = unsafe { Self::load(src.add(I * Self::BYTES)) };
+        });
         Self::aes_finish::<N, ENCRYPT, ROUNDS>(&mut x, keys, &masks);
-        for (i, x) in x.iter().enumerate() {
+        each!(I < N, {
             // SAFETY: the caller's promise.
-            unsafe { x.store(dst.add(i * Self::BYTES)) };
-        }
+            unsafe { x[I].store(dst.add(I * Self::BYTES)) };
+        });
         x
     }
 }

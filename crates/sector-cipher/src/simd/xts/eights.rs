@@ -182,10 +182,10 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
 ) -> V {
     let data = &keys.data.narrow;
     let mut x = [V::zero(); HALF];
-    for (i, x) in x.iter_mut().enumerate() {
-        // SAFETY: vector i of the group.
-        *x = unsafe { V::load(src.add(i * V::BYTES)) };
-    }
+    unroll!(I in 0 1 2 3 4 5 6 7, {
+        // SAFETY: vector I of the group.
+        x[I] = unsafe { V::load(src.add(I * V::BYTES)) };
+    });
     // SAFETY: the caller's promise.
     V::aes_start_with(&mut x, data, unsafe { masks.all() });
     let mut ivs = [ivs];
@@ -206,10 +206,10 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
     // SAFETY: the caller's promise. From memory once more, not from registers.
     let masks = unsafe { fresh(masks).all() };
     V::aes_finish::<HALF, ENCRYPT, ROUNDS>(&mut x, data, masks);
-    for (i, x) in x.into_iter().enumerate() {
+    unroll!(I in 0 1 2 3 4 5 6 7, {
         // SAFETY: as above, and the destination may be written.
-        unsafe { x.store(dst.add(i * V::BYTES)) };
-    }
+        unsafe { x[I].store(dst.add(I * V::BYTES)) };
+    });
     if TWEAKS {
         V::wide_finish::<1, true, ROUNDS>(&mut ivs, keys.tweak, &[V::zero()]);
     }

@@ -224,10 +224,10 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: b
     let mut offset = 0;
     loop {
         let mut x = [V::zero(); HALF];
-        for (i, x) in x.iter_mut().enumerate() {
-            // SAFETY: vector i of a group in the sector.
-            *x = unsafe { V::load(sector.src().add(offset + i * V::BYTES)) };
-        }
+        unroll!(I in 0 1 2 3 4 5 6 7, {
+            // SAFETY: vector I of a group in the sector.
+            x[I] = unsafe { V::load(sector.src().add(offset + I * V::BYTES)) };
+        });
         V::wide_start_with(&mut x, keys, &masks);
         let now = masks;
         unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
@@ -245,10 +245,10 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: b
             }
         });
         V::wide_finish::<HALF, ENCRYPT, ROUNDS>(&mut x, keys, &now);
-        for (i, x) in x.into_iter().enumerate() {
+        unroll!(I in 0 1 2 3 4 5 6 7, {
             // SAFETY: as above, and the destination may be written.
-            unsafe { x.store(sector.dst().add(offset + i * V::BYTES)) };
-        }
+            unsafe { x[I].store(sector.dst().add(offset + I * V::BYTES)) };
+        });
         offset += group;
         if ONE || offset == bytes {
             return;
