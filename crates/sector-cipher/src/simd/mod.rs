@@ -174,17 +174,9 @@ fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encr
             let sectors = &mut sectors;
             directed!(keys: xts(keys, sectors));
         }
-        Keys::Cbc(keys) => match (keys.rounds(), encrypt) {
-            (12, true) => cpu.call(
-                #[inline(always)]
-                || cbc::crypt::<V, 12, true>(keys, sectors),
-            ),
-            (12, false) => cpu.call(
-                #[inline(always)]
-                || cbc::crypt::<V, 12, false>(keys, sectors),
-            ),
-            _ => directed!(keys: cbc(keys, sectors)),
-        },
+        // Serial inside a sector: vectors of one block do, whose code is there already.
+        Keys::Cbc(keys) if encrypt => cbc::<V::One, true>(cpu.one(), keys, sectors),
+        Keys::Cbc(keys) => cbc::<V, false>(cpu, keys, sectors),
         Keys::FastBrw(keys) => directed!(keys: fast_brw(cpu, keys, sectors)),
         Keys::FastHorner(keys) => kernel!(keys: fast_horner(keys, sectors, encrypt)),
         Keys::Hctr2(keys) => kernel!(keys: hctr2(keys, sectors, encrypt)),
@@ -195,5 +187,23 @@ fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encr
         Keys::Eme2(keys) => directed!(keys: eme2(keys, sectors)),
         Keys::Aez10(keys) => kernel!(keys: aez10(keys, sectors, encrypt)),
         Keys::Xcb(keys) => kernel!(keys: xcb(keys, sectors, encrypt)),
+    }
+}
+
+/// The kernel of CBC, whose keys have 192 bits as well.
+fn cbc<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &AesKeys, sectors: Sectors<'_, '_>) {
+    match keys.rounds() {
+        10 => cpu.call(
+            #[inline(always)]
+            || cbc::crypt::<V, 10, ENCRYPT>(keys, sectors),
+        ),
+        12 => cpu.call(
+            #[inline(always)]
+            || cbc::crypt::<V, 12, ENCRYPT>(keys, sectors),
+        ),
+        _ => cpu.call(
+            #[inline(always)]
+            || cbc::crypt::<V, 14, ENCRYPT>(keys, sectors),
+        ),
     }
 }
