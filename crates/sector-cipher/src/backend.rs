@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::Ports;
+use crate::arch::ports_of;
 use crate::row::{Detected, detected};
 
 /// An implementation of the ciphers for one kind of CPU.
@@ -57,6 +59,12 @@ impl Backend {
             Backend::Vaes512 => "vaes512",
             Backend::Armv8 => "armv8",
         }
+    }
+
+    /// What it does in the way that suits this CPU's ports; `None` if it has one way only, or
+    /// the CPU cannot run it.
+    pub fn ports(self) -> Option<Ports> {
+        self.is_supported().then(|| ports_of(self)).flatten()
     }
 
     /// Whether this CPU can run it.

@@ -53,6 +53,7 @@ mod foreign;
 #[cfg(any(test, feature = "hazmat"))]
 pub mod hazmat;
 mod portable;
+mod ports;
 mod row;
 mod run;
 mod shared;
@@ -70,6 +71,7 @@ pub use cipher::{Cipher, Run};
 pub use error::{NewError, RunError};
 pub use first::First;
 pub use foreign::Foreign;
+pub use ports::{Ports, PortsSource};
 pub use spec::{
     CipherSpec, IvMode, Mode, SectorCount, SectorSize, UnknownCipher, WrongKeyLength,
     WrongSectorSize,

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Random, SIZES, cipher, for_all, lengths, names, quick, size, spec};
-use sector_cipher::{Backend, Cipher, First, NewError, Run, RunError, SectorCount, WrongKeyLength};
+use sector_cipher::{
+    Backend, Cipher, First, NewError, Run, RunError, SectorCount, WrongKeyLength, hazmat,
+};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
@@ -107,6 +109,35 @@ fn every_backend_matches_portable_at_every_length() {
                 assert!(*data == expected, "{what}: encrypt_runs");
                 cipher.decrypt_runs(&mut cut(first, data, bytes, random));
                 assert!(*data == plain, "{what}: decrypt_runs");
+            }
+        }
+    });
+}
+
+/// What the CPU's ports decide changes nothing but speed: all ways, whatever this CPU takes. The
+/// other tests, beside this one, may meet any of them.
+#[test]
+fn every_way_of_the_ports_gives_the_same() {
+    for_all(|name, key, bytes, random| {
+        let first = 4096;
+        let plain = random.bytes(70 * bytes);
+        let mut all = plain.clone();
+        cipher(name, bytes, key, Backend::Portable).encrypt(first, &mut all);
+        for &backend in &Backend::available()[1..] {
+            if backend.ports().is_none() {
+                continue;
+            }
+            let cipher = cipher(name, bytes, key, backend);
+            for ways in 0..4 {
+                hazmat::set_ports(ways & 1 != 0, ways & 2 != 0);
+                for sectors in [1, 2, 3, 5, 8, 9, 17, 70] {
+                    let mut data = plain[..sectors * bytes].to_vec();
+                    cipher.encrypt(first, &mut data);
+                    let what = format!("{name} {bytes} {backend} {ways}: {sectors} sectors");
+                    assert!(data == all[..data.len()], "{what}: encrypt");
+                    cipher.decrypt(first, &mut data);
+                    assert!(data == plain[..data.len()], "{what}: decrypt");
+                }
             }
         }
     });

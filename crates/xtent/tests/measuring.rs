@@ -37,6 +37,18 @@ fn bench_of_one_cipher() {
         assert_eq!(row["runs"][1]["sectors"], sectors);
     }
     assert_eq!(all["key_derivations"], serde_json::json!([]));
+    let backend: sector_cipher::Backend = ciphers[0]["backend"].as_str().unwrap().parse().unwrap();
+    match backend.ports() {
+        None => assert!(all["ports"].is_null()),
+        Some(ports) => {
+            assert_eq!(all["ports"]["shifts"], ports.shifts);
+            assert_eq!(all["ports"]["three_products"], ports.three_products);
+            let said = bed.run("bench --cipher aes-xts-plain64");
+            let said = said.ok();
+            let line = format!("\nChosen for this CPU: {ports}\n");
+            assert!(said.out.contains(&line), "{said:?}");
+        }
+    }
     let mut speeds = Vec::new();
     figures(&all, &mut speeds);
     assert_eq!(speeds.len(), 16);
@@ -71,6 +83,7 @@ fn bench_as_json() {
                 .find(|row| row["cipher"] == name && row["sector_size"] == size)
                 .unwrap();
             assert_eq!(row["backend"], "portable");
+            assert!(all["ports"].is_null());
             assert_eq!(row["broken"], name.contains("xcb"));
             assert_eq!(row["runs"][0]["sectors"], 1);
             assert_eq!(row["runs"][1]["sectors"], 64);

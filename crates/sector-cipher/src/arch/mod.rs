@@ -11,8 +11,20 @@ mod x86;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use aarch64::ROWS;
 use core::mem::MaybeUninit;
+#[cfg(all(target_arch = "x86_64", any(test, feature = "hazmat")))]
+pub(crate) use x86::set_ports;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::ROWS;
+pub(crate) use x86::{ROWS, ports_of};
+
+/// A back-end has one way for everything here.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn ports_of(_backend: crate::Backend) -> Option<crate::Ports> {
+    None
+}
+
+/// There is nothing to set.
+#[cfg(all(not(target_arch = "x86_64"), any(test, feature = "hazmat")))]
+pub(crate) fn set_ports(_shifts: bool, _three_products: bool) {}
 
 /// The back-ends of this architecture, slowest first.
 #[cfg(not(any(

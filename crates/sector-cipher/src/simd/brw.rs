@@ -90,10 +90,15 @@ pub(super) struct Sum<V> {
 }
 
 impl<V: Vector> Sum<V> {
-    /// One product. Of four, not of Karatsuba's three: the sums of both factors'
-    /// halves take two shuffles, where products are done as well.
+    /// One product.
     #[inline(always)]
     pub(super) fn product(a: V, b: V) -> Self {
+        // Looked at each time, which also keeps the compiler from mixing this with what is
+        // around it: it has been put between AES rounds where it is to be.
+        if V::three_products() {
+            // Both low halves, and both high ones: one sum for what Karatsuba's takes of both.
+            return Self::product_of_halves(a.low_halves(b), a.high_halves(b));
+        }
         Self {
             low: a.clmul::<0x00>(b),
             middle: a.clmul::<0x01>(b).xor(a.clmul::<0x10>(b)),
@@ -105,10 +110,11 @@ impl<V: Vector> Sum<V> {
     /// This and one product.
     #[inline(always)]
     fn plus_product(self, a: V, b: V) -> Self {
+        let product = Self::product(a, b);
         Self {
-            low: self.low.xor(a.clmul::<0x00>(b)),
-            middle: self.middle.xor3(a.clmul::<0x01>(b), a.clmul::<0x10>(b)),
-            high: self.high.xor(a.clmul::<0x11>(b)),
+            low: self.low.xor(product.low),
+            middle: self.middle.xor(product.middle),
+            high: self.high.xor(product.high),
             block: self.block,
         }
     }

@@ -24,7 +24,7 @@ mod memcheck;
 mod trace;
 
 use common::size;
-use sector_cipher::{Backend, Cipher, CipherSpec, IvMode, Mode, SectorCount};
+use sector_cipher::{Backend, Cipher, CipherSpec, IvMode, Mode, SectorCount, hazmat};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
@@ -45,12 +45,15 @@ const RUNS: [Run; 4] = [(512, 9), (512, 1), (4096, 1), (4096, 3)];
 /// Bytes of the longest.
 const LONGEST: usize = 3 * 4096;
 
-/// A cipher with a key length, a back-end and a run.
+/// A cipher with a key length, a back-end and a run, in one of the ways that it has for CPUs of
+/// different kinds.
 struct Case {
     spec: CipherSpec,
     key_len: usize,
     backend: Backend,
     run: Run,
+    /// Both of [`hazmat::set_ports`], or neither.
+    ports: bool,
 }
 
 impl Case {
@@ -61,12 +64,19 @@ impl Case {
             .filter(|spec| matches!(spec.iv(), IvMode::Plain64 | IvMode::EssivSha256))
             .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
             .flat_map(move |(spec, key_len)| {
-                runs.iter().map(move |&run| Self {
-                    spec,
-                    key_len,
-                    backend,
-                    run,
-                })
+                let asks = matches!(spec.mode(), Mode::AesXts | Mode::Eme2 | Mode::FastBrw)
+                    && backend.ports().is_some();
+                let ways: &[bool] = if asks { &[false, true] } else { &[false] };
+                let cases = move |&ports| {
+                    runs.iter().map(move |&run| Self {
+                        spec,
+                        key_len,
+                        backend,
+                        run,
+                        ports,
+                    })
+                };
+                ways.iter().flat_map(cases)
             })
     }
 
@@ -79,6 +89,8 @@ impl Case {
     /// decryption. Does not allocate.
     fn run(&self, place: &mut MaybeUninit<Cipher>, secrets: &mut Secrets) {
         let (bytes, sectors) = self.run;
+        // Of the process that is looked at, which is one for each case.
+        hazmat::set_ports(self.ports, self.ports);
         let cipher = Cipher::new(
             self.spec,
             size(bytes),
@@ -95,10 +107,11 @@ impl Case {
     fn name(&self) -> String {
         let (bytes, sectors) = self.run;
         format!(
-            "{} {} {}, {sectors} of {bytes} bytes",
+            "{} {} {}, {sectors} of {bytes} bytes{}",
             self.spec,
             8 * self.key_len,
-            self.backend
+            self.backend,
+            if self.ports { ", the other way" } else { "" }
         )
     }
 }

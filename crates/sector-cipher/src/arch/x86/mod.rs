@@ -8,8 +8,8 @@
 
 #[macro_use]
 mod operations;
+mod ports;
 mod schedule;
-mod shifts;
 mod v128;
 mod v256;
 mod v512;
@@ -19,6 +19,9 @@ mod v512_rounds;
 use crate::Backend;
 use crate::row::Row;
 use crate::simd::row;
+pub(crate) use ports::of as ports_of;
+#[cfg(any(test, feature = "hazmat"))]
+pub(crate) use ports::set as set_ports;
 use v128::V128;
 use v256::V256;
 use v512::V512;
@@ -27,7 +30,12 @@ cpufeatures::new!(aes_ni, "aes", "avx", "pclmulqdq", "sse4.1");
 
 /// Whether the CPU, and the operating system, let us use AES-NI with AVX.
 fn has_aes_ni() -> bool {
-    aes_ni::get()
+    let has = aes_ni::get();
+    if has {
+        // SAFETY: it has them. No other back-end is used before this one is asked for.
+        unsafe { ports::look() };
+    }
+    has
 }
 
 cpufeatures::new!(avx2, "aes", "avx", "pclmulqdq", "sse4.1", "avx2");
@@ -63,11 +71,7 @@ cpufeatures::new!(
 
 /// Whether they let us use VAES with AVX-512.
 fn has_vaes512() -> bool {
-    let has = vaes512::get();
-    if has {
-        shifts::look();
-    }
-    has
+    vaes512::get()
 }
 
 /// The back-ends, slowest first.

@@ -123,6 +123,10 @@ impl Aes for V128 {
 }
 
 impl Tuning for V128 {
+    #[inline(always)]
+    fn three_products() -> bool {
+        super::ports::three_products::<16>()
+    }
     hints!(V128, xmm_reg, "avx");
 }
 

@@ -180,6 +180,10 @@ impl Aes for V256 {
 }
 
 impl Tuning for V256 {
+    #[inline(always)]
+    fn three_products() -> bool {
+        super::ports::three_products::<32>()
+    }
     hints!(V256, ymm_reg, "avx2");
 
     /// From the fifth on each is x^8 times the one four before: whole bytes move, and

@@ -228,6 +228,11 @@ impl Aes for V512 {
 impl Tuning for V512 {
     const ABREAST: usize = 16;
 
+    #[inline(always)]
+    fn three_products() -> bool {
+        super::ports::three_products::<64>()
+    }
+
     hints!(V512, zmm_reg, "avx512f");
 
     aes! {

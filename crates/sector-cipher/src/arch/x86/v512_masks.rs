@@ -1,7 +1,7 @@
 //! Masks of XTS and EME2 as [`V512`]: a block times powers of x, with few instructions that take
 //! the turns of AES rounds. On Intel's CPUs those are shifts of bits.
 
-use super::{V128, V512, shifts};
+use super::{V128, V512, ports};
 use crate::here::MapHere;
 use crate::simd::{Clmul, Lanes};
 use core::arch::x86_64::*;
@@ -159,7 +159,7 @@ static BY_4: Rotation = Rotation::new([4; 4]);
 /// leaves most AES rounds beside it.
 #[inline(always)]
 fn times_x_by(block: V512, rotation: &Rotation) -> V512 {
-    if shifts::are_beside_aes() {
+    if ports::shifts() {
         times_x_shifted(block, rotation)
     } else {
         times_x_rotated(block, rotation)

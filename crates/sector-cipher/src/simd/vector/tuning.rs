@@ -11,6 +11,11 @@ pub(crate) trait Tuning: Clmul + Aes {
     /// How many vectors side by side keep the AES units busiest and leave
     /// registers for other work: 8 or 16.
     const ABREAST: usize = 8;
+    /// Whether three products and some sums are faster than four products.
+    #[inline(always)]
+    fn three_products() -> bool {
+        false
+    }
     /// Itself, computed here: the compiler does not move it behind what follows.
     #[inline(always)]
     fn pin(self) -> Self {

@@ -21,8 +21,7 @@ const SECTOR_SIZES: [u32; 2] = [512, 4096];
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What {
-    /// The best one otherwise.
-    pub(super) backend: Option<Backend>,
+    pub(super) backend: Backend,
     /// All of them otherwise.
     pub(super) cipher: Option<CipherSpec>,
     /// Bytes per run; [`RUN`] sectors otherwise.
@@ -72,7 +71,7 @@ fn ciphers() -> impl Iterator<Item = CipherSpec> {
 
 /// Measures, cipher by cipher.
 pub(super) fn measure(what: &What) -> Result<Vec<Figures>> {
-    let backend = what.backend.unwrap_or_else(Backend::best);
+    let backend = what.backend;
     let mut all = Vec::new();
     let chosen: Vec<CipherSpec> = what
         .cipher
@@ -170,9 +169,21 @@ fn repeat(
     }
 }
 
+/// What the back-end does in a way that suits this CPU; `null` if it has one way only.
+pub(super) fn ports(backend: Backend) -> serde_json::Value {
+    let ports = backend.ports().map(|ports| {
+        serde_json::json!({
+            "shifts": ports.shifts,
+            "three_products": ports.three_products,
+            "source": ports.source.to_string(),
+        })
+    });
+    ports.into()
+}
+
 /// A line for each cipher and key length.
 pub(super) fn table(all: &[Figures], what: &What) -> String {
-    let backend = all.first().map_or("", |figures| figures.backend);
+    let backend = what.backend;
     let how = match what.threads.get() {
         1 => format!("one core, back-end {backend}, MB/s by CPU time"),
         threads => format!("{threads} threads, back-end {backend}, MB/s of all by the clock"),
@@ -201,6 +212,9 @@ pub(super) fn table(all: &[Figures], what: &What) -> String {
     }
     if all.iter().any(|figures| figures.broken) {
         text += "\n* broken: an attack is known. Only to open what exists.";
+    }
+    if let Some(ports) = backend.ports() {
+        let _ = write!(text, "\nChosen for this CPU: {ports}");
     }
     text
 }
@@ -236,7 +250,7 @@ mod tests {
         let rows = |cipher, broken| SECTOR_SIZES.map(|size| figures(cipher, broken, size));
         let mut all = Vec::from(rows("sound", false));
         let what = What {
-            backend: None,
+            backend: Backend::Portable,
             cipher: None,
             run: None,
             threads: NonZeroUsize::MIN,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sector_cipher::CipherSpec;
+use sector_cipher::{Backend, CipherSpec};
 
 use crate::args::{EngineChoice, HeaderArgs, UnlockArgs};
 use crate::cli::Global;
@@ -31,7 +31,8 @@ EXAMPLES:
 NOTES:
   Ciphers are measured in memory on one core by its CPU time, one sector per call
   and in runs of 64 sectors: a run is what one request hands over. The back-end
-  is the best one that the CPU has; --cpu forces another. With --threads each thread
+  is the best one that the CPU has; --cpu forces another. Where CPUs differ in what is faster, the line below the
+  table says what was chosen, and whether this kind of CPU is known or both ways were timed. With --threads each thread
   has data of its own, and the figure is what all of them do by the clock on the wall.
   Key derivations are measured as cryptsetup benchmark does.
   With --engine one cipher is measured (--cipher, else aes-xts-plain64) in the engine and on the CPU, with requests of
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     };
     output.note("Measuring ciphers, some seconds ...");
     let what = ciphers::What {
-        backend: global.cpu,
+        backend: global.cpu.unwrap_or_else(Backend::best),
         cipher,
         run: args.size,
         threads: args.threads,
@@ -139,6 +140,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if output.json {
         return output.object(&serde_json::json!({
             "ciphers": ciphers,
+            "ports": ciphers::ports(what.backend),
             "key_derivations": derivations,
             "reads": reads,
         }));

@@ -1,0 +1,238 @@
+//! What the CPU's ports can start beside AES rounds: see [`crate::Ports`].
+//!
+//! A short table says it for CPUs that have been measured (`bench/ports/ports.py` of the project
+//! shows it in more detail). On others both ways are timed, once in a process. Nothing but speed
+//! depends on it, and no secret has a part in it.
+
+use crate::{Backend, Ports, PortsSource};
+use core::arch::x86_64::{__cpuid, _rdtsc};
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Somebody has looked at the CPU.
+const LOOKED: u8 = 1;
+/// Both ways were timed.
+const MEASURED: u8 = 2;
+/// A test has set them.
+const SET: u8 = 4;
+/// For 64-byte vectors, shifts of bits and not `vpmultishiftqb`.
+const SHIFTS: u8 = 8;
+/// For vectors of 16, 32 and 64 bytes, three products for one and not four.
+const THREE_128: u8 = 0x10;
+const THREE_256: u8 = 0x20;
+const THREE_512: u8 = 0x40;
+const WAYS: u8 = SHIFTS | THREE_128 | THREE_256 | THREE_512;
+
+static PORTS: AtomicU8 = AtomicU8::new(0);
+
+#[inline(always)]
+fn has(way: u8) -> bool {
+    PORTS.load(Ordering::Relaxed) & way != 0
+}
+
+/// Whether 64-byte vectors are multiplied by powers of x with shifts of bits.
+#[inline(always)]
+pub(super) fn shifts() -> bool {
+    has(SHIFTS)
+}
+
+/// Whether vectors of `BYTES` bytes take three products for one.
+#[inline(always)]
+pub(super) fn three_products<const BYTES: usize>() -> bool {
+    has(match BYTES {
+        16 => THREE_128,
+        32 => THREE_256,
+        _ => THREE_512,
+    })
+}
+
+/// Looks at the CPU, once: in a virtual machine even that takes some ten microseconds.
+///
+/// # Safety
+/// The CPU has the instructions of the back-end `aes-ni`.
+pub(super) unsafe fn look() {
+    if has(LOOKED) {
+        return;
+    }
+    let (maker, family) = maker_and_family();
+    let ways = match known(&maker, family) {
+        Some((_, ways)) => ways,
+        // SAFETY: the caller's promise, and asked for.
+        None => MEASURED | unsafe { measured(super::has_vaes256(), super::has_vaes512()) },
+    };
+    // Somebody else may have come first, or have set them.
+    let _ = PORTS.compare_exchange(0, LOOKED | ways, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// What has been measured: the maker's name, and the ways.
+///
+/// Intel's, on Emerald Rapids: AES rounds and shifts of 64-byte vectors share a port, and of
+/// products one starts in each cycle. AMD's Zen 5 (family 26): shifts start beside rounds,
+/// `vpmultishiftqb` takes a round's turn, and of products one starts in two cycles.
+fn known(maker: &[u8; 12], family: u32) -> Option<(&'static str, u8)> {
+    match (maker, family) {
+        (b"GenuineIntel", _) => Some(("Intel", 0)),
+        (b"AuthenticAMD", 26) => Some(("AMD", WAYS)),
+        _ => None,
+    }
+}
+
+/// By CPUID, leaves 0 and 1.
+fn maker_and_family() -> ([u8; 12], u32) {
+    // A safe function in later releases of Rust.
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86-64 CPU has the instruction, and both leaves.
+    let [zero, one] = unsafe { [__cpuid(0), __cpuid(1)] };
+    let mut maker = [0; 12];
+    maker[..4].copy_from_slice(&zero.ebx.to_le_bytes());
+    maker[4..8].copy_from_slice(&zero.edx.to_le_bytes());
+    maker[8..].copy_from_slice(&zero.ecx.to_le_bytes());
+    let family = match one.eax >> 8 & 0xf {
+        0xf => 0xf + (one.eax >> 20 & 0xff),
+        family => family,
+    };
+    (maker, family)
+}
+
+/// The least time of some, in the time stamp counter's units: whoever else uses the core only
+/// makes it longer.
+fn least_time(of: impl Fn()) -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..12 {
+        // SAFETY: every x86-64 CPU has the counter; where a program must not read it, it could
+        // not run the C library's clock either.
+        let start = unsafe { _rdtsc() };
+        of();
+        // SAFETY: as above.
+        let end = unsafe { _rdtsc() };
+        least = least.min(end.wrapping_sub(start));
+    }
+    least
+}
+
+/// A loop of instructions on registers, none of which waits for another, beside four AES rounds
+/// each time.
+macro_rules! beside_rounds {
+    ($features:literal, $size:literal: $($instruction:literal)*) => {{
+        #[target_feature(enable = $features)]
+        fn beside_rounds() {
+            // SAFETY: computes on registers that it names.
+            unsafe {
+                core::arch::asm!(
+                    "2:",
+                    concat!("vaesenc ", $size, "mm2, ", $size, "mm0, ", $size, "mm1"),
+                    concat!("vaesenc ", $size, "mm3, ", $size, "mm0, ", $size, "mm1"),
+                    concat!("vaesenc ", $size, "mm4, ", $size, "mm0, ", $size, "mm1"),
+                    concat!("vaesenc ", $size, "mm5, ", $size, "mm0, ", $size, "mm1"),
+                    $(concat!($instruction, " ", $size, "mm6, ", $size, "mm0, ", $size, "mm1"),)*
+                    "dec {count}",
+                    "jnz 2b",
+                    count = inout(reg) 256_u64 => _,
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _,
+                    options(nomem, nostack),
+                );
+            }
+        }
+        // SAFETY: the caller of `measured` promises the features.
+        least_time(|| unsafe { beside_rounds() })
+    }};
+}
+
+/// The ways that are faster here.
+///
+/// # Safety
+/// The CPU has the instructions of the back-end `aes-ni`, and of the other two as they say.
+unsafe fn measured(vaes256: bool, vaes512: bool) -> u8 {
+    // Four products and a sum against three, with what both factors' halves take.
+    macro_rules! three_is_faster {
+        ($features:literal, $size:literal, $xor:literal) => {
+            beside_rounds!($features, $size:
+                "vpclmullqlqdq" "vpclmullqhqdq" $xor $xor "vpunpcklqdq" "vpclmulhqhqdq" "vpunpckhqdq" $xor)
+                < beside_rounds!($features, $size:
+                    "vpclmullqlqdq" "vpclmullqhqdq" "vpclmulhqlqdq" "vpclmulhqhqdq" $xor)
+        };
+    }
+    let mut ways = 0;
+    if three_is_faster!("aes,avx,pclmulqdq", "x", "vpxor") {
+        ways |= THREE_128;
+    }
+    if vaes256 && three_is_faster!("avx2,vaes,vpclmulqdq", "y", "vpxor") {
+        ways |= THREE_256;
+    }
+    if vaes512 {
+        if three_is_faster!("avx512f,vaes,vpclmulqdq", "z", "vpxorq") {
+            ways |= THREE_512;
+        }
+        let by_shifts = beside_rounds!("avx512f,vaes", "z": "vpsllvq" "vpsrlvq");
+        let without = beside_rounds!("avx512f,avx512vbmi,vaes", "z": "vpmultishiftqb" "vpxorq");
+        if by_shifts < without {
+            ways |= SHIFTS;
+        }
+    }
+    ways
+}
+
+/// What a back-end does; `None` if it has one way only.
+pub(crate) fn of(backend: Backend) -> Option<Ports> {
+    let three = match backend {
+        Backend::AesNi => THREE_128,
+        Backend::Vaes256 => THREE_256,
+        Backend::Vaes512 => THREE_512,
+        _ => return None,
+    };
+    let source = if has(SET) {
+        PortsSource::Set
+    } else if has(MEASURED) {
+        PortsSource::Measured
+    } else {
+        let (maker, family) = maker_and_family();
+        let (maker, _) = known(&maker, family)?;
+        PortsSource::Table { maker, family }
+    };
+    Some(Ports {
+        shifts: backend == Backend::Vaes512 && has(SHIFTS),
+        three_products: has(three),
+        source,
+    })
+}
+
+/// Sets the ways of all back-ends, whatever the CPU. Nothing but speed depends on it.
+#[cfg(any(test, feature = "hazmat"))]
+pub(crate) fn set(shifts: bool, three_products: bool) {
+    let mut ways = LOOKED | SET;
+    if shifts {
+        ways |= SHIFTS;
+    }
+    if three_products {
+        ways |= THREE_128 | THREE_256 | THREE_512;
+    }
+    PORTS.store(ways, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn makers_and_families() {
+        assert_eq!(known(b"GenuineIntel", 6), Some(("Intel", 0)));
+        assert_eq!(known(b"AuthenticAMD", 26), Some(("AMD", WAYS)));
+        assert_eq!(known(b"AuthenticAMD", 25), None);
+        assert_eq!(known(b"HygonGenuine", 24), None);
+    }
+
+    /// Whichever way is faster, measuring comes to an end and takes only what the CPU has.
+    #[test]
+    fn measuring_runs_what_the_cpu_has() {
+        use crate::arch::x86::{has_aes_ni, has_vaes256, has_vaes512};
+        if !has_aes_ni() {
+            return;
+        }
+        let (vaes256, vaes512) = (has_vaes256(), has_vaes512());
+        // SAFETY: asked for.
+        let ways = unsafe { measured(vaes256, vaes512) };
+        assert_eq!(ways & !WAYS, 0);
+        assert!(vaes256 || ways & THREE_256 == 0);
+        assert!(vaes512 || ways & (SHIFTS | THREE_512) == 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! What CPUs start side by side, where that decides between two ways to the same result.
+
+use core::fmt;
+
+/// Which of two ways a back-end takes where it depends on the CPU which is faster: on what its
+/// *ports*, the parts that start one instruction a cycle each, can start beside AES rounds. The
+/// results are the same. See [`Backend::ports`](crate::Backend::ports).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// Whether vectors of XTS and EME2 masks are multiplied by powers of x with shifts of bits.
+    /// Otherwise bytes take their bits from anywhere (`vpmultishiftqb`), and on some CPUs that
+    /// takes the turns of AES rounds. Only the back-end `vaes512` has both.
+    pub shifts: bool,
+    /// Whether FAST's BRW hash makes a product of two blocks from three products of halves and
+    /// some sums (Karatsuba), for CPUs that start few products. Otherwise from four.
+    pub three_products: bool,
+    /// How that is known.
+    pub source: PortsSource,
+}
+
+/// How [`Ports`] are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PortsSource {
+    /// A CPU of this maker and family has been measured by the crate's authors. The family is as
+    /// CPUID has it.
+    Table {
+        /// `Intel` or `AMD`.
+        maker: &'static str,
+        /// The number that `/proc/cpuinfo` calls `cpu family`.
+        family: u32,
+    },
+    /// Both ways were timed when this process used the back-end first, for some ten
+    /// microseconds.
+    Measured,
+    /// Somebody has set them, for a test.
+    Set,
+}
+
+impl fmt::Display for Ports {
+    /// One line: what is done, and why.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masks = if self.shifts {
+            "by shifts"
+        } else {
+            "without shifts"
+        };
+        let products = if self.three_products { "three" } else { "four" };
+        write!(
+            f,
+            "masks {masks}, {products} products for one of blocks ({})",
+            self.source
+        )
+    }
+}
+
+impl fmt::Display for PortsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table { maker, family } => write!(f, "known of {maker}'s family {family}"),
+            Self::Measured => f.write_str("measured"),
+            Self::Set => f.write_str("set"),
+        }
+    }
+}
