@@ -306,7 +306,7 @@ impl Cipher {
                 burn_stack::<{ 14 << 10 }>();
             }
             Mode::FastHorner | Mode::Hctr2 | Mode::Xcb => burn_stack::<{ 12 << 10 }>(),
-            Mode::FastBrw => burn_stack::<{ 24 << 10 }>(),
+            Mode::FastBrw => burn_stack::<{ 32 << 10 }>(),
             // They keep sectors there between their passes.
             Mode::Eme2 | Mode::Aez10 => burn_stack::<{ 44 << 10 }>(),
         }

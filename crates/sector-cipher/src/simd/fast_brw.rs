@@ -57,9 +57,10 @@ impl Keys {
 /// Bytes that a lane takes.
 const STRIDE: usize = SUBTREE * BLOCK;
 
-/// Subtrees that go through the phases together, and so sectors, at most: about as many
-/// as stay in the first-level cache, since each is read twice.
-const SUBTREES: usize = 32;
+/// Subtrees that go through the phases together, and so sectors, at most. Each is read twice, the second time
+/// from the second-level cache, whose bytes have been asked for; what has to wait between the
+/// phases does it for as many as these at a time.
+const SUBTREES: usize = 64;
 
 /// Lanes of the widest vector.
 const LANES: usize = 4;
