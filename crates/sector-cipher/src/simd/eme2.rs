@@ -8,7 +8,7 @@
 
 use super::field::{Factor, Products};
 use super::two_pass::{self, SECTORS, SectorBlocks, Step, TwoPass};
-use super::{AesKeys, RoundKeys, Vector, aes};
+use super::{ASK, AesKeys, RoundKeys, Vector, aes};
 use crate::here::MapHere;
 use crate::run::{BLOCK, Sectors};
 use crate::shared::double;
@@ -177,7 +177,7 @@ impl<V: Vector> Second<V> {
             let [mut first, more] = first_mask(steps, self.first, at);
             x[0].tie(&mut first);
             self.first = first;
-            let mask = V::mask::<OCTET>(
+            let mask = V::mask::<OCTET, ASK>(
                 &mut self.state,
                 #[inline(always)]
                 || first,
@@ -187,7 +187,7 @@ impl<V: Vector> Second<V> {
             return;
         }
         x[0].tie(&mut self.state[0]);
-        let mut mask = V::mask::<OCTET>(&mut self.state, V::zero, I);
+        let mut mask = V::mask::<OCTET, ASK>(&mut self.state, V::zero, I);
         x[N / 2].tie(&mut mask);
         self.masks[2 * I % OCTET + 2 * I / OCTET] = mask;
     }

@@ -1,7 +1,7 @@
 //! Every vector against plain integers. Called for each vector of a CPU.
 
 use super::aes::{decrypt, encrypt};
-use super::{AesKeys, Cpu, Lanes, Vector, WideKeys, field};
+use super::{ASK, AesKeys, Cpu, Lanes, ROTATE, SHIFT, Vector, WideKeys, field};
 use crate::shared::double;
 use core::array::from_fn;
 
@@ -269,9 +269,13 @@ fn operations<V: Vector>() {
             &|i| times_x(a[0], i),
             "powers_of_x",
         );
-        masks::<V, 8>(a[0]);
+        masks::<V, 8, ASK>(a[0]);
+        masks::<V, 8, SHIFT>(a[0]);
+        masks::<V, 8, ROTATE>(a[0]);
         if V::ABREAST == 16 {
-            masks::<V, 16>(a[0]);
+            masks::<V, 16, ASK>(a[0]);
+            masks::<V, 16, SHIFT>(a[0]);
+            masks::<V, 16, ROTATE>(a[0]);
         }
         // Of two vectors side by side in registers, and in memory.
         let mut sums = [x, y, z];
@@ -353,11 +357,11 @@ fn operations<V: Vector>() {
 }
 
 /// All masks, in the order in which they come.
-fn masks<V: Vector, const COUNT: usize>(tweak: u128) {
+fn masks<V: Vector, const COUNT: usize, const HOW: u8>(tweak: u128) {
     let mut state = [V::zero(); 5];
     for step in 0..COUNT {
-        let first = || V::powers_of_x(V::One::splat(tweak));
-        let mask = V::mask::<COUNT>(&mut state, first, step);
+        let first = || V::powers_of_x_by::<HOW>(V::One::splat(tweak));
+        let mask = V::mask::<COUNT, HOW>(&mut state, first, step);
         let at = 2 * step % COUNT + 2 * step / COUNT;
         for (lane, block) in mask.blocks().into_iter().take(V::BLOCKS).enumerate() {
             let power = V::BLOCKS * at + lane;

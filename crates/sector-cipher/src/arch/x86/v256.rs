@@ -189,7 +189,7 @@ impl Tuning for V256 {
     /// From the fifth on each is x^8 times the one four before: whole bytes move, and
     /// the units that shift bits are those of AES.
     #[inline(always)]
-    fn mask<const COUNT: usize>(
+    fn mask<const COUNT: usize, const HOW: u8>(
         state: &mut [Self; 5],
         first: impl FnOnce() -> Self,
         step: usize,

@@ -5,7 +5,7 @@ use super::v512_masks::*;
 use super::v512_rounds::*;
 use super::{V128, V256};
 use crate::here::from_fn;
-use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, WideKeys};
+use crate::simd::{ASK, Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, WideKeys};
 use core::arch::x86_64::*;
 
 /// 512-bit vector.
@@ -209,7 +209,7 @@ impl Clmul for V512 {
 
     #[inline(always)]
     fn powers_of_x(block: V128) -> Self {
-        powers_of_x(block)
+        powers_of_x::<ASK>(block)
     }
 }
 
@@ -233,6 +233,16 @@ impl Tuning for V512 {
         super::ports::three_products::<64>()
     }
 
+    #[inline(always)]
+    fn shifts() -> bool {
+        super::ports::shifts()
+    }
+
+    #[inline(always)]
+    fn powers_of_x_by<const HOW: u8>(block: V128) -> Self {
+        powers_of_x::<HOW>(block)
+    }
+
     hints!(V512, zmm_reg, "avx512f");
 
     aes! {
@@ -245,12 +255,12 @@ impl Tuning for V512 {
     }
 
     #[inline(always)]
-    fn mask<const COUNT: usize>(
+    fn mask<const COUNT: usize, const HOW: u8>(
         state: &mut [Self; 5],
         first: impl FnOnce() -> Self,
         step: usize,
     ) -> Self {
-        mask::<COUNT>(state, first, step)
+        mask::<COUNT, HOW>(state, first, step)
     }
 
     #[inline(always)]

@@ -3,20 +3,20 @@
 
 use super::{V128, V512, ports};
 use crate::here::MapHere;
-use crate::simd::{Clmul, Lanes};
+use crate::simd::{ASK, Clmul, Lanes, SHIFT};
 use core::arch::x86_64::*;
 
 /// See [`Tuning::mask`](crate::simd::Tuning::mask).
 #[inline(always)]
-pub(super) fn mask<const COUNT: usize>(
+pub(super) fn mask<const COUNT: usize, const HOW: u8>(
     state: &mut [V512; 5],
     first: impl FnOnce() -> V512,
     step: usize,
 ) -> V512 {
     if COUNT == 8 {
-        mask_of_eight(state, first, step)
+        mask_of_eight::<HOW>(state, first, step)
     } else {
-        mask_of_sixteen(state, first, step)
+        mask_of_sixteen::<HOW>(state, first, step)
     }
 }
 
@@ -26,14 +26,18 @@ pub(super) fn mask<const COUNT: usize>(
 /// the same, that of the last byte, so that it is added once, and what is left for each is
 /// one instruction that puts bytes together.
 #[inline(always)]
-fn mask_of_eight(state: &mut [V512; 5], first: impl FnOnce() -> V512, step: usize) -> V512 {
+fn mask_of_eight<const HOW: u8>(
+    state: &mut [V512; 5],
+    first: impl FnOnce() -> V512,
+    step: usize,
+) -> V512 {
     let [block, base, products, ..] = state;
     let order = match step % 4 {
         0 => {
             *block = if step == 0 {
                 first()
             } else {
-                times_x_by(*block, &BY_4)
+                times_x_by::<HOW>(*block, &BY_4)
             };
             let out = block.shuffle_bytes(V512::splat(LAST_BYTES));
             *products = out.clmul::<0x00>(V512::splat(0x87));
@@ -77,14 +81,18 @@ const fn up(by: u8, product: u8) -> Order {
 /// One of sixteen. In two series, from x^0 and from x^4 on, in which each is x^8 times the one before:
 /// whole bytes move, and those that move out come back as their products with x^7 + x^2 + x + 1.
 #[inline(always)]
-fn mask_of_sixteen(state: &mut [V512; 5], first: impl FnOnce() -> V512, step: usize) -> V512 {
+fn mask_of_sixteen<const HOW: u8>(
+    state: &mut [V512; 5],
+    first: impl FnOnce() -> V512,
+    step: usize,
+) -> V512 {
     let [block, low, high, ..] = state;
     let by = step % 8;
     if by == 0 {
         *block = if step == 0 {
             first()
         } else {
-            times_x_by(*block, &BY_4)
+            times_x_by::<HOW>(*block, &BY_4)
         };
         [*low, *high] = last_bytes_times_polynomial(*block);
         return *block;
@@ -111,8 +119,8 @@ fn mask_of_sixteen(state: &mut [V512; 5], first: impl FnOnce() -> V512, step: us
 
 /// See [`Clmul::powers_of_x`].
 #[inline(always)]
-pub(super) fn powers_of_x(block: V128) -> V512 {
-    times_x_by(V512::spread(block), &BY_LANE)
+pub(super) fn powers_of_x<const HOW: u8>(block: V128) -> V512 {
+    times_x_by::<HOW>(V512::spread(block), &BY_LANE)
 }
 
 /// Both halves of each lane to the left, by fewer than 64 bits.
@@ -158,8 +166,8 @@ static BY_4: Rotation = Rotation::new([4; 4]);
 /// Times x^n in the field of XTS, with n what the rotation says for a lane: in the way that
 /// leaves most AES rounds beside it.
 #[inline(always)]
-fn times_x_by(block: V512, rotation: &Rotation) -> V512 {
-    if ports::shifts() {
+fn times_x_by<const HOW: u8>(block: V512, rotation: &Rotation) -> V512 {
+    if HOW == SHIFT || HOW == ASK && ports::shifts() {
         times_x_shifted(block, rotation)
     } else {
         times_x_rotated(block, rotation)

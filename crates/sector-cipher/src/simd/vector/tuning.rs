@@ -4,6 +4,13 @@ use super::{Aes, Clmul};
 use crate::here::MapHere;
 use crate::simd::{RoundKeys, WideKeys};
 
+/// Multiplies masks by powers of x in the way that suits the CPU, which is asked each time.
+pub(crate) const ASK: u8 = 0;
+/// With shifts of bits, where the vectors have another way: somebody has asked.
+pub(crate) const SHIFT: u8 = 1;
+/// Without.
+pub(crate) const ROTATE: u8 = 2;
+
 /// How a kernel is fitted to a CPU: a number, hints to the compiler, and operations in a form
 /// that some CPUs do faster. It has no instructions of its own. Everything has a default, which
 /// is right for every vector; one that has been measured replaces some.
@@ -30,12 +37,22 @@ pub(crate) trait Tuning: Clmul + Aes {
     /// operands are tied to the AES state, and is collected in one place if not.
     #[inline(always)]
     fn tie(&mut self, _other: &mut Self) {}
+    /// Whether [`SHIFT`] is faster than [`ROTATE`].
+    #[inline(always)]
+    fn shifts() -> bool {
+        false
+    }
+    /// [`Clmul::powers_of_x`], in the way `HOW`.
+    #[inline(always)]
+    fn powers_of_x_by<const HOW: u8>(block: Self::One) -> Self {
+        Self::powers_of_x(block)
+    }
     /// Step `step` of `COUNT` masks, eight or sixteen vectors: `first`, which has a
     /// mask times 1, x, x^2, ... in its lanes, and what follows it. They come in
     /// any order that leaves the even ones before the odd ones: with number 2 `step`
     /// at first. `first` is asked for in step 0, and `state` is kept from step to step.
     #[inline(always)]
-    fn mask<const COUNT: usize>(
+    fn mask<const COUNT: usize, const HOW: u8>(
         state: &mut [Self; 5],
         first: impl FnOnce() -> Self,
         step: usize,

@@ -7,7 +7,7 @@ mod eights;
 mod group;
 mod sixteens;
 
-use super::{Lanes, Vector, WideKeys, fresh};
+use super::{ASK, Lanes, ROTATE, SHIFT, Vector, WideKeys, fresh};
 use crate::here::MapHere;
 use crate::run::{BATCH, Batch, Sector, Sectors};
 use core::ptr;
@@ -192,9 +192,14 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 ) {
     if const { V::ABREAST != HALF } {
         if sectors.bytes() == HALF * V::BYTES {
-            sixteens::run::<V, ROUNDS, ENCRYPT, true>(keys, sectors);
+            // Asked once: four times in a group would cost as much as the wrong way.
+            if V::shifts() {
+                sixteens::run::<V, ROUNDS, ENCRYPT, true, SHIFT>(keys, sectors);
+            } else {
+                sixteens::run::<V, ROUNDS, ENCRYPT, true, ROTATE>(keys, sectors);
+            }
         } else {
-            sixteens::run::<V, ROUNDS, ENCRYPT, false>(keys, sectors);
+            sixteens::run::<V, ROUNDS, ENCRYPT, false, ASK>(keys, sectors);
         }
     } else if const { V::BLOCKS == 1 } {
         eights::run::<V, 4, ROUNDS, ENCRYPT>(keys, sectors);
@@ -219,7 +224,7 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: b
     let mut masks = [V::zero(); HALF];
     let mut state = [V::zero(); 5];
     unroll!(STEP in 0 1 2 3 4 5 6 7, {
-        masks[group::order(HALF, STEP)] = V::mask::<HALF>(&mut state, #[inline(always)] || V::powers_of_x(tweak), STEP);
+        masks[group::order(HALF, STEP)] = V::mask::<HALF, ASK>(&mut state, #[inline(always)] || V::powers_of_x(tweak), STEP);
     });
     let mut offset = 0;
     loop {

@@ -13,7 +13,13 @@ const GROUP: usize = 2 * HALF;
 
 /// Groups of sixteen vectors; with `PAIRS` each is two sectors.
 #[inline(always)]
-pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAIRS: bool>(
+pub(super) fn run<
+    V: Vector,
+    const ROUNDS: usize,
+    const ENCRYPT: bool,
+    const PAIRS: bool,
+    const HOW: u8,
+>(
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
 ) {
@@ -36,7 +42,7 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
         now: &mut now,
         next: &mut next,
     };
-    work.first::<PAIRS>([tweaks.of::<V>(0), tweaks.of::<V>(1)]);
+    work.first::<PAIRS, HOW>([tweaks.of::<V>(0), tweaks.of::<V>(1)]);
     loop {
         if batch.len() == BATCH {
             sectors.fill_places(following);
@@ -72,10 +78,10 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                 unsafe {
                     if i < with_tweaks {
                         let ivs = tweaks.following(i);
-                        let x = work.group::<ROUNDS, ENCRYPT, PAIR, true>(batch, ivs, next);
+                        let x = work.group::<ROUNDS, ENCRYPT, PAIR, true, HOW>(batch, ivs, next);
                         tweaks.set_following(i, x);
                     } else {
-                        work.group::<ROUNDS, ENCRYPT, PAIR, false>(batch, V::zero(), next);
+                        work.group::<ROUNDS, ENCRYPT, PAIR, false, HOW>(batch, V::zero(), next);
                     }
                 }
                 work.text.advance(group);
@@ -93,9 +99,9 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                     let x = unsafe {
                         if left == 0 {
                             let next = [tweaks.of::<V>(i + 1); 2];
-                            work.group::<ROUNDS, ENCRYPT, OTHER, true>(batch, ivs, next)
+                            work.group::<ROUNDS, ENCRYPT, OTHER, true, HOW>(batch, ivs, next)
                         } else {
-                            work.group::<ROUNDS, ENCRYPT, SAME, true>(batch, ivs, none)
+                            work.group::<ROUNDS, ENCRYPT, SAME, true, HOW>(batch, ivs, none)
                         }
                     };
                     tweaks.set_following(i, x);
@@ -107,13 +113,15 @@ pub(super) fn run<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const PAI
                 }
                 while left != 0 {
                     // SAFETY: as above.
-                    unsafe { work.group::<ROUNDS, ENCRYPT, SAME, false>(batch, V::zero(), none) };
+                    unsafe {
+                        work.group::<ROUNDS, ENCRYPT, SAME, false, HOW>(batch, V::zero(), none)
+                    };
                     work.text.advance(group);
                     left -= 1;
                 }
                 let next = [tweaks.of::<V>(i + 1); 2];
                 // SAFETY: as above.
-                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false>(batch, V::zero(), next) };
+                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false, HOW>(batch, V::zero(), next) };
                 work.text.advance(group);
             }
         }
@@ -183,7 +191,7 @@ struct Work<'k, V> {
 
 /// One mask of the group after that with the masks `now`.
 #[inline(always)]
-fn step<V: Vector, const NEXT: u8>(
+fn step<V: Vector, const NEXT: u8, const HOW: u8>(
     now: &Masks<V, GROUP>,
     next: &mut Masks<V, GROUP>,
     state: &mut [[V; 5]; 2],
@@ -197,20 +205,20 @@ fn step<V: Vector, const NEXT: u8>(
             next.set(step, times_x64(mask));
         }
         OTHER => {
-            let mask = V::mask::<GROUP>(
+            let mask = V::mask::<GROUP, HOW>(
                 &mut state[0],
                 #[inline(always)]
-                || V::powers_of_x(tweaks[0]),
+                || V::powers_of_x_by::<HOW>(tweaks[0]),
                 step,
             );
             next.set(order(GROUP, step), mask);
         }
         _ => {
             let (half, step) = (step % 2, step / 2);
-            let mask = V::mask::<HALF>(
+            let mask = V::mask::<HALF, HOW>(
                 &mut state[half],
                 #[inline(always)]
-                || V::powers_of_x(tweaks[half]),
+                || V::powers_of_x_by::<HOW>(tweaks[half]),
                 step,
             );
             next.set(half * HALF + order(HALF, step), mask);
@@ -221,13 +229,13 @@ fn step<V: Vector, const NEXT: u8>(
 impl<V: Vector> Work<'_, V> {
     /// The masks of the first group.
     #[inline(always)]
-    fn first<const PAIRS: bool>(&mut self, tweaks: [V::One; 2]) {
+    fn first<const PAIRS: bool, const HOW: u8>(&mut self, tweaks: [V::One; 2]) {
         let mut state = [[V::zero(); 5]; 2];
         unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
             if PAIRS {
-                step::<V, PAIR>(self.now, self.next, &mut state, tweaks, I);
+                step::<V, PAIR, HOW>(self.now, self.next, &mut state, tweaks, I);
             } else {
-                step::<V, OTHER>(self.now, self.next, &mut state, tweaks, I);
+                step::<V, OTHER, HOW>(self.now, self.next, &mut state, tweaks, I);
             }
         });
         mem::swap(&mut self.now, &mut self.next);
@@ -245,6 +253,7 @@ impl<V: Vector> Work<'_, V> {
         const ENCRYPT: bool,
         const NEXT: u8,
         const TWEAKS: bool,
+        const HOW: u8,
     >(
         &mut self,
         batch: &Batch<'_>,
@@ -264,7 +273,7 @@ impl<V: Vector> Work<'_, V> {
                 #[inline(always)]
                 |i| {
                     ahead.ask(i, GROUP * V::BYTES);
-                    step::<V, NEXT>(now, next, &mut state, tweaks, i);
+                    step::<V, NEXT, HOW>(now, next, &mut state, tweaks, i);
                 },
             )
         };
