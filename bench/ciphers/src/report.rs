@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) ciphers: Vec<Row>,
     pub(crate) flows: Vec<Curve>,
     pub(crate) requests: Vec<Curve>,
+    /// Of which kind of CPU that is expected; `None` if nothing is of this one.
+    pub(crate) goals_of: Option<&'static str>,
     pub(crate) goals: Vec<Judged>,
     /// The share of the readings that were disturbed by another hardware thread on
     /// the same core.
@@ -157,7 +159,9 @@ impl Report {
         if !self.ciphers.is_empty() {
             save(dir, "ciphers.txt", &self.text())?;
             save(dir, "ciphers.md", &self.markdown(best))?;
-            save(dir, "goals.md", &goals::table(&self.goals))?;
+            if let Some(kind) = self.goals_of {
+                save(dir, "goals.md", &goals::table(kind, &self.goals))?;
+            }
         }
         Ok(())
     }

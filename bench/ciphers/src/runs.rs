@@ -77,6 +77,12 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
         cases,
     );
 
+    let expected = goals::of_this_cpu(best);
+    if options.require.is_some() && expected.is_none() {
+        return Err(
+            "nothing is expected of this kind of CPU that --require could judge".to_owned(),
+        );
+    }
     let mut report = Report {
         machine: Machine::this(),
         settings: Settings {
@@ -90,6 +96,7 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
         ciphers: Vec::new(),
         flows: Vec::new(),
         requests: Vec::new(),
+        goals_of: expected.map(|expected| expected.kind),
         goals: Vec::new(),
         shared_core: 0.0,
     };
@@ -99,7 +106,9 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
                 .ciphers
                 .extend(compare(task, options, &backends, &peers, &mut meter)?);
         }
-        report.goals = goals::judge(&report.ciphers, best);
+        if let Some(expected) = expected {
+            report.goals = goals::judge(expected, &report.ciphers, best);
+        }
     }
     if options.wants(What::Flows) {
         for task in &flows {

@@ -1,10 +1,13 @@
 //! What the figures are held against: ratios that must be reached, and ratios
 //! that are aimed at.
 
+mod expected;
+
 use sector_cipher::Backend;
 use serde::Serialize;
 
 use crate::report::Row;
+pub(crate) use expected::{Expected, of_this_cpu};
 
 /// A ratio, and what was expected of it.
 #[derive(Debug, Serialize)]
@@ -20,114 +23,8 @@ pub(crate) struct Judged {
 const LIMIT: &str = "AES limit";
 const PEER: &str = "best peer";
 
-/// XTS: words, key bits, sector size, run, and must and goal against the AES
-/// limit and against the best peer.
-type Xts = (
-    &'static str,
-    usize,
-    usize,
-    usize,
-    Option<(f64, f64)>,
-    Option<(f64, f64)>,
-);
-const XTS: [Xts; 7] = [
-    (
-        "XTS AES-256, 512 B, runs of 64",
-        512,
-        512,
-        64,
-        Some((0.90, 0.95)),
-        Some((1.7, 1.85)),
-    ),
-    (
-        "XTS AES-128, 512 B, runs of 64",
-        256,
-        512,
-        64,
-        Some((0.88, 0.93)),
-        None,
-    ),
-    (
-        "XTS AES-256, 512 B, runs of 8",
-        512,
-        512,
-        8,
-        Some((0.85, 0.90)),
-        None,
-    ),
-    (
-        "XTS AES-256, 512 B, one per call",
-        512,
-        512,
-        1,
-        None,
-        Some((1.1, 1.2)),
-    ),
-    (
-        "XTS AES-256, 4096 B, runs of 8",
-        512,
-        4096,
-        8,
-        Some((0.97, 0.99)),
-        Some((1.07, 1.10)),
-    ),
-    (
-        "XTS AES-256, 4096 B, runs of 64",
-        512,
-        4096,
-        64,
-        Some((0.97, 0.99)),
-        Some((1.07, 1.10)),
-    ),
-    (
-        "XTS AES-256, 4096 B, one per call",
-        512,
-        4096,
-        1,
-        None,
-        Some((1.02, 1.05)),
-    ),
-];
-
-/// XTS with AES-256 on smaller back-ends, runs of 64, against the AES limit of
-/// their own vectors.
-const SMALLER: [(Backend, usize, f64, f64); 4] = [
-    (Backend::Vaes256, 512, 0.85, 0.90),
-    (Backend::Vaes256, 4096, 0.92, 0.97),
-    (Backend::AesNi, 512, 0.85, 0.92),
-    (Backend::AesNi, 4096, 0.92, 0.95),
-];
-
-/// Wide-block ciphers, runs of 64: dm-crypt's name, sector size, then must and
-/// goal with AES-128, must and goal with AES-256.
-type Wide = (&'static str, usize, (f64, f64), (f64, f64));
-const WIDE: [Wide; 12] = [
-    ("capi:fast(aes)-plain64", 4096, (0.60, 0.70), (0.75, 0.87)),
-    ("capi:fast(aes)-plain64", 512, (0.52, 0.60), (0.65, 0.75)),
-    (
-        "capi:fast_horner(aes)-plain64",
-        4096,
-        (0.66, 0.76),
-        (0.84, 0.92),
-    ),
-    (
-        "capi:fast_horner(aes)-plain64",
-        512,
-        (0.52, 0.63),
-        (0.65, 0.80),
-    ),
-    ("aes-hctr2-plain64", 4096, (0.66, 0.77), (0.84, 0.93)),
-    ("aes-hctr2-plain64", 512, (0.52, 0.64), (0.65, 0.82)),
-    ("capi:eme2(aes)-plain64", 4096, (0.44, 0.48), (0.46, 0.49)),
-    ("capi:eme2(aes)-plain64", 512, (0.40, 0.44), (0.42, 0.46)),
-    ("capi:aez10(aes)-plain64", 4096, (0.33, 0.38), (0.34, 0.39)),
-    ("capi:aez10(aes)-plain64", 512, (0.28, 0.34), (0.30, 0.36)),
-    ("capi:xcb(aes)-plain64", 4096, (0.50, 0.65), (0.60, 0.80)),
-    ("capi:xcb(aes)-plain64", 512, (0.40, 0.55), (0.50, 0.65)),
-];
-
 /// Judges what has been measured; what has not is left out.
-pub(crate) fn judge(rows: &[Row], best: Backend) -> Vec<Judged> {
+pub(crate) fn judge(expected: &Expected, rows: &[Row], best: Backend) -> Vec<Judged> {
     let mut judged = Vec::new();
     let mut add = |what: String, against, (must, goal): (f64, f64), value: Option<f64>| {
         if let Some(value) = value {
@@ -145,32 +42,35 @@ pub(crate) fn judge(rows: &[Row], best: Backend) -> Vec<Judged> {
             row.cipher == "aes-xts-plain64" && row.key_bits == bits && row.sector_size == sector
         })
     };
-    for (what, bits, sector, run, limit, peer) in XTS {
-        let figure = xts(bits, best, sector, run).map(|row| &row.encrypt);
-        if let Some(ratios) = limit {
-            add(what.into(), LIMIT, ratios, figure.and_then(|f| f.of_limit));
+    for case in expected.xts {
+        let run = match case.run {
+            1 => "one per call".to_owned(),
+            run => format!("runs of {run}"),
+        };
+        let what = format!("XTS AES-{}, {} B, {run}", case.aes_bits, case.sector_size);
+        let figure =
+            xts(2 * case.aes_bits, best, case.sector_size, case.run).map(|row| &row.encrypt);
+        if let Some(ratios) = case.limit {
+            add(what.clone(), LIMIT, ratios, figure.and_then(|f| f.of_limit));
         }
-        if let Some(ratios) = peer {
-            add(
-                what.into(),
-                PEER,
-                ratios,
-                figure.and_then(|f| f.to_best_peer),
-            );
+        if let Some(ratios) = case.peer {
+            add(what, PEER, ratios, figure.and_then(|f| f.to_best_peer));
         }
     }
-    for (backend, sector, must, goal) in SMALLER {
+    for &(backend, sector, ratios) in expected.smaller {
         let figure = xts(512, backend, sector, 64).and_then(|row| row.encrypt.of_limit);
         let what = format!("XTS AES-256, {sector} B, runs of 64, {backend} only");
-        add(what, LIMIT, (must, goal), figure);
+        add(what, LIMIT, ratios, figure);
     }
-    for (cipher, sector, aes128, aes256) in WIDE {
-        for (bits, ratios) in [(128, aes128), (256, aes256)] {
+    for case in expected.wide {
+        for (bits, ratios) in [(128, case.aes128), (256, case.aes256)] {
             let row = find(rows, best, 64).find(|row| {
-                row.cipher == cipher && row.aes_bits == Some(bits) && row.sector_size == sector
+                row.cipher == case.cipher
+                    && row.aes_bits == Some(bits)
+                    && row.sector_size == case.sector_size
             });
             if let Some(row) = row {
-                let what = format!("{}, {sector} B, runs of 64", row.title);
+                let what = format!("{}, {} B, runs of 64", row.title, case.sector_size);
                 add(what, LIMIT, ratios, row.encrypt.of_limit);
             }
         }
@@ -181,7 +81,7 @@ pub(crate) fn judge(rows: &[Row], best: Backend) -> Vec<Judged> {
         });
         if let Some(row) = row {
             let what = format!("{}, 4096 B, one per call", row.title);
-            add(what, LIMIT, (0.55, 0.55), row.encrypt.of_limit);
+            add(what, LIMIT, expected.one_per_call, row.encrypt.of_limit);
         }
     }
     for row in find(rows, best, 64).filter(|row| row.title.starts_with("Adiantum")) {
@@ -240,9 +140,10 @@ fn is_wide(row: &Row) -> bool {
 }
 
 /// As a Markdown table.
-pub(crate) fn table(judged: &[Judged]) -> String {
-    let mut text =
-        "| case | against | must | goal | measured | |\n|---|---|---|---|---|---|\n".to_owned();
+pub(crate) fn table(kind: &str, judged: &[Judged]) -> String {
+    let mut text = format!(
+        "Expected of: {kind}\n\n| case | against | must | goal | measured | |\n|---|---|---|---|---|---|\n"
+    );
     for row in judged {
         let verdict = if row.value >= row.goal {
             "goal"
