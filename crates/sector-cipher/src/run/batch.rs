@@ -78,6 +78,13 @@ impl Batch<'_> {
         &self.ivs
     }
 
+    /// Room for the IVs of consecutive sectors, which are left to the kernel: see
+    /// [`super::Sectors::fill_places`].
+    #[inline(always)]
+    pub(crate) fn ivs_mut(&mut self) -> &mut [u128; BATCH] {
+        &mut self.ivs
+    }
+
     /// Sector `i`, whether [`super::Sectors::fill_places`] has filled the batch or
     /// [`super::Sectors::fill`].
     #[inline(always)]

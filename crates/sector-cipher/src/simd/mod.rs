@@ -22,6 +22,7 @@ mod fast_horner;
 mod field;
 mod hash_ctr_hash;
 mod hctr2;
+mod ivs;
 mod powers;
 mod two_pass;
 mod vector;

@@ -6,7 +6,7 @@
 //! pass. Three steps are on their way, one in each stage, so that the CPU finds
 //! independent rounds while it waits for the work between.
 
-use super::Vector;
+use super::{Vector, ivs};
 use crate::here::MapHere;
 use crate::run::{Ahead, RunEnd, Sector, Sectors};
 use core::mem::MaybeUninit;
@@ -137,7 +137,7 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
     let mut current = 0;
     loop {
         if taken == batch.len() {
-            sectors.fill(&mut batch);
+            ivs::fill::<V>(&mut sectors, &mut batch);
             taken = 0;
         }
         let [a, b, c] = &mut steps;
@@ -150,7 +150,7 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
         step.len = together.min(batch.len() - taken);
         step.end = batch.end();
         for i in 0..step.len {
-            step.sectors[i] = batch.sectors()[taken + i];
+            step.sectors[i] = batch.sector(taken + i);
             step.tweaks.0[i] = batch.ivs()[taken + i];
         }
         taken += step.len;

@@ -7,10 +7,9 @@ mod eights;
 mod group;
 mod sixteens;
 
+use super::ivs::ivs;
 use super::{ASK, Lanes, ROTATE, SHIFT, Vector, WideKeys, fresh};
-use crate::here::MapHere;
 use crate::run::{BATCH, Batch, Sector, Sectors};
-use core::ptr;
 
 /// Vectors of half a group of sixteen, and of a whole one of eight.
 const HALF: usize = 8;
@@ -151,26 +150,6 @@ impl Tweaks {
         // SAFETY: as many bytes as the vector has.
         unsafe { V::One::load(tweak.cast()) }
     }
-}
-
-/// Vector `i` of a batch's IVs.
-#[inline(always)]
-fn ivs<V: Vector>(sectors: &Sectors<'_, '_>, batch: &Batch<'_>, i: usize) -> V {
-    if let Some(count) = batch.count() {
-        let (steps, masks) = sectors.counting();
-        let steps = &steps[i * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: as many steps as the vector has blocks.
-        let steps = unsafe { V::load(steps.as_ptr().cast()) };
-        let count = V::splat(u128::from(count)).add64(steps);
-        let [little, big] = masks.map_here(V::splat);
-        return count.and(little).xor(count.reverse_bytes().and(big));
-    }
-    let ivs = &batch.ivs()[i * V::BLOCKS..][..V::BLOCKS];
-    // Block by block, as they were written just before, because a CPU does not
-    // put several such writes together for a read.
-    let at = |lane: usize| ptr::from_ref(fresh(&ivs[lane % V::BLOCKS])).cast();
-    // SAFETY: IVs of the batch.
-    unsafe { V::gather([at(0), at(1), at(2), at(3)]) }
 }
 
 /// A vector of IVs encrypted.
