@@ -17,7 +17,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-adiantum bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,11 @@ fuzz: ## every fuzz target, FUZZ_SECONDS (30) each: docs/fuzzing.md
 bench: ## the ciphers against other libraries, the first time with the network; BENCH="..." gives it options
 	@scripts/setup.sh bench
 	$(CARGO) run $(CIPHER_BENCH) --release -- --output $(TARGET)/bench-ciphers $(BENCH)
+
+bench-adiantum: ## Adiantum against the code that Linux has for it on x86, built for user space
+	@scripts/setup.sh kernel
+	$(CARGO) build --release --package sector-cipher-c
+	bench/adiantum/compare.py --library $(TARGET)/release/libsector_cipher.a --output $(TARGET)/bench-adiantum $(BENCH)
 
 bench-volume: build ## the server against qemu-nbd and nbdkit
 	@scripts/setup.sh bench
