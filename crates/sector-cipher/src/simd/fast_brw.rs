@@ -101,9 +101,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         *pass_most = pass.len.max(*pass_most);
         pass.join(cpu, false);
         match pass.len.div_ceil(V::BLOCKS) {
-            1 => pass.middle::<V, 1, ROUNDS>(cpu, ENCRYPT),
-            2 => pass.middle::<V, 2, ROUNDS>(cpu, ENCRYPT),
-            3 | 4 => pass.middle::<V, 4, ROUNDS>(cpu, ENCRYPT),
+            1 | 2 => pass.middle::<V, 2, ROUNDS>(cpu, ENCRYPT),
             _ => pass.middle::<V, 8, ROUNDS>(cpu, ENCRYPT),
         }
         let more = ahead.fill(&mut sectors);

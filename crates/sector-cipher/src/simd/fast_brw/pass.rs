@@ -1,6 +1,7 @@
 //! The phases that some sectors go through together.
 
-use super::super::brw::{self, HEAD, SUBTREE, Subtrees, Sum, Tree};
+use super::super::brw::{self, HEAD, SUBTREE, Subtrees, Tree};
+use super::super::field::{Factor, Products};
 use super::super::{Cpu, Vector, aes, counter};
 use super::blocks::Blocks;
 use super::lanes::Lanes;
@@ -322,7 +323,7 @@ impl<'k> Pass<'k> {
     /// The products with the key to the power of 2^`log`.
     #[inline(always)]
     fn times<V: Vector>(&self, x: V, log: usize) -> V {
-        Sum::product(x, self.keys.hash.power(log)).reduce()
+        Products::new(x, Factor::new(self.keys.hash.power(log))).reduce()
     }
 
     /// Everything between the two hashes, `N` vectors of sectors at a time.
