@@ -6,12 +6,15 @@
 // it, with two calls between them one after the other (eme2_middle). Sectors overlap:
 // in each cycle the cores take, in this order, a call between the passes, a beat of
 // the second pass, a tweak, a beat of the first pass of a later sector. Which of them is
-// decided a cycle ahead. Nothing stops in the cores: a beat of the second pass has taken its
-// place in the queue of the output before.
+// decided two cycles ahead; in the cycle between, calls and beats of the second pass go into
+// registers of their own that are zero at all other times, so that nothing is chosen in
+// front of the cores: what goes in is the sum of these and, in its turn, of the port's register. That
+// costs no cycle, since it is known before when a result comes. Nothing stops in the cores: a beat of
+// the second pass has taken its place in the queue of the output before.
 //
 // Schedule, AES-128, a single sector of n = 256 / Cores beats after its request in
 // cycle 0:
-//   4              the tweak, for T*
+//   5              the tweak, for T*
 //   6 .. n+5       first pass in, PPP_j out 11 cycles later
 //   n+17           MP in;  n+29 MP' in;  n+40 MC' out;  n+41 the first mask from M_0 ^ M_128
 //   n+42 .. 2n+41  second pass in, C_j out 11 cycles later, at the port 12, the last at 2n+53
@@ -152,24 +155,28 @@ module eme2
     end
   end
 
-  // Whose turn it is, decided a cycle before: these, and in eme2_back.
+  // Whose turn it is, decided two cycles before: these, and in eme2_back. The first pass, which has
+  // what the others leave, is decided about a cycle before.
 
-  logic tweak_turn_q, second_turn, second_ends, second_soon, output_room;
-  logic middle_next, second_next, tweak_next, tweak_request, second_request, first_d;
+  logic tweak_next_q, tweak_turn_q, second_after, second_next, second_turn, second_ends;
+  logic second_soon, output_room, middle_after, middle_next, tweak_after;
+  logic tweak_request, second_request, first_d;
 
   assign second_request = second_soon && output_room;
-  assign second_next = second_request && !middle_next;
+  assign second_after = second_request && !middle_after;
   // Not before the first round key is there; then the others come one a cycle, as fast
   // as a block goes through the rounds of encryption.
-  assign tweak_next = tweak_request && !tweak_turn_q && !second_request && !middle_next;
+  assign tweak_after = tweak_request && !tweak_next_q && !second_request && !middle_after;
 
   always_ff @(posedge clk_i or negedge rst_sectors_n) begin
     if (!rst_sectors_n) begin
+      tweak_next_q <= 1'b0;
       tweak_turn_q <= 1'b0;
       first_turn_q <= 1'b0;
     end else begin
-      tweak_turn_q <= tweak_next;
-      first_turn_q <= first_d && expanded_o && !tweak_next && !second_request && !middle_next;
+      tweak_next_q <= tweak_after;
+      tweak_turn_q <= tweak_next_q;
+      first_turn_q <= first_d && expanded_o && !tweak_next_q && !second_next && !middle_next;
     end
   end
 
@@ -205,7 +212,7 @@ module eme2
     .req_sectors_i      (req_sectors),
     .req_decrypt_i      (req_decrypt),
     .call_valid_o       (tweak_request),
-    .call_ready_i       (tweak_turn_q),
+    .call_ready_i       (tweak_next_q),
     .call_tweak_o       (sector_tweak),
     .call_result_valid_i(result.tweak),
     .call_result_i      (core_block[0] ^ tweak_mask),
@@ -275,7 +282,7 @@ module eme2
 
   logic middle_call, middle_decrypt, second_decrypt, second_last, second_begins;
   logic [Lanes-1:0][127:0] second_blocks;
-  block_t middle_block;
+  block_t second_mask, middle_block;
 
   eme2_back #(
     .Blocks(Blocks),
@@ -283,34 +290,41 @@ module eme2
     .Slots (Slots)
   ) u_back (
     .clk_i,
-    .rst_ni         (rst_sectors_n),
-    .rst_buffer_ni  (rst_n),
-    .buffer_busy_o  (wiping),
-    .results_i      (core_block),
-    .first_valid_i  (result.first),
-    .first_decrypt_i(result.decrypt),
-    .first_last_i   (result.last),
-    .first_begins_i (result.begins),
-    .first_high_i   (result.high),
-    .first_ends_i   (result.ends),
-    .star_i         (star),
-    .call_valid_i   (result.middle),
-    .call_soon_o    (middle_next),
-    .call_o         (middle_call),
-    .call_decrypt_o (middle_decrypt),
-    .call_block_o   (middle_block),
-    .soon_o         (second_soon),
-    .next_i         (second_next),
-    .valid_o        (second_turn),
-    .blocks_o       (second_blocks),
-    .decrypt_o      (second_decrypt),
-    .last_o         (second_last),
-    .begins_o       (second_begins),
-    .ends_o         (second_ends)
+    .rst_ni            (rst_sectors_n),
+    .rst_buffer_ni     (rst_n),
+    .buffer_busy_o     (wiping),
+    .results_i         (core_block),
+    .first_valid_i     (result.first),
+    .first_decrypt_i   (result.decrypt),
+    .first_last_i      (result.last),
+    .first_begins_i    (result.begins),
+    .first_high_i      (result.high),
+    .first_ends_i      (result.ends),
+    .star_i            (star),
+    .call_valid_i      (result.middle),
+    .first_soon_i      (flight_q[Rounds-1].first && flight_q[Rounds-1].ends),
+    .call_result_soon_i(flight_q[Rounds-1].middle),
+    .call_soon_o       (middle_after),
+    .call_next_o       (middle_next),
+    .call_block_o      (middle_block),
+    .call_o            (middle_call),
+    .call_decrypt_o    (middle_decrypt),
+    .soon_o            (second_soon),
+    .take_i            (second_after),
+    .next_o            (second_next),
+    .valid_o           (second_turn),
+    .blocks_o          (second_blocks),
+    .first_mask_o      (second_mask),
+    .decrypt_o         (second_decrypt),
+    .last_o            (second_last),
+    .begins_o          (second_begins),
+    .ends_o            (second_ends)
   );
 
   // Into the cores.
 
+  // A call between the passes or for a tweak; zero without.
+  block_t single_q;
   logic [Lanes-1:0][127:0] call_block;
 
   always_comb begin
@@ -334,10 +348,17 @@ module eme2
       call.ends    = first_ends_q;
     end
     for (int i = 0; i < int'(Lanes); i++) begin
-      call_block[i] = second_turn ? second_blocks[i] : in_block[i] ^ in_masks[i];
+      call_block[i] = second_blocks[i] ^ (first_turn_q ? in_block[i] ^ in_masks[i] : '0);
     end
-    if (middle_call) call_block[0] = middle_block;
-    else if (tweak_turn_q) call_block[0] = sector_tweak ^ tweak_mask;
+    call_block[0] ^= second_mask ^ single_q;
+  end
+
+  always_ff @(posedge clk_i or negedge rst_sectors_n) begin
+    if (!rst_sectors_n) single_q <= '0;
+    else begin
+      single_q <= (middle_next ? middle_block : '0)
+          ^ (tweak_next_q ? sector_tweak ^ tweak_mask : '0);
+    end
   end
 
   for (genvar i = 0; i < int'(Lanes); i++) begin : gen_core
@@ -382,7 +403,7 @@ module eme2
     .clk_i,
     .rst_ni (rst_sectors_n),
     .busy_o (output_wiping),
-    .take_i (second_next),
+    .take_i (second_after),
     .room_o (output_room),
     .valid_i(result.second),
     .data_i ({result.last && result.ends, core_block ^ out_masks}),

@@ -32,19 +32,27 @@ module eme2_back
   // T* of a sector that begins.
   input elem_t                   star_i,
   input logic                    call_valid_i,
+  // In the next cycle: the last beat of a sector's first pass; a call's result.
+  input logic                    first_soon_i,
+  input logic                    call_result_soon_i,
 
-  // A call between the passes in the next cycle; in this one.
+  // A call between the passes two cycles later; in the next cycle, with its block; in this one.
   output logic  call_soon_o,
+  output logic  call_next_o,
+  output elem_t call_block_o,
   output logic  call_o,
   output logic  call_decrypt_o,
-  output elem_t call_block_o,
 
-  // There is a beat for the second pass; it goes into the cores in the next cycle.
+  // There is a beat for the second pass; it goes into the cores two cycles later.
   output logic                    soon_o,
-  input  logic                    next_i,
-  // It does in this one.
+  input  logic                    take_i,
+  // It does in the next cycle.
+  output logic                    next_o,
+  // It does in this one: its blocks, and what is to be added to the first of them. Zero in
+  // all other cycles, so that whoever puts something else in needs not choose.
   output logic                    valid_o,
   output logic [Lanes-1:0][127:0] blocks_o,
+  output elem_t                   first_mask_o,
   output logic                    decrypt_o,
   output logic                    last_o,
   output logic                    begins_o,
@@ -58,7 +66,7 @@ module eme2_back
 
   // First pass out: MP, and PPP_128.
 
-  elem_t sum_q, sum_d, head_q;
+  elem_t sum_q, sum_d, sum_on, head_q;
   logic passed, passed_valid, passed_taken, passed_decrypt, passed_last;
   elem_t passed_sum, passed_head;
   logic unused_passed_ready;
@@ -68,7 +76,12 @@ module eme2_back
 
   always_comb begin
     sum_d = first_begins_i ? star_i : sum_q;
-    for (int i = 0; i < int'(Lanes); i++) sum_d ^= results_i[i];
+    // The last beat of a sector is not its first.
+    sum_on = sum_q;
+    for (int i = 0; i < int'(Lanes); i++) begin
+      sum_d ^= results_i[i];
+      sum_on ^= results_i[i];
+    end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -106,16 +119,20 @@ module eme2_back
   ) u_middle (
     .clk_i,
     .rst_ni,
-    .start_soon_i  (passed_valid || passed),
+    .start_soon_i  (passed_valid || passed || first_soon_i),
+    .start_direct_i(!passed_valid && !passed),
+    .direct_i      (sum_on),
     .start_taken_o (passed_taken),
     .decrypt_i     (passed_decrypt),
     .last_i        (passed_last),
     .sum_i         (passed_sum),
     .head_i        (passed_head),
     .call_soon_o,
+    .call_next_o,
+    .call_block_o,
     .call_o,
     .call_decrypt_o,
-    .call_block_o,
+    .result_soon_i (call_result_soon_i),
     .result_valid_i(call_valid_i),
     .result_i      (results_i[0]),
     .soon_o        (middle_soon),
@@ -127,8 +144,8 @@ module eme2_back
     .high_mask_o   (high_mask)
   );
 
-  // A beat of the second pass goes in: there is an entry for it.
-  logic turn_q, unused_buffer_ready, unused_buffer_valid;
+  // A beat of the second pass goes in in the next cycle: there is an entry for it.
+  logic next_q, unused_buffer_ready, unused_buffer_valid;
   logic [Lanes-1:0][127:0] buffer_block;
 
   ram_fifo #(
@@ -142,44 +159,54 @@ module eme2_back
     .ready_o(unused_buffer_ready),
     .data_i (results_i),
     .valid_o(unused_buffer_valid),
-    .ready_i(turn_q),
+    .ready_i(next_q),
     .data_o (buffer_block)
   );
 
   // Second pass in. The masks are needed until the last of them is in the chain.
 
+  typedef struct packed {
+    logic decrypt;
+    logic last;
+    logic begins;
+    logic ends;
+  } beat_t;
+
   // The next beat to be decided about, and whether a sector goes on with it.
   logic [BeatWidth-1:0] beat_q;
   logic goes_on_q;
-  // Of the beat that goes in.
-  logic decrypt_q, last_q, begins_q, high_q, ends_q;
-  logic [Lanes-1:0][127:0] masks;
+  // Of the beat that goes in in the next cycle, and of that in this one.
+  beat_t next_beat_q, turn_beat_q;
+  logic high_q, turn_q;
+  logic [Lanes-1:0][127:0] masks, blocks_q;
+  elem_t first_mask_q;
 
   assign soon_o = goes_on_q || middle_soon;
-  assign middle_release = turn_q && (Blocks > 128 ? high_q : begins_q);
+  assign middle_release = next_q && (Blocks > 128 ? high_q : next_beat_q.begins);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      turn_q    <= 1'b0;
-      beat_q    <= '0;
-      goes_on_q <= 1'b0;
-      decrypt_q <= 1'b0;
-      last_q    <= 1'b0;
-      begins_q  <= 1'b0;
-      high_q    <= 1'b0;
-      ends_q    <= 1'b0;
+      next_q      <= 1'b0;
+      turn_q      <= 1'b0;
+      beat_q      <= '0;
+      goes_on_q   <= 1'b0;
+      next_beat_q <= '0;
+      turn_beat_q <= '0;
+      high_q      <= 1'b0;
     end else begin
-      turn_q <= next_i;
-      if (next_i) begin
+      next_q      <= take_i;
+      turn_q      <= next_q;
+      turn_beat_q <= next_beat_q;
+      if (take_i) begin
         // Beats is a power of two.
-        beat_q    <= beat_q + 1'b1;
-        goes_on_q <= beat_q != BeatWidth'(Beats - 1);
-        begins_q  <= !goes_on_q;
-        high_q    <= Blocks > 128 && beat_q == BeatWidth'(HighBeat);
-        ends_q    <= beat_q == BeatWidth'(Beats - 1);
+        beat_q             <= beat_q + 1'b1;
+        goes_on_q          <= beat_q != BeatWidth'(Beats - 1);
+        next_beat_q.begins <= !goes_on_q;
+        next_beat_q.ends   <= beat_q == BeatWidth'(Beats - 1);
+        high_q             <= Blocks > 128 && beat_q == BeatWidth'(HighBeat);
         if (!goes_on_q) begin
-          decrypt_q <= middle_decrypt;
-          last_q    <= middle_last;
+          next_beat_q.decrypt <= middle_decrypt;
+          next_beat_q.last    <= middle_last;
         end
       end
     end
@@ -190,21 +217,31 @@ module eme2_back
   ) u_masks (
     .clk_i,
     .rst_ni,
-    .step_i       (turn_q),
-    .start_i      (begins_q || high_q),
+    .step_i       (next_q),
+    .start_i      (next_beat_q.begins || high_q),
     .start_value_i(high_q ? high_mask : low_mask),
     .masks_o      (masks)
   );
 
-  assign valid_o = turn_q;
-  assign decrypt_o = decrypt_q;
-  assign last_o = last_q;
-  assign begins_o = begins_q;
-  assign ends_o = ends_q;
-
-  always_comb begin
-    blocks_o = buffer_block ^ masks;
-    if (begins_q) blocks_o[0] = buffer_block[0] ^ first_mask;
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      blocks_q     <= '0;
+      first_mask_q <= '0;
+    end else begin
+      blocks_q <= next_q ? buffer_block ^ masks : '0;
+      // The first block has a mask of its own, with so much logic that it is added later.
+      if (next_q && next_beat_q.begins) blocks_q[0] <= buffer_block[0];
+      first_mask_q <= next_q && next_beat_q.begins ? first_mask : '0;
+    end
   end
+
+  assign next_o = next_q;
+  assign valid_o = turn_q;
+  assign blocks_o = blocks_q;
+  assign first_mask_o = first_mask_q;
+  assign decrypt_o = turn_beat_q.decrypt;
+  assign last_o = turn_beat_q.last;
+  assign begins_o = turn_beat_q.begins;
+  assign ends_o = turn_beat_q.ends;
 
 endmodule

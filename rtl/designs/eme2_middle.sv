@@ -16,8 +16,9 @@
 // (1 + x)(1 + x^2)(1 + x^4) ..., applied in two steps: three of these with the result
 // of the last call, the others a cycle later.
 //
-// Calls go before everything else, each known a cycle ahead: one that follows from a
-// result is made in the cycle after it.
+// Calls go before everything else, each known two cycles ahead, since it is known when a
+// result comes: a call that follows from a result is put together in the cycle of that, out of a
+// register in the next.
 
 module eme2_middle
   import gf128_pkg::*;
@@ -28,8 +29,11 @@ module eme2_middle
   input  logic clk_i,
   input  logic rst_ni,
 
-  // In the next cycle there is a sector whose first pass is over; it is taken.
+  // A sector's first pass is over, or will be in the next cycle with MP in `direct_i` then; it is
+  // taken, a cycle after that.
   input  logic  start_soon_i,
+  input  logic  start_direct_i,
+  input  elem_t direct_i,
   output logic  start_taken_o,
   input  logic  decrypt_i,
   // The last sector of its run.
@@ -38,21 +42,24 @@ module eme2_middle
   input  elem_t sum_i,
   input  elem_t head_i,
 
-  // A call in the next cycle; in this one.
+  // A call two cycles later; in the next cycle, with its block; in this one.
   output logic  call_soon_o,
+  output logic  call_next_o,
+  output elem_t call_block_o,
   output logic  call_o,
   output logic  call_decrypt_o,
-  output elem_t call_block_o,
+  // Its result in the next cycle; in this one.
+  input  logic  result_soon_i,
   input  logic  result_valid_i,
   input  elem_t result_i,
 
-  // The second pass may begin in the next cycle.
+  // The second pass may begin two cycles later.
   output logic  soon_o,
   // It needs these masks no more.
   input  logic  release_i,
   output logic  decrypt_o,
   output logic  last_o,
-  // CCC_0 ^ PPP_0, M_0 and M_128.
+  // A cycle after the first `soon_o` and later, until the release: CCC_0 ^ PPP_0, M_0 and M_128.
   output elem_t first_mask_o,
   output elem_t low_mask_o,
   output elem_t high_mask_o
@@ -63,17 +70,17 @@ module eme2_middle
   // Terms of the first step of the sum.
   localparam int unsigned Early = 8;
 
-  typedef enum logic [2:0] {
+  typedef enum logic [1:0] {
     Idle,
     FirstCall,
     SecondCall,
-    Fold,
     Done
   } state_e;
 
   state_e state_q;
-  logic call_q, decrypt_q, last_q;
-  elem_t head_q, low_q, high_q, masks, part_q, first_q;
+  // A call in the next cycle, with the block of `direct_i`; in this one.
+  logic next_q, direct_q, call_q, decrypt_q, last_q;
+  elem_t head_q, low_q, high_q, masks, part_q;
 
   // (1 + x^from)(1 + x^(2 from)) ... (1 + x^(to / 2)) a
   function automatic elem_t sum_of_multiples(elem_t a, int unsigned from, int unsigned to);
@@ -88,23 +95,27 @@ module eme2_middle
   // M_0 ^ M_128, at the last result: MP ^ MC, or of M_0 ^ MP' ^ MC' what is left.
   assign masks = (TwoCalls ? head_q : low_q) ^ result_i;
 
-  assign call_soon_o = (state_q == Idle && !call_q && start_soon_i)
-      || (TwoCalls && state_q == FirstCall && result_valid_i);
+  assign call_soon_o = (state_q == Idle && !next_q && !call_q && start_soon_i)
+      || (TwoCalls && state_q == FirstCall && result_soon_i);
+  assign call_next_o = next_q;
   assign call_o = call_q;
   assign start_taken_o = state_q == Idle && call_q;
   assign call_decrypt_o = state_q == Idle ? decrypt_i : decrypt_q;
-  assign call_block_o = state_q == Idle ? sum_i : head_q ^ low_q;
+  assign call_block_o = state_q != Idle ? head_q ^ low_q ^ result_i : direct_q ? direct_i : sum_i;
 
-  assign soon_o = state_q == Fold || state_q == Done;
+  assign soon_o = state_q == Done
+      || (state_q == (TwoCalls ? SecondCall : FirstCall) && result_valid_i);
   assign decrypt_o = decrypt_q;
   assign last_o = last_q;
-  assign first_mask_o = first_q;
+  assign first_mask_o = sum_of_multiples(part_q, Early, Terms);
   assign low_mask_o = low_q;
   assign high_mask_o = high_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       state_q   <= Idle;
+      next_q    <= 1'b0;
+      direct_q  <= 1'b0;
       call_q    <= 1'b0;
       decrypt_q <= 1'b0;
       last_q    <= 1'b0;
@@ -112,9 +123,10 @@ module eme2_middle
       low_q     <= '0;
       high_q    <= '0;
       part_q    <= '0;
-      first_q   <= '0;
     end else begin
-      call_q <= call_soon_o;
+      next_q   <= call_soon_o;
+      direct_q <= start_direct_i;
+      call_q   <= next_q;
       if (result_valid_i) part_q <= sum_of_multiples(masks, 1, Early);
       unique case (state_q)
         Idle: begin
@@ -128,20 +140,16 @@ module eme2_middle
         end
         FirstCall: begin
           if (result_valid_i) begin
-            state_q <= TwoCalls ? SecondCall : Fold;
+            state_q <= TwoCalls ? SecondCall : Done;
             low_q   <= low_q ^ result_i;
           end
         end
         SecondCall: begin
           if (call_q) high_q <= head_q ^ low_q;
           if (result_valid_i) begin
-            state_q <= Fold;
+            state_q <= Done;
             high_q  <= high_q ^ result_i;
           end
-        end
-        Fold: begin
-          state_q <= Done;
-          first_q <= sum_of_multiples(part_q, Early, Terms);
         end
         default: begin
           if (release_i) state_q <= Idle;
