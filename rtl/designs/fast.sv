@@ -391,6 +391,7 @@ module fast
     .start_ready_i(start_ready[1]),
     .room_i       (y_room),
     .take_o       (y_take),
+    .others_soon_i(feistel_call || key_taken),
     .call_valid_o (counter_call),
     .call_ready_i (counter_ready),
     .call_o       (counter_block)

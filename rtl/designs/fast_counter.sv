@@ -2,7 +2,8 @@
 //
 // The counter mode of FAST: for blocks i = 1, 2, .. of X the calls z ^ i, `Cores` of
 // them a cycle, one sector right behind the other. Sectors wait in a queue; calls
-// come out of registers.
+// come out of registers, which are wide: whether they may be written is known a cycle before,
+// when it is known who has the cores then.
 
 module fast_counter
   import aes_pkg::*;
@@ -29,6 +30,8 @@ module fast_counter
   input  logic   room_i,
   output logic   take_o,
 
+  // The cores are somebody else's in the next cycle; they are in this one, else calls are taken.
+  input  logic   others_soon_i,
   output logic   call_valid_o,
   input  logic   call_ready_i,
   output block_t call_o[Cores]
@@ -38,9 +41,9 @@ module fast_counter
 
   logic there, go, unused_room;
   block_t z;
-  // Calls that go in; the next one is the sector's last; it is the second of two that make a
-  // beat; the number of its first block.
-  logic valid_q, last_q, later;
+  // Calls that go in; there is no need to keep them; the next one is the sector's last; it is the
+  // second of two that make a beat; the number of its first block.
+  logic valid_d, valid_q, free_q, last_q, later;
   block_t call_q[Cores];
   logic [NumberWidth-1:0] number_q;
   // Sectors whose second hash has still to start, while their calls may be over; one may now.
@@ -64,7 +67,8 @@ module fast_counter
   );
 
   assign later = Lanes > Cores && !number_q[0];
-  assign go = there && (room_i || later) && (!valid_q || call_ready_i);
+  assign go = there && (room_i || later) && free_q;
+  assign valid_d = go || (valid_q && !call_ready_i);
   assign take_o = go && !later;
   assign start_valid_o = start_q;
   assign start = start_q && start_ready_i;
@@ -76,13 +80,14 @@ module fast_counter
     assign number = number_q + NumberWidth'(i);
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) call_q[i] <= '0;
-      else if (go) call_q[i] <= z ^ 128'(number);
+      else if (free_q) call_q[i] <= z ^ 128'(number);
     end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       valid_q  <= 1'b0;
+      free_q   <= 1'b0;
       last_q   <= 1'b0;
       number_q <= NumberWidth'(1);
       starts_q <= '0;
@@ -90,7 +95,8 @@ module fast_counter
     end else begin
       starts_q <= starts_q + $bits(starts_q)'(z_valid_i) - $bits(starts_q)'(start);
       start_q  <= starts_q != '0 && !start;
-      valid_q <= go || (valid_q && !call_ready_i);
+      valid_q  <= valid_d;
+      free_q   <= !(valid_d && others_soon_i);
       if (go) begin
         last_q   <= number_q == NumberWidth'(Blocks - 1 - 2 * Cores);
         number_q <= last_q ? NumberWidth'(1) : number_q + NumberWidth'(Cores);

@@ -125,12 +125,13 @@ module fast_hash_brw
         started_q <= 1'b0;
         prime_q   <= 1'b0;
         tweak_q   <= '0;
-      end else if (start) begin
-        started_q <= 1'b1;
-        prime_q   <= prime_i[i];
-        tweak_q   <= tweak_i[i];
-      end else if (last_beat) begin
-        started_q <= 1'b0;
+      end else begin
+        started_q <= start || (started_q && !last_beat);
+        // Follow their inputs until a sector starts.
+        if (start_ready_o[i]) begin
+          prime_q <= prime_i[i];
+          tweak_q <= tweak_i[i];
+        end
       end
     end
 
