@@ -8,8 +8,9 @@
 # FOLDER is where to build, and has the tools in venv/ (scripts/setup.sh rtl).
 set -euo pipefail
 formal=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-common=$(dirname "$formal")/common
-engine=$(dirname "$formal")/engine
+rtl=$(dirname "$formal")
+common=$rtl/common
+engine=$rtl/engine
 build=$(cd "$1" && pwd)
 shift
 wanted=" $* "
@@ -28,6 +29,10 @@ prove() {
     ram_fifo) sources+=(stream_skid.sv wiped_ram.sv wiped_table.sv) ;;
     credit_fifo | wiped_ram) sources+=(wiped_table.sv) ;;
     sector_port) sources+=(clear_reset.sv stream_skid.sv) ;;
+    fast_counter)
+        folder=$rtl
+        sources=(aes/aes_pkg.sv designs/fast_pkg.sv common/credit_fifo.sv common/wiped_table.sv designs/fast_counter.sv)
+        ;;
     axi_* | list_walker | engine_*)
         folder=$engine
         sources=(engine_pkg.sv engine_regs_pkg.sv "$module.sv")
@@ -52,7 +57,7 @@ cover: depth ${depth#*/}
 [engines]
 smtbmc z3
 [script]
-read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]} $inside any_value.sv stream_rules.sv followed_entry.sv $state ${module}_props.sv
+read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]##*/} $inside any_value.sv stream_rules.sv followed_entry.sv $state ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
 delete =any_constant =any_sequence
@@ -88,6 +93,7 @@ prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8
 prove stream_skid stream_skid 6 Width=2
 prove credit_fifo-4 credit_fifo 12 Width=2 Depth=4
 prove credit_fifo-8 credit_fifo 12/20 Width=2 Depth=8
+prove fast_counter fast_counter 4/30 Blocks=32
 prove beat_store beat_store 12/24 Width=2 Depth=8
 prove sector_port sector_port 6/10 KeyWidth=2 RequestWidth=3 DataWidth=2
 prove run_expand-1 run_expand 4/14 TweakStep=1
