@@ -296,10 +296,10 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
     mut step: impl FnMut(usize),
 ) -> V {
     let mut x = [V::zero(); GROUP];
-    unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
-        // SAFETY: vector I of the group.
-        x[I] = unsafe { V::load(text.src[I / HALF].add(I % HALF * V::BYTES)) };
-    });
+    for (i, x) in x.iter_mut().enumerate() {
+        // SAFETY: vector i of the group.
+        *x = unsafe { V::load(text.src[i / HALF].add(i % HALF * V::BYTES)) };
+    }
     // SAFETY: the caller's promise.
     V::wide_start_with(&mut x, keys.data, unsafe { masks.all() });
     let mut ivs = [ivs];
@@ -320,10 +320,10 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
     // SAFETY: the caller's promise. From memory once more, not from registers.
     let masks = unsafe { fresh(masks).all() };
     V::wide_finish::<GROUP, ENCRYPT, ROUNDS>(&mut x, keys.data, masks);
-    unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
+    for (i, x) in x.into_iter().enumerate() {
         // SAFETY: as above, and the destination may be written.
-        unsafe { x[I].store(text.dst[I / HALF].add(I % HALF * V::BYTES)) };
-    });
+        unsafe { x.store(text.dst[i / HALF].add(i % HALF * V::BYTES)) };
+    }
     if TWEAKS {
         V::wide_finish::<1, true, ROUNDS>(&mut ivs, keys.tweak, &[V::zero()]);
     }
