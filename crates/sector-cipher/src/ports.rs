@@ -9,8 +9,8 @@ use core::fmt;
 pub struct Ports {
     /// Whether vectors of XTS and EME2 masks are multiplied by powers of x with shifts of bits.
     /// Otherwise bytes take their bits from anywhere (`vpmultishiftqb`), and on some CPUs that
-    /// takes the turns of AES rounds. Only the back-end `vaes512` has both.
-    pub shifts: bool,
+    /// takes the turns of AES rounds. `None` of a back-end that has one way: all but `vaes512`.
+    pub shifts: Option<bool>,
     /// Whether FAST's BRW hash makes a product of two blocks from three products of halves and
     /// some sums (Karatsuba), for CPUs that start few products. Otherwise from four.
     pub three_products: bool,
@@ -40,17 +40,13 @@ pub enum PortsSource {
 impl fmt::Display for Ports {
     /// One line: what is done, and why.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let masks = if self.shifts {
-            "by shifts"
-        } else {
-            "without shifts"
-        };
+        match self.shifts {
+            Some(true) => f.write_str("masks by shifts, ")?,
+            Some(false) => f.write_str("masks without shifts, ")?,
+            None => {}
+        }
         let products = if self.three_products { "three" } else { "four" };
-        write!(
-            f,
-            "masks {masks}, {products} products for one of blocks ({})",
-            self.source
-        )
+        write!(f, "{products} products for one of blocks ({})", self.source)
     }
 }
 

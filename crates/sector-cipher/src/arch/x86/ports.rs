@@ -190,7 +190,7 @@ pub(crate) fn of(backend: Backend) -> Option<Ports> {
         PortsSource::Table { maker, family }
     };
     Some(Ports {
-        shifts: backend == Backend::Vaes512 && has(SHIFTS),
+        shifts: (backend == Backend::Vaes512).then(|| has(SHIFTS)),
         three_products: has(three),
         source,
     })
