@@ -30,7 +30,7 @@ pub enum PortsSource {
         /// The number that `/proc/cpuinfo` calls `cpu family`.
         family: u32,
     },
-    /// Both ways were timed when this process used the back-end first, for some ten
+    /// Both ways were timed when this process used the back-end first, for some fifty
     /// microseconds.
     Measured,
     /// Somebody has set them, for a test.

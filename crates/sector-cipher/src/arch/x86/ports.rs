@@ -5,7 +5,7 @@
 //! depends on it, and no secret has a part in it.
 
 use crate::{Backend, Ports, PortsSource};
-use core::arch::x86_64::{__cpuid, _rdtsc};
+use core::arch::x86_64::{__cpuid, _mm256_zeroupper, _rdtsc};
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// Somebody has looked at the CPU.
@@ -132,6 +132,8 @@ macro_rules! beside_rounds {
                     options(nomem, nostack),
                 );
             }
+            // Else older instructions that follow may wait for the upper halves, on some CPUs.
+            _mm256_zeroupper();
         }
         // SAFETY: the caller of `measured` promises the features.
         least_time(|| unsafe { beside_rounds() })
