@@ -212,9 +212,12 @@ fn first_mask<V: Vector>([step, next]: [&Step<State<V>>; 2], before: V, at: &Cur
     };
     if at.offset == 0 {
         let more = V::alone(state.of_block_0.one::<V>(sector));
-        [V::powers_of_x(state.masks[0].one::<V>(sector)), more]
+        [V::powers_of_x::<ASK>(state.masks[0].one::<V>(sector)), more]
     } else {
-        [V::powers_of_x(state.masks[1].one::<V>(sector)), V::zero()]
+        [
+            V::powers_of_x::<ASK>(state.masks[1].one::<V>(sector)),
+            V::zero(),
+        ]
     }
 }
 

@@ -35,7 +35,7 @@ use crate::row::{self, KeySource, Row};
 use crate::run::Sectors;
 use crate::{Backend, Mode};
 pub(crate) use aes::{AesKeys, RoundKeys, WideKeys, expand, fresh};
-pub(crate) use vector::{ASK, Aes, Clmul, Cpu, Lanes, ROTATE, SHIFT, Tuning, Vector};
+pub(crate) use vector::{ASK, Aes, Clmul, Cpu, LAST_BYTES, Lanes, ROTATE, SHIFT, Tuning, Vector};
 
 /// The row of a back-end with the vectors `V`, whose keys are made with the vectors `K`: all
 /// have the same schedule. Its CPU has both.

@@ -190,7 +190,7 @@ fn operations<V: Vector>() {
             "times_x_of_group",
         );
         is(
-            V::powers_of_x(V::One::splat(a[1])),
+            V::powers_of_x::<ASK>(V::One::splat(a[1])),
             &|i| times_x(a[1], i),
             "powers_of_x",
         );
@@ -265,7 +265,7 @@ fn operations<V: Vector>() {
             "times_x_of_group",
         );
         is(
-            V::powers_of_x(V::One::splat(a[0])),
+            V::powers_of_x::<ASK>(V::One::splat(a[0])),
             &|i| times_x(a[0], i),
             "powers_of_x",
         );
@@ -360,7 +360,7 @@ fn operations<V: Vector>() {
 fn masks<V: Vector, const COUNT: usize, const HOW: u8>(tweak: u128) {
     let mut state = [V::zero(); 5];
     for step in 0..COUNT {
-        let first = || V::powers_of_x_by::<HOW>(V::One::splat(tweak));
+        let first = || V::powers_of_x::<HOW>(V::One::splat(tweak));
         let mask = V::mask::<COUNT, HOW>(&mut state, first, step);
         let at = 2 * step % COUNT + 2 * step / COUNT;
         for (lane, block) in mask.blocks().into_iter().take(V::BLOCKS).enumerate() {

@@ -393,7 +393,7 @@ impl Clmul for Neon {
     }
 
     #[inline(always)]
-    fn powers_of_x(block: Neon) -> Self {
+    fn powers_of_x<const HOW: u8>(block: Neon) -> Self {
         block
     }
 }

@@ -106,7 +106,7 @@ impl Clmul for V128 {
     }
 
     #[inline(always)]
-    fn powers_of_x(block: V128) -> Self {
+    fn powers_of_x<const HOW: u8>(block: V128) -> Self {
         block
     }
 }

@@ -157,7 +157,7 @@ impl Clmul for V256 {
     }
 
     #[inline(always)]
-    fn powers_of_x(block: V128) -> Self {
+    fn powers_of_x<const HOW: u8>(block: V128) -> Self {
         let block = Self::spread(block);
         // A shift by 64 leaves zero.
         let right = intrinsics!(_mm256_set_epi64x(63, 63, 64, 64));

@@ -5,7 +5,7 @@ use super::v512_masks::*;
 use super::v512_rounds::*;
 use super::{V128, V256};
 use crate::here::from_fn;
-use crate::simd::{ASK, Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, WideKeys};
+use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector, WideKeys};
 use core::arch::x86_64::*;
 
 /// 512-bit vector.
@@ -208,8 +208,8 @@ impl Clmul for V512 {
     }
 
     #[inline(always)]
-    fn powers_of_x(block: V128) -> Self {
-        powers_of_x::<ASK>(block)
+    fn powers_of_x<const HOW: u8>(block: V128) -> Self {
+        powers_of_x::<HOW>(block)
     }
 }
 
@@ -236,11 +236,6 @@ impl Tuning for V512 {
     #[inline(always)]
     fn shifts() -> bool {
         super::ports::shifts()
-    }
-
-    #[inline(always)]
-    fn powers_of_x_by<const HOW: u8>(block: V128) -> Self {
-        powers_of_x::<HOW>(block)
     }
 
     hints!(V512, zmm_reg, "avx512f");

@@ -3,7 +3,7 @@
 
 use super::{V128, V512, ports};
 use crate::here::MapHere;
-use crate::simd::{ASK, Clmul, Lanes, SHIFT};
+use crate::simd::{ASK, Clmul, LAST_BYTES, Lanes, SHIFT};
 use core::arch::x86_64::*;
 
 /// See [`Tuning::mask`](crate::simd::Tuning::mask).
@@ -54,10 +54,6 @@ fn mask_of_eight<const HOW: u8>(
         V512(_mm512_permutex2var_epi8(base.0, order, products.0))
     }
 }
-
-/// The last byte of a block at byte 0, the last two at byte 2 and the last three at
-/// byte 5, with zeros between, where their products reach.
-const LAST_BYTES: u128 = 0xffff_ffff_ffff_ffff_0f0e_0dff_0f0e_ff0f;
 
 /// For `vpermt2b`: which byte of two vectors comes where.
 #[repr(C, align(64))]

@@ -2,6 +2,19 @@
 
 use super::Lanes;
 
+/// Multiplies masks by powers of x in the way that suits the CPU, which is asked each time.
+pub(crate) const ASK: u8 = 0;
+/// With shifts of bits, where the vectors have another way: somebody has asked.
+pub(crate) const SHIFT: u8 = 1;
+/// Without.
+pub(crate) const ROTATE: u8 = 2;
+
+/// For [`Lanes::shuffle_bytes`]: the last byte of a block at byte 0, the last two at byte 2 and the
+/// last three at byte 5, with zeros between. There is room for their products with
+/// x^7 + x^2 + x + 1, which reach into the byte behind: what moves out when the block moves up
+/// by one byte, two and three.
+pub(crate) const LAST_BYTES: u128 = 0xffff_ffff_ffff_ffff_0f0e_0dff_0f0e_ff0f;
+
 /// A vector times x^(`$i` `BLOCKS`), from itself and the same with its halves
 /// swapped.
 macro_rules! times_vectors {
@@ -66,6 +79,6 @@ pub(crate) trait Clmul: Lanes {
             _ => unreachable!("there are eight"),
         }
     }
-    /// Lane `i` is the block times x^i in that field.
-    fn powers_of_x(block: Self::One) -> Self;
+    /// Lane `i` is the block times x^i in that field. `HOW` is [`ASK`], [`SHIFT`] or [`ROTATE`].
+    fn powers_of_x<const HOW: u8>(block: Self::One) -> Self;
 }

@@ -7,10 +7,10 @@ mod lanes;
 mod tuning;
 
 pub(crate) use aes::Aes;
-pub(crate) use clmul::Clmul;
+pub(crate) use clmul::{ASK, Clmul, LAST_BYTES, ROTATE, SHIFT};
 pub(crate) use cpu::Cpu;
 pub(crate) use lanes::Lanes;
-pub(crate) use tuning::{ASK, ROTATE, SHIFT, Tuning};
+pub(crate) use tuning::Tuning;
 
 /// The vectors of a CPU that has the instructions for [`Lanes`], [`Clmul`] and [`Aes`], which is
 /// what kernels are written for.

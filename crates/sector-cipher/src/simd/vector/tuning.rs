@@ -4,13 +4,6 @@ use super::{Aes, Clmul};
 use crate::here::MapHere;
 use crate::simd::{RoundKeys, WideKeys};
 
-/// Multiplies masks by powers of x in the way that suits the CPU, which is asked each time.
-pub(crate) const ASK: u8 = 0;
-/// With shifts of bits, where the vectors have another way: somebody has asked.
-pub(crate) const SHIFT: u8 = 1;
-/// Without.
-pub(crate) const ROTATE: u8 = 2;
-
 /// How a kernel is fitted to a CPU: a number, hints to the compiler, and operations in a form
 /// that some CPUs do faster. It has no instructions of its own. Everything has a default, which
 /// is right for every vector; one that has been measured replaces some.
@@ -37,15 +30,10 @@ pub(crate) trait Tuning: Clmul + Aes {
     /// operands are tied to the AES state, and is collected in one place if not.
     #[inline(always)]
     fn tie(&mut self, _other: &mut Self) {}
-    /// Whether [`SHIFT`] is faster than [`ROTATE`].
+    /// Whether [`SHIFT`](super::SHIFT) is faster than [`ROTATE`](super::ROTATE).
     #[inline(always)]
     fn shifts() -> bool {
         false
-    }
-    /// [`Clmul::powers_of_x`], in the way `HOW`.
-    #[inline(always)]
-    fn powers_of_x_by<const HOW: u8>(block: Self::One) -> Self {
-        Self::powers_of_x(block)
     }
     /// Step `step` of `COUNT` masks, eight or sixteen vectors: `first`, which has a
     /// mask times 1, x, x^2, ... in its lanes, and what follows it. They come in

@@ -7,7 +7,7 @@ use super::group::Masks;
 use super::{HALF, Keys, Schedules, Tweaks, times_x64};
 use crate::here::{ZipHere, from_fn};
 use crate::run::{BATCH, Sector, Sectors};
-use crate::simd::{Vector, fresh};
+use crate::simd::{ASK, LAST_BYTES, Vector, fresh};
 use core::mem;
 
 /// Bytes of a piece.
@@ -260,7 +260,7 @@ impl<V: Vector> Series<V> {
         match step % 4 {
             0 => {
                 if series == 0 {
-                    self.first = V::powers_of_x(self.tweak);
+                    self.first = V::powers_of_x::<ASK>(self.tweak);
                     self.swapped = self.first.swap_halves();
                 }
                 self.base = V::times_x_of_vectors(self.first, self.swapped, series);
@@ -270,7 +270,7 @@ impl<V: Vector> Series<V> {
                 // What moves out of one byte, of two and of three, with room between
                 // for their products with x^7 + x^2 + x + 1: these reach into the
                 // byte behind. There all three have the same.
-                let out = self.base.shuffle_bytes(V::splat(OUT));
+                let out = self.base.shuffle_bytes(V::splat(LAST_BYTES));
                 self.products = out.clmul::<0x00>(V::splat(0x87));
                 self.base = self.base.xor(self.products.shr_bytes::<8>());
             }
@@ -289,10 +289,6 @@ impl<V: Vector> Series<V> {
         self.products.shl_bytes::<N>().pin()
     }
 }
-
-/// The last byte of a block at byte 0, the last two at byte 2 and the last three at
-/// byte 5, and zeros.
-const OUT: u128 = 0xffff_ffff_ffff_ffff_0f0e_0dff_0f0e_ff0f;
 
 /// Times x^(8 `LEFT`); `RIGHT` is 16 - `LEFT`.
 #[inline(always)]

@@ -208,7 +208,7 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
             let mask = V::mask::<GROUP, HOW>(
                 &mut state[0],
                 #[inline(always)]
-                || V::powers_of_x_by::<HOW>(tweaks[0]),
+                || V::powers_of_x::<HOW>(tweaks[0]),
                 step,
             );
             next.set(order(GROUP, step), mask);
@@ -218,7 +218,7 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
             let mask = V::mask::<HALF, HOW>(
                 &mut state[half],
                 #[inline(always)]
-                || V::powers_of_x_by::<HOW>(tweaks[half]),
+                || V::powers_of_x::<HOW>(tweaks[half]),
                 step,
             );
             next.set(half * HALF + order(HALF, step), mask);
