@@ -97,10 +97,17 @@ mod tests {
             let mut area = split.to_vec();
             area.resize(area.len() + slack, 0x55);
             prop_assert_eq!(&*merge(&area, key.len(), stripes, hash).unwrap(), &key);
-            // Any flipped bit destroys it.
+            // Any flipped bit destroys it, but where it meets a hash that is
+            // cut to a few bytes: there one flip in 256 to the power of their
+            // number goes unseen, by the specification.
             let bit = usize::from(key[0]) * 31 % (split.len() * 8);
-            area[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_ne!(&*merge(&area, key.len(), stripes, hash).unwrap(), &key);
+            let block_size = Hash::from_name(hash).unwrap().len();
+            let block_start = bit / 8 % key.len() / block_size * block_size;
+            let in_last_stripe = bit / 8 >= split.len() - key.len();
+            if in_last_stripe || key.len() - block_start >= 8 {
+                area[bit / 8] ^= 1 << (bit % 8);
+                prop_assert_ne!(&*merge(&area, key.len(), stripes, hash).unwrap(), &key);
+            }
         }
     }
 
