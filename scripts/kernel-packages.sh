@@ -112,12 +112,12 @@ QEMU
     printf '%s\n' "$root"
 }
 
-# sid_source: the folder with the source of sid's newest kernel 7 that has a source package.
-sid_source() {
+# newest_source: the folder with the source of the newest kernel 7 that trixie-backports has.
+newest_source() {
     local package
-    foreign_apt amd64 sid
+    foreign_apt amd64 trixie trixie-backports
     package=$(apt-cache pkgnames linux-source-7 | sort -V | tail -1)
-    [ -n "$package" ] || die "sid has no linux-source-7"
+    [ -n "$package" ] || die "trixie-backports has no linux-source-7"
     source_tree "$package"
     native_apt
 }

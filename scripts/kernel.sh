@@ -15,15 +15,15 @@
 #              the same without these checkers, for little memory, ublk devices and bench/kernel:
 #              four minutes of one CPU
 #   uml-7  uml-7-fast
-#              the same two of sid's linux-source-7.2 or newer, with all self-tests of the crypto API
+#              the same two of linux-source-7.3 or newer of trixie-backports, with all self-tests of the crypto API
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
 #   arm64  armhf
 #              Debian's 6.1 for 64-bit and 32-bit ARM, for QEMU
 #
-#   source-6.1  source-6.12
-#              no kernel but the folder with Debian's source of one, that of uml or the newer
+#   source-6.1  source-6.12  source-7
+#              no kernel but the folder with Debian's source of one, that of uml or the newer two
 #   qemu       nor this: the folder with a qemu-system-x86_64 of Debian's backports that takes PCI
 #              devices of other processes, for guest.sh --engine
 #
@@ -94,7 +94,7 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast)
     folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
         case $bed in
-        uml-7*) tree=$(sid_source) ;;
+        uml-7*) tree=$(newest_source) ;;
         *) tree=$(source_tree linux-source-6.12) ;;
         esac
         mkdir -p "$folder"
@@ -162,6 +162,7 @@ arm64 | armhf)
     ;;
 source-6.1) folder=$(source_tree linux-source-6.1 "$(linux.uml --version)") ;;
 source-6.12) folder=$(source_tree linux-source-6.12) ;;
+source-7) folder=$(newest_source) ;;
 qemu) folder=$(qemu_root) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
