@@ -4,12 +4,14 @@
  * sectors, and to several requests, fill batches together.
  */
 #include <linux/sched.h>
+#include <linux/slab.h>
 
 #include "xtent.h"
 
 struct gather {
 	struct xt_target *xt;
 	bool encrypt;
+	bool may_rest;			/* between batches */
 	unsigned int limit;		/* sectors in a batch */
 	struct xt_batch batch;
 };
@@ -24,13 +26,16 @@ static void flush(struct gather *g)
 	if (g->batch.count)
 		xt_xts_crypt(g->xt->xts, g->encrypt, &g->batch, sector_size(g->xt));
 	g->batch.count = 0;
+	if (g->may_rest)
+		cond_resched();
 }
 
-static void start(struct gather *g, struct xt_target *xt, bool encrypt)
+static void start(struct gather *g, struct xt_target *xt, bool encrypt, bool may_rest)
 {
 	g->xt = xt;
 	g->encrypt = encrypt;
-	g->limit = min_t(unsigned int, XT_BATCH, XT_SECTION_BYTES / sector_size(xt));
+	g->may_rest = may_rest;
+	g->limit = min_t(unsigned int, XT_BATCH, xt_xts_section_bytes() / sector_size(xt));
 	g->batch.count = 0;
 	g->batch.big_endian = xt->iv_mode == XT_IV_PLAIN64BE;
 }
@@ -50,16 +55,17 @@ static void add(struct gather *g, const u8 *src, u8 *dst, u64 sector)
  * All sectors of a request. Pieces that are no whole sectors cannot be: the
  * target's limits forbid them; a caller that ignores that gets an error.
  */
-static blk_status_t add_bio(struct gather *g, u64 sector, struct bio *src,
-			    struct bvec_iter src_iter, struct bio *dst,
-			    struct bvec_iter dst_iter)
+static blk_status_t add_bio(struct gather *g, const struct xt_pass *pass)
 {
 	const unsigned int size = sector_size(g->xt);
+	struct bvec_iter src_iter = pass->src_iter;
+	struct bvec_iter dst_iter = pass->dst_iter;
+	u64 sector = pass->sector;
 
 	xt_count_run(g->xt, src_iter.bi_size >> (SECTOR_SHIFT + g->xt->sector_shift));
 	while (src_iter.bi_size) {
-		struct bio_vec from = mp_bvec_iter_bvec(src->bi_io_vec, src_iter);
-		struct bio_vec to = mp_bvec_iter_bvec(dst->bi_io_vec, dst_iter);
+		struct bio_vec from = mp_bvec_iter_bvec(pass->src->bi_io_vec, src_iter);
+		struct bio_vec to = mp_bvec_iter_bvec(pass->dst->bi_io_vec, dst_iter);
 		unsigned int len = min(from.bv_len, to.bv_len);
 		const u8 *in = page_address(from.bv_page) + from.bv_offset;
 		u8 *out = page_address(to.bv_page) + to.bv_offset;
@@ -71,23 +77,19 @@ static blk_status_t add_bio(struct gather *g, u64 sector, struct bio *src,
 			add(g, in + i, out + i, sector);
 			sector += 1 << g->xt->sector_shift;
 		}
-		bio_advance_iter(src, &src_iter, len);
-		bio_advance_iter(dst, &dst_iter, len);
+		bio_advance_iter(pass->src, &src_iter, len);
+		bio_advance_iter(pass->dst, &dst_iter, len);
 	}
 	return BLK_STS_OK;
 }
 
-/* Encrypts or decrypts a request, from one bio to another, or in place. */
-blk_status_t xt_crypt(struct xt_target *xt, bool encrypt, u64 sector, struct bio *src,
-		      struct bvec_iter src_iter, struct bio *dst, struct bvec_iter dst_iter)
+static blk_status_t crypt(struct xt_target *xt, const struct xt_pass *pass)
 {
 	struct gather g;
 	blk_status_t status;
 
-	if (!xt->xts)
-		return xt_fly(xt, encrypt, sector, src, src_iter, dst, dst_iter);
-	start(&g, xt, encrypt);
-	status = add_bio(&g, sector, src, src_iter, dst, dst_iter);
+	start(&g, xt, pass->encrypt, pass->may_rest);
+	status = add_bio(&g, pass);
 	flush(&g);
 	return status;
 }
@@ -96,21 +98,28 @@ blk_status_t xt_crypt(struct xt_target *xt, bool encrypt, u64 sector, struct bio
  * Decrypts XTS reads in place, several small ones in one batch, and completes each
  * when its last sector is done.
  */
-void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios)
+void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios, bool may_rest)
 {
 	struct llist_node *waiting = ios;
 	unsigned int bytes = 0, count = 0;
 	struct xt_io *io, *next;
 	struct gather g;
 
-	start(&g, xt, false);
+	start(&g, xt, false, may_rest);
 	llist_for_each_entry_safe(io, next, ios, node) {
 		struct bio *bio = io->bio;
+		const struct xt_pass pass = {
+			.sector = io->sector,
+			.src = bio,
+			.dst = bio,
+			.src_iter = io->iter,
+			.dst_iter = io->iter,
+		};
 
-		bio->bi_status = add_bio(&g, io->sector, bio, io->iter, bio, io->iter);
+		bio->bi_status = add_bio(&g, &pass);
 		bytes += io->iter.bi_size;
 		count++;
-		if (io->node.next && bytes < XT_SECTION_BYTES)
+		if (io->node.next && bytes < xt_xts_section_bytes())
 			continue;
 		flush(&g);
 		if (count > 1)
@@ -124,6 +133,53 @@ void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios)
 		}
 		bytes = 0;
 		count = 0;
-		cond_resched();
 	}
+}
+
+static const char *name(const struct xt_target *xt)
+{
+	return xt->xts->backend->name;
+}
+
+static int set_key(struct xt_target *xt, const u8 *key, unsigned int key_size)
+{
+	return xt_xts_set_key(xt->xts, key, key_size);
+}
+
+static int wipe_key(struct xt_target *xt)
+{
+	memzero_explicit(&xt->xts->data, sizeof(xt->xts->data));
+	memzero_explicit(&xt->xts->tweak, sizeof(xt->xts->tweak));
+	return 0;
+}
+
+static void destroy(struct xt_target *xt)
+{
+	kfree_sensitive(xt->xts);
+}
+
+static const struct xt_cipher_ops batch_ops = {
+	.name = name,
+	.set_key = set_key,
+	.wipe_key = wipe_key,
+	.crypt = crypt,
+	.destroy = destroy,
+};
+
+int xt_batch_create(struct dm_target *ti, struct xt_target *xt,
+		    const struct xt_xts_backend *backend)
+{
+	xt->ops = &batch_ops;
+	if (xt->options.request_size) {
+		ti->error = "request_size is for engines; on the CPU all of a bio is one run";
+		return -EINVAL;
+	}
+	xt->xts = kzalloc(sizeof(*xt->xts), GFP_KERNEL);
+	if (!xt->xts) {
+		ti->error = "Out of memory";
+		return -ENOMEM;
+	}
+	xt->xts->backend = backend;
+	xt->iv_size = AES_BLOCK_SIZE;
+	return 0;
 }

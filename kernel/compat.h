@@ -3,7 +3,9 @@
 #ifndef XTENT_COMPAT_H
 #define XTENT_COMPAT_H
 
+#include <linux/interrupt.h>
 #include <linux/version.h>
+#include <linux/workqueue.h>
 #include <crypto/aes.h>
 
 /* hex2bin() was in kernel.h. */
@@ -34,6 +36,32 @@
 /* Work queues that are not unbound have to say so. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 #define WQ_PERCPU 0
+#endif
+
+/* Work for a soft interrupt of the CPU that asks for it. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 9, 0)
+#define xt_bh work_struct
+#define xt_bh_init(bh, function) INIT_WORK(bh, function)
+
+static inline void xt_bh_schedule(struct xt_bh *bh, bool high_priority)
+{
+	queue_work(high_priority ? system_bh_highpri_wq : system_bh_wq, bh);
+}
+
+#define xt_bh_flush(bh) cancel_work_sync(bh)
+#else
+#define xt_bh tasklet_struct
+#define xt_bh_init(bh, function) tasklet_setup(bh, function)
+
+static inline void xt_bh_schedule(struct xt_bh *bh, bool high_priority)
+{
+	if (high_priority)
+		tasklet_hi_schedule(bh);
+	else
+		tasklet_schedule(bh);
+}
+
+#define xt_bh_flush(bh) tasklet_kill(bh)
 #endif
 
 /* AES of single blocks has a key of its own, in a form that is the CPU's affair. */

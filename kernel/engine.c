@@ -24,11 +24,14 @@ static bool is_ecb(struct crypto_skcipher *tfm)
 	       crypto_skcipher_blocksize(tfm) == XTS_BLOCK_SIZE && !crypto_skcipher_ivsize(tfm);
 }
 
+static const struct xt_cipher_ops engine_ops;
+
 int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api)
 {
 	struct crypto_skcipher *tfm = alloc_engine(api);
 	unsigned int request_size = xt->options.request_size;
 
+	xt->ops = &engine_ops;
 	if (IS_ERR(tfm)) {
 		ti->error = "The kernel has no such engine; instances go by their driver names";
 		return PTR_ERR(tfm);
@@ -58,7 +61,7 @@ int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api
 	return xt_flight_init(ti, xt);
 }
 
-int xt_engine_set_key(struct xt_target *xt, const u8 *key, unsigned int key_size)
+static int set_key(struct xt_target *xt, const u8 *key, unsigned int key_size)
 {
 	int r = xts_verify_key(xt->tfm, key, key_size);
 
@@ -168,13 +171,13 @@ static int crypt_data(struct xt_job *job)
 }
 
 /* Whoever knows a tweak and the data may change blocks at will. */
-void xt_engine_forget(struct xt_job *job)
+static void forget(struct xt_job *job)
 {
 	memzero_explicit(job->tweaks, tweak_bytes(job));
 	memzero_explicit(job->masks, min_t(unsigned int, job->bytes, XT_MASK_BYTES));
 }
 
-int xt_engine_step(struct xt_job *job)
+static int step(struct xt_job *job)
 {
 	struct xt_flight *flight = job->flight;
 	int r;
@@ -198,3 +201,14 @@ int xt_engine_step(struct xt_job *job)
 	}
 	return 0;
 }
+
+static const struct xt_cipher_ops engine_ops = {
+	.name = xt_skcipher_name,
+	.set_key = set_key,
+	.wipe_key = xt_skcipher_wipe_key,
+	.crypt = xt_fly,
+	.may_sleep = true,
+	.step = step,
+	.forget = forget,
+	.destroy = xt_skcipher_destroy,
+};

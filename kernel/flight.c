@@ -11,7 +11,6 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "compat.h"
 #include "cost.h"
 #include "flight.h"
 
@@ -203,7 +202,7 @@ static int take_run(struct xt_flight *flight, struct xt_job *job)
 
 static int step(struct xt_job *job)
 {
-	return job->flight->xt->tweak_tfm ? xt_engine_step(job) : xt_skcipher_step(job);
+	return job->flight->xt->ops->step(job);
 }
 
 /* A job that has landed, and what becomes of it. */
@@ -246,8 +245,8 @@ static int fly(struct xt_flight *flight)
 		}
 		if (r != -EBUSY && r != -EINPROGRESS) {
 			flight->under_way--;
-			if (flight->xt->tweak_tfm)
-				xt_engine_forget(job);
+			if (flight->xt->ops->forget)
+				flight->xt->ops->forget(job);
 			llist_add(&job->node, &flight->idle);
 			error = error ?: r;
 		}
@@ -256,22 +255,21 @@ static int fly(struct xt_flight *flight)
 	return error;
 }
 
-/* Encrypts or decrypts a bio, to another or in place. May sleep. */
-blk_status_t xt_fly(struct xt_target *xt, bool encrypt, u64 sector, struct bio *src,
-		    struct bvec_iter src_iter, struct bio *dst, struct bvec_iter dst_iter)
+/* Sleeps, whatever the pass says of it. */
+blk_status_t xt_fly(struct xt_target *xt, const struct xt_pass *pass)
 {
 	struct xt_flight flight = {
 		.xt = xt,
-		.encrypt = encrypt,
-		.src = src,
-		.dst = dst,
-		.src_iter = src_iter,
-		.dst_iter = dst_iter,
-		.sector = sector,
+		.encrypt = pass->encrypt,
+		.src = pass->src,
+		.dst = pass->dst,
+		.src_iter = pass->src_iter,
+		.dst_iter = pass->dst_iter,
+		.sector = pass->sector,
 	};
 	int r;
 
-	xt_count_run(xt, src_iter.bi_size >> (SECTOR_SHIFT + xt->sector_shift));
+	xt_count_run(xt, pass->src_iter.bi_size >> (SECTOR_SHIFT + xt->sector_shift));
 	init_completion(&flight.landing);
 	xt_clock_start(&flight.clock);
 	xt_cost_bio(&flight);

@@ -68,13 +68,4 @@ void xt_flight_exit(struct xt_target *xt);
 /* The request of a job, for this cipher. What the driver says to it goes to the flight. */
 struct skcipher_request *xt_job_request(struct xt_job *job, struct crypto_skcipher *tfm);
 
-/*
- * The next step of a job: -EINPROGRESS or -EBUSY if a request is under way, else
- * it is over.
- */
-int xt_skcipher_step(struct xt_job *job);
-int xt_engine_step(struct xt_job *job);
-/* Overwrites the tweaks of a job that is over. */
-void xt_engine_forget(struct xt_job *job);
-
 #endif

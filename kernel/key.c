@@ -5,13 +5,11 @@
  */
 #include <linux/ctype.h>
 #include <linux/key.h>
-#include <linux/random.h>
 #include <linux/slab.h>
 #include <keys/encrypted-type.h>
 #include <keys/trusted-type.h>
 #include <keys/user-type.h>
 
-#include "compat.h"
 #include "xtent.h"
 
 #define MAX_KEY 512
@@ -34,23 +32,6 @@ int xt_key_size(const char *string)
 	if (len % 2 || len / 2 > MAX_KEY)
 		return -EINVAL;
 	return len / 2;
-}
-
-static int set_raw_key(struct xt_target *xt, const u8 *key)
-{
-	int r;
-
-	/* What follows may leave neither the old key nor the new one in place. */
-	clear_bit(XT_KEY_VALID, &xt->flags);
-	if (xt->xts)
-		r = xt_xts_set_key(xt->xts, key, xt->key_size);
-	else if (xt->tweak_tfm)
-		r = xt_engine_set_key(xt, key, xt->key_size);
-	else
-		r = crypto_skcipher_setkey(xt->tfm, key, xt->key_size);
-	if (!r)
-		set_bit(XT_KEY_VALID, &xt->flags);
-	return r;
 }
 
 #ifdef CONFIG_KEYS
@@ -115,8 +96,8 @@ static struct key_type *find_type(const char *name, size_t len)
 	return NULL;
 }
 
-/* `name` is type:description. */
-static int set_keyring_key(struct xt_target *xt, const char *name)
+/* `name` is type:description. May wait for a program that makes the key. */
+static int read_keyring_key(const struct xt_target *xt, const char *name, struct xt_key *result)
 {
 	const char *description = strchr(name, ':');
 	struct key_type *type;
@@ -124,7 +105,6 @@ static int set_keyring_key(struct xt_target *xt, const char *name)
 	const u8 *data;
 	unsigned int len;
 	const char *c;
-	char *copy;
 	int r;
 
 	/* A table line has no way to quote blanks. */
@@ -136,90 +116,84 @@ static int set_keyring_key(struct xt_target *xt, const char *name)
 	type = find_type(name, description - name);
 	if (!type)
 		return -EINVAL;
-	copy = kstrdup(name, GFP_KERNEL);
-	if (!copy)
+	result->name = kstrdup(name, GFP_KERNEL);
+	if (!result->name)
 		return -ENOMEM;
 	key = request_key(type, description + 1, NULL);
-	if (IS_ERR(key)) {
-		kfree(copy);
+	if (IS_ERR(key))
 		return PTR_ERR(key);
-	}
 	down_read(&key->sem);
 	r = payload_of(key, type, &data, &len);
 	if (!r && len != xt->key_size)
 		r = -EINVAL;
 	if (!r)
-		r = set_raw_key(xt, data);
+		memcpy(result->bytes, data, len);
 	up_read(&key->sem);
 	key_put(key);
-	if (r) {
-		kfree(copy);
-		return r;
-	}
-	kfree(xt->key_name);
-	xt->key_name = copy;
-	return 0;
+	return r;
 }
 
 #else
 
-static int set_keyring_key(struct xt_target *xt, const char *name)
+static int read_keyring_key(const struct xt_target *xt, const char *name, struct xt_key *result)
 {
 	return -EOPNOTSUPP;
 }
 
 #endif
 
-static int set_hex_key(struct xt_target *xt, const char *string)
-{
-	u8 *key = kmalloc(max(xt->key_size, 1U), GFP_KERNEL);
-	int r;
-
-	if (!key)
-		return -ENOMEM;
-	r = hex2bin(key, string, xt->key_size) ? -EINVAL : set_raw_key(xt, key);
-	kfree_sensitive(key);
-	if (!r) {
-		kfree(xt->key_name);
-		xt->key_name = NULL;
-	}
-	return r;
-}
-
-/* Sets the key, which has the size that the target was made with, and overwrites `string`. */
-int xt_set_key(struct xt_target *xt, char *string)
+/*
+ * The key that `string` gives, which has the size that the target was made with; and
+ * overwrites `string`. xt_key_forget() comes afterwards, whatever this says.
+ */
+int xt_key_read(const struct xt_target *xt, char *string, struct xt_key *key)
 {
 	int size = xt_key_size(string);
-	int r;
+	int r = -EINVAL;
 
-	if (size < 0 || size != xt->key_size)
-		r = -EINVAL;
-	else if (*string == ':')
-		r = set_keyring_key(xt, strchr(string + 1, ':') + 1);
-	else
-		r = set_hex_key(xt, string);
+	if (size >= 0 && size == xt->key_size) {
+		key->bytes = kmalloc(max(size, 1), GFP_KERNEL);
+		if (!key->bytes)
+			r = -ENOMEM;
+		else if (*string == ':')
+			r = read_keyring_key(xt, strchr(string + 1, ':') + 1, key);
+		else if (!hex2bin(key->bytes, string, size))
+			r = 0;
+	}
 	memset(string, '0', strlen(string));
 	return r;
 }
 
+void xt_key_forget(struct xt_key *key)
+{
+	kfree_sensitive(key->bytes);
+	kfree(key->name);
+}
+
+/* Makes it the target's, which takes its name. */
+int xt_key_set(struct xt_target *xt, struct xt_key *key)
+{
+	int r;
+
+	/* What follows may leave neither the old key nor the new one in place. */
+	clear_bit(XT_KEY_VALID, &xt->flags);
+	r = xt->ops->set_key(xt, key->bytes, xt->key_size);
+	if (r)
+		return r;
+	set_bit(XT_KEY_VALID, &xt->flags);
+	swap(xt->key_name, key->name);
+	return 0;
+}
+
 /* Overwrites the key: nothing can be read until another is set. */
-int xt_wipe_key(struct xt_target *xt)
+int xt_key_wipe(struct xt_target *xt)
 {
 	int r;
 
 	clear_bit(XT_KEY_VALID, &xt->flags);
 	kfree(xt->key_name);
 	xt->key_name = NULL;
-	if (xt->xts) {
-		memzero_explicit(&xt->xts->data, sizeof(xt->xts->data));
-		memzero_explicit(&xt->xts->tweak, sizeof(xt->xts->tweak));
-		return 0;
-	}
-	get_random_bytes(xt->noise, xt->key_size);
-	if (xt->tweak_tfm)
-		r = xt_engine_set_key(xt, xt->noise, xt->key_size);
-	else
-		r = crypto_skcipher_setkey(xt->tfm, xt->noise, xt->key_size);
+	r = xt->ops->wipe_key(xt);
 	if (r)
 		DMERR("the key could not be overwritten: %d; remove the device", r);
 	return r;

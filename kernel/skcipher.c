@@ -4,8 +4,12 @@
  * request is one longer data unit. But those that have declared so (xtent_run.h)
  * take a run in one, if the IVs of its sectors count up by 1.
  */
+#include <linux/random.h>
+
 #include "cost.h"
 #include "flight.h"
+
+static const struct xt_cipher_ops skcipher_ops;
 
 static bool iv_counts_up(const struct xt_target *xt)
 {
@@ -20,6 +24,7 @@ int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *a
 	const unsigned int request_size = xt->options.request_size;
 	struct crypto_skcipher *tfm;
 
+	xt->ops = &skcipher_ops;
 	tfm = crypto_alloc_skcipher(api, 0, CRYPTO_ALG_ALLOCATES_MEMORY);
 	if (IS_ERR(tfm)) {
 		ti->error = "The kernel has no such cipher";
@@ -50,6 +55,23 @@ int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *a
 	return xt_flight_init(ti, xt);
 }
 
+const char *xt_skcipher_name(const struct xt_target *xt)
+{
+	return crypto_skcipher_driver_name(xt->tfm);
+}
+
+static int set_key(struct xt_target *xt, const u8 *key, unsigned int key_size)
+{
+	return crypto_skcipher_setkey(xt->tfm, key, key_size);
+}
+
+/* The crypto API has no other way to overwrite a key than by another. */
+int xt_skcipher_wipe_key(struct xt_target *xt)
+{
+	get_random_bytes(xt->noise, xt->key_size);
+	return xt->ops->set_key(xt, xt->noise, xt->key_size);
+}
+
 void xt_skcipher_destroy(struct xt_target *xt)
 {
 	xt_flight_exit(xt);
@@ -73,7 +95,7 @@ unsigned int xt_run_limit(const struct xt_target *xt, u64 sector)
 	return left * xt->options.sector_size;
 }
 
-int xt_skcipher_step(struct xt_job *job)
+static int step(struct xt_job *job)
 {
 	struct xt_flight *flight = job->flight;
 	struct xt_target *xt = flight->xt;
@@ -93,3 +115,13 @@ int xt_skcipher_step(struct xt_job *job)
 	xt_clock_enter(&flight->clock, XT_ROW_OTHER);
 	return r;
 }
+
+static const struct xt_cipher_ops skcipher_ops = {
+	.name = xt_skcipher_name,
+	.set_key = set_key,
+	.wipe_key = xt_skcipher_wipe_key,
+	.crypt = xt_fly,
+	.may_sleep = true,
+	.step = step,
+	.destroy = xt_skcipher_destroy,
+};

@@ -125,6 +125,7 @@ void xt_emit_status(struct xt_target *xt, char *result, unsigned int maxlen,
 		sum.read_sectors += READ_ONCE(c->read_sectors);
 		sum.write_sectors += READ_ONCE(c->write_sectors);
 		sum.queued += READ_ONCE(c->queued);
+		sum.deferred += READ_ONCE(c->deferred);
 		sum.merged += READ_ONCE(c->merged);
 		sum.requests += READ_ONCE(c->requests);
 		sum.busy += READ_ONCE(c->busy);
@@ -134,12 +135,12 @@ void xt_emit_status(struct xt_target *xt, char *result, unsigned int maxlen,
 			sum.ticks[i] += READ_ONCE(c->ticks[i]);
 	}
 	DMEMIT("%s%s", xt->tweak_tfm ? "engine:" : xt->takes_runs ? "runs:" : "",
-	       xt->xts ? xt->xts->backend->name : crypto_skcipher_driver_name(xt->tfm));
+	       xt->ops->name(xt));
 	DMEMIT(" reads %llu writes %llu", sum.reads, sum.writes);
 	DMEMIT(" read_sectors %llu write_sectors %llu", sum.read_sectors, sum.write_sectors);
 	DMEMIT(" queued %llu merged %llu runs", sum.queued, sum.merged);
 	for (i = 0; i < XT_RUN_CLASSES; i++)
 		DMEMIT("%c%llu", i ? ',' : ' ', sum.runs[i]);
-	DMEMIT(" requests %llu busy %llu", sum.requests, sum.busy);
+	DMEMIT(" requests %llu busy %llu deferred %llu", sum.requests, sum.busy, sum.deferred);
 	*size = emit_times(&sum, result, maxlen, sz);
 }

@@ -133,7 +133,7 @@ int xt_parse_options(struct dm_target *ti, struct xt_options *options, unsigned 
 		     char **argv)
 {
 	static const struct dm_arg count_arg[] = {
-		{ 0, 10, "Wrong number of options" },
+		{ 0, 12, "Wrong number of options" },
 	};
 	struct dm_arg_set args = { .argc = argc, .argv = argv };
 	unsigned int count;
@@ -157,12 +157,16 @@ int xt_parse_options(struct dm_target *ti, struct xt_options *options, unsigned 
 			options->allow_discards = true;
 		} else if (!strcasecmp(option, "same_cpu_crypt")) {
 			options->same_cpu_crypt = true;
+		} else if (!strcasecmp(option, "high_priority")) {
+			options->high_priority = true;
 		} else if (!strcasecmp(option, "submit_from_crypt_cpus")) {
 			options->submit_from_crypt_cpus = true;
 		} else if (!strcasecmp(option, "no_read_workqueue")) {
 			options->no_read_workqueue = true;
 		} else if (!strcasecmp(option, "no_write_workqueue")) {
 			options->no_write_workqueue = true;
+		} else if (!strcasecmp(option, "write_workqueue")) {
+			options->write_workqueue = true;
 		} else if (!strcasecmp(option, "iv_large_sectors")) {
 			options->iv_large_sectors = true;
 		} else if (!strncasecmp(option, "sector_size:", 12)) {
@@ -186,6 +190,10 @@ int xt_parse_options(struct dm_target *ti, struct xt_options *options, unsigned 
 		ti->error = "More options than their number says";
 		return -EINVAL;
 	}
+	if (options->write_workqueue && options->no_write_workqueue) {
+		ti->error = "write_workqueue and no_write_workqueue exclude each other";
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -198,8 +206,9 @@ void xt_emit_table(struct dm_target *ti, struct xt_target *xt, char *result,
 {
 	const struct xt_options *o = &xt->options;
 	unsigned int sz = *size;
-	int count = o->allow_discards + o->same_cpu_crypt + o->submit_from_crypt_cpus +
-		    o->no_read_workqueue + o->no_write_workqueue + o->iv_large_sectors +
+	int count = o->allow_discards + o->same_cpu_crypt + o->high_priority +
+		    o->submit_from_crypt_cpus + o->no_read_workqueue + o->no_write_workqueue +
+		    o->write_workqueue + o->iv_large_sectors +
 		    (o->sector_size != SECTOR_SIZE) + !!o->request_size +
 		    (o->in_flight != XT_IN_FLIGHT);
 
@@ -218,12 +227,16 @@ void xt_emit_table(struct dm_target *ti, struct xt_target *xt, char *result,
 			DMEMIT(" allow_discards");
 		if (o->same_cpu_crypt)
 			DMEMIT(" same_cpu_crypt");
+		if (o->high_priority)
+			DMEMIT(" high_priority");
 		if (o->submit_from_crypt_cpus)
 			DMEMIT(" submit_from_crypt_cpus");
 		if (o->no_read_workqueue)
 			DMEMIT(" no_read_workqueue");
 		if (o->no_write_workqueue)
 			DMEMIT(" no_write_workqueue");
+		if (o->write_workqueue)
+			DMEMIT(" write_workqueue");
 		if (o->sector_size != SECTOR_SIZE)
 			DMEMIT(" sector_size:%u", o->sector_size);
 		if (o->iv_large_sectors)
@@ -233,5 +246,28 @@ void xt_emit_table(struct dm_target *ti, struct xt_target *xt, char *result,
 		if (o->in_flight != XT_IN_FLIGHT)
 			DMEMIT(" in_flight:%u", o->in_flight);
 	}
+	*size = sz;
+}
+
+/*
+ * For IMA's log, with dm-crypt's words: what would be measured of the same volume there.
+ * Key parts and extra keys are those of modes that we do not have.
+ */
+void xt_emit_ima(const struct xt_target *xt, char *result, unsigned int maxlen, unsigned int *size)
+{
+	const struct xt_options *o = &xt->options;
+	unsigned int sz = *size;
+
+	DMEMIT(",allow_discards=%c", o->allow_discards ? 'y' : 'n');
+	DMEMIT(",same_cpu_crypt=%c", o->same_cpu_crypt ? 'y' : 'n');
+	DMEMIT(",high_priority=%c", o->high_priority ? 'y' : 'n');
+	DMEMIT(",submit_from_crypt_cpus=%c", o->submit_from_crypt_cpus ? 'y' : 'n');
+	DMEMIT(",no_read_workqueue=%c", o->no_read_workqueue ? 'y' : 'n');
+	DMEMIT(",no_write_workqueue=%c", o->no_write_workqueue ? 'y' : 'n');
+	DMEMIT(",iv_large_sectors=%c", o->iv_large_sectors ? 'y' : 'n');
+	if (o->sector_size != SECTOR_SIZE)
+		DMEMIT(",sector_size=%u", o->sector_size);
+	DMEMIT(",cipher_string=%s,key_size=%u", xt->cipher, xt->key_size);
+	DMEMIT(",key_parts=1,key_extra_size=0,key_mac_size=0;");
 	*size = sz;
 }

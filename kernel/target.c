@@ -4,25 +4,39 @@
  *
  * <cipher> <key> <iv_offset> <device> <start> [<#options> <options>]
  */
+#include <linux/audit.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "compat.h"
 #include "xtent.h"
+
+/* As drivers/md/dm-audit.h, which modules outside of it do not see, has it. */
+#ifdef CONFIG_DM_AUDIT
+void dm_audit_log_ti(int audit_type, const char *dm_msg_prefix, const char *op,
+		     struct dm_target *ti, int result);
+
+static void xt_audit(struct dm_target *ti, const char *op, int result)
+{
+	dm_audit_log_ti(AUDIT_DM_CTRL, DM_MSG_PREFIX, op, ti, result);
+}
+#else
+static void xt_audit(struct dm_target *ti, const char *op, int result)
+{
+}
+#endif
 
 static void xtent_dtr(struct dm_target *ti)
 {
 	struct xt_target *xt = ti->private;
 
+	xt_audit(ti, "dtr", 1);
 	if (xt->write_queue)
 		destroy_workqueue(xt->write_queue);
-	if (xt->read_queue)
-		destroy_workqueue(xt->read_queue);
+	xt_exit_read(xt);
 	xt_exit_write(xt);
-	free_percpu(xt->done);
 	free_percpu(xt->counters);
-	xt_skcipher_destroy(xt);
-	kfree_sensitive(xt->xts);
+	if (xt->ops)
+		xt->ops->destroy(xt);
 	if (xt->dev)
 		dm_put_device(ti, xt->dev);
 	mutex_destroy(&xt->key_lock);
@@ -49,16 +63,7 @@ static int create_cipher(struct dm_target *ti, struct xt_target *xt, const char 
 		return xt_engine_create(ti, xt, api);
 	if (strcmp(api, "xts(aes)") || !backend)
 		return xt_skcipher_create(ti, xt, api);
-	if (xt->options.request_size) {
-		ti->error = "request_size is for engines; on the CPU all of a bio is one run";
-		return -EINVAL;
-	}
-	xt->xts = kzalloc(sizeof(*xt->xts), GFP_KERNEL);
-	if (!xt->xts)
-		return -ENOMEM;
-	xt->xts->backend = backend;
-	xt->iv_size = AES_BLOCK_SIZE;
-	return 0;
+	return xt_batch_create(ti, xt, backend);
 }
 
 static bool is_async(const struct xt_target *xt)
@@ -71,29 +76,18 @@ static int create_queues(struct xt_target *xt, const char *name)
 	/* Any CPU may take what waits, or with same_cpu_crypt the one that queued it alone. */
 	unsigned int bound = xt->options.same_cpu_crypt ? WQ_PERCPU : WQ_UNBOUND;
 	unsigned int active = xt->options.same_cpu_crypt ? 1 : num_online_cpus();
-	int cpu;
+	unsigned int flags = WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound;
 
 	/* Who waits for an engine leaves the CPU to the next. */
 	if (is_async(xt))
 		active += XT_ASYNC_BIOS;
 
-	xt->read_queue = alloc_workqueue("xtent_read/%s", WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
-					 active, name);
-	xt->write_queue = alloc_workqueue("xtent_write/%s",
-					  WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE | bound,
-					  active, name);
-	xt->done = alloc_percpu(struct xt_done);
+	if (xt->options.high_priority)
+		flags |= WQ_HIGHPRI;
+	xt->read_queue = alloc_workqueue("xtent_read/%s", flags, active, name);
+	xt->write_queue = alloc_workqueue("xtent_write/%s", flags, active, name);
 	xt->counters = alloc_percpu(struct xt_counters);
-	if (!xt->read_queue || !xt->write_queue || !xt->done || !xt->counters)
-		return -ENOMEM;
-	for_each_possible_cpu(cpu) {
-		struct xt_done *done = per_cpu_ptr(xt->done, cpu);
-
-		done->xt = xt;
-		init_llist_head(&done->reads);
-		INIT_WORK(&done->work, xt_read_done_work);
-	}
-	return 0;
+	return xt->read_queue && xt->write_queue && xt->counters ? 0 : -ENOMEM;
 }
 
 static int parse_sector(const char *string, unsigned int shift, u64 *sector)
@@ -105,6 +99,7 @@ static int parse_sector(const char *string, unsigned int shift, u64 *sector)
 
 static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc, char **argv)
 {
+	struct xt_key key = {};
 	u64 start;
 	int r;
 
@@ -126,7 +121,7 @@ static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc,
 	r = create_cipher(ti, xt, argv[0]);
 	if (r)
 		return r;
-	r = xt_init_write(xt);
+	r = xt_init_write(xt) ?: xt_init_read(xt);
 	if (!r)
 		r = create_queues(xt, dm_table_device_name(ti->table));
 	if (r) {
@@ -136,15 +131,24 @@ static int create(struct dm_target *ti, struct xt_target *xt, unsigned int argc,
 	xt->noise = kmalloc(max(xt->key_size, 1U), GFP_KERNEL);
 	if (!xt->noise)
 		return -ENOMEM;
-	r = xt_set_key(xt, argv[1]);
+	r = xt_key_read(xt, argv[1], &key) ?: xt_key_set(xt, &key);
+	xt_key_forget(&key);
 	if (r) {
 		ti->error = "The key is malformed, of a wrong size, or not in the keyring";
 		return r;
 	}
 	r = dm_get_device(ti, argv[3], dm_table_get_mode(ti->table), &xt->dev);
-	if (r)
+	if (r) {
 		ti->error = "There is no such device";
-	return r;
+		return r;
+	}
+	if (bdev_is_zoned(xt->dev->bdev)) {
+		/* Writes come to a zone in their order, which no queue keeps, */
+		xt->write_in_order = true;
+		/* and have an IV of the place where they end up. */
+		ti->emulate_zone_append = true;
+	}
+	return 0;
 }
 
 static int xtent_ctr(struct dm_target *ti, unsigned int argc, char **argv)
@@ -171,6 +175,7 @@ static int xtent_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = create(ti, xt, argc, argv);
 	/* Where it came no further than the options. */
 	memset(argv[1], '0', strlen(argv[1]));
+	xt_audit(ti, "ctr", !r);
 	if (r) {
 		xtent_dtr(ti);
 		return r;
@@ -191,8 +196,9 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 	struct xt_io *io;
 
 	bio_set_dev(bio, xt->dev->bdev);
-	if (bio->bi_opf & REQ_PREFLUSH || bio_op(bio) == REQ_OP_DISCARD) {
-		if (bio_sectors(bio))
+	/* Flushes, discards, and what is done to zones. */
+	if (bio->bi_opf & REQ_PREFLUSH || !bio_has_data(bio)) {
+		if (bio_sectors(bio) || op_is_zone_mgmt(bio_op(bio)))
 			bio->bi_iter.bi_sector = xt->start +
 				dm_target_offset(ti, bio->bi_iter.bi_sector);
 		return DM_MAPIO_REMAPPED;
@@ -202,9 +208,11 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 		return DM_MAPIO_KILL;
 	/*
 	 * A write's copy is one bio of single pages at worst. A read of huge pages would
-	 * otherwise be decrypted by one CPU, at a stretch.
+	 * otherwise be decrypted by one CPU, at a stretch. (Zoned devices' writes are not
+	 * split here, but by io_hints: their zones may be waiting for all of one.)
 	 */
-	if (bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT)
+	if (bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT &&
+	    (bio_data_dir(bio) == READ || !xt->write_in_order))
 		dm_accept_partial_bio(bio, BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
 
 	io = dm_per_bio_data(bio, sizeof(struct xt_io));
@@ -234,11 +242,7 @@ static void xtent_status(struct dm_target *ti, status_type_t type, unsigned int 
 		break;
 	case STATUSTYPE_IMA:
 		DMEMIT_TARGET_NAME_VERSION(ti->type);
-		DMEMIT(",cipher_string=%s,key_size=%u,sector_size=%u", xt->cipher, xt->key_size,
-		       xt->options.sector_size);
-		DMEMIT(",allow_discards=%c,iv_large_sectors=%c;",
-		       xt->options.allow_discards ? 'y' : 'n',
-		       xt->options.iv_large_sectors ? 'y' : 'n');
+		xt_emit_ima(xt, result, maxlen, &sz);
 		break;
 	}
 }
@@ -279,18 +283,20 @@ static void xtent_resume(struct dm_target *ti)
 	mutex_unlock(&xt->key_lock);
 }
 
-static int change_key(struct xt_target *xt, unsigned int argc, char **argv)
+/* Sets `key`, or wipes what there is. */
+static int change_key(struct xt_target *xt, struct xt_key *key)
 {
+	int r;
+
+	mutex_lock(&xt->key_lock);
 	if (!test_bit(XT_SUSPENDED, &xt->flags)) {
 		DMWARN("the key can be changed while the device is suspended only");
-		return -EINVAL;
+		r = -EINVAL;
+	} else {
+		r = key ? xt_key_set(xt, key) : xt_key_wipe(xt);
 	}
-	if (argc == 3 && !strcasecmp(argv[1], "set"))
-		return xt_set_key(xt, argv[2]);
-	if (argc == 2 && !strcasecmp(argv[1], "wipe"))
-		return xt_wipe_key(xt);
-	DMWARN("unknown message: key set <key>, or key wipe");
-	return -EINVAL;
+	mutex_unlock(&xt->key_lock);
+	return r;
 }
 
 /* key set <key>, key wipe: while suspended. */
@@ -298,18 +304,22 @@ static int xtent_message(struct dm_target *ti, unsigned int argc, char **argv, c
 			 unsigned int maxlen)
 {
 	struct xt_target *xt = ti->private;
+	struct xt_key key = {};
 	unsigned int i;
 	int r;
 
-	if (argc < 2 || strcasecmp(argv[0], "key")) {
+	if (argc == 3 && !strcasecmp(argv[0], "key") && !strcasecmp(argv[1], "set")) {
+		/* Not under the lock: the keyring may ask a program for it. */
+		r = xt_key_read(xt, argv[2], &key) ?: change_key(xt, &key);
+		xt_key_forget(&key);
+	} else if (argc == 2 && !strcasecmp(argv[0], "key") && !strcasecmp(argv[1], "wipe")) {
+		r = change_key(xt, NULL);
+	} else {
 		DMWARN("unknown message: key set <key>, or key wipe");
-		return -EINVAL;
+		r = -EINVAL;
 	}
-	mutex_lock(&xt->key_lock);
-	r = change_key(xt, argc, argv);
-	mutex_unlock(&xt->key_lock);
 	/* Where it was not understood, too. */
-	for (i = 2; i < argc; i++)
+	for (i = min(argc, 2U); i < argc; i++)
 		memset(argv[i], '0', strlen(argv[i]));
 	return r;
 }
@@ -331,12 +341,32 @@ static void xtent_io_hints(struct dm_target *ti, struct queue_limits *limits)
 	limits->io_min = max(limits->io_min, size);
 	/* A sector lies in one piece. */
 	limits->dma_alignment = limits->logical_block_size - 1;
+	/* A write's copy is one bio of single pages at worst. */
+	if (xt->write_in_order)
+		limits->max_hw_sectors = min_t(unsigned int, limits->max_hw_sectors,
+					       BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
 }
+
+#ifdef CONFIG_BLK_DEV_ZONED
+static int xtent_report_zones(struct dm_target *ti, struct dm_report_zones_args *args,
+			      unsigned int nr_zones)
+{
+	struct xt_target *xt = ti->private;
+
+	return dm_report_zones(xt->dev->bdev, xt->start,
+			       xt->start + dm_target_offset(ti, args->next_sector), args,
+			       nr_zones);
+}
+#else
+#define xtent_report_zones NULL
+#endif
 
 static struct target_type xtent_target = {
 	.name = "xtent",
 	.version = { 1, 0, 0 },
+	.features = DM_TARGET_ZONED_HM,
 	.module = THIS_MODULE,
+	.report_zones = xtent_report_zones,
 	.ctr = xtent_ctr,
 	.dtr = xtent_dtr,
 	.map = xtent_map,
@@ -360,7 +390,6 @@ static int __init xtent_init(void)
 static void __exit xtent_exit(void)
 {
 	dm_unregister_target(&xtent_target);
-	xt_check_pages();
 }
 
 module_init(xtent_init);

@@ -5,46 +5,53 @@
  * context if the cipher and memory allow it at once. Otherwise a work queue does
  * it, which may wait for pages of the reserve: one request at a time takes from
  * it, and what it holds comes back when its write ends, so that writes go on
- * when there is no memory left.
+ * when there is no memory left. Long writes of kernel threads, which write for many, are
+ * spread over the CPUs by that queue.
  */
 #include <linux/mm.h>
+#include <linux/sched.h>
 
 #include "xtent.h"
 
-/*
- * Pages that all targets hold, their reserves with them; and how many of them
- * are for reserves.
- */
-static atomic_long_t pages_used = ATOMIC_LONG_INIT(0);
-static atomic_long_t pages_reserved = ATOMIC_LONG_INIT(0);
+/* How many targets share the memory that writes may take. */
+static atomic_t sharers = ATOMIC_INIT(0);
 
 /* Pieces of memory are this long if there are such. */
 #define XT_PIECE_ORDER 4
 
-static long pages_allowed(void)
+/* A write that takes no longer, by xt_xts_ns(), is encrypted sooner than handed over. */
+#define XT_SPREAD_NS 16000
+
+static bool may_take_pages(struct xt_target *xt)
 {
-	/* dm-crypt's rule is two hundredths of memory; ours is at least enough for 16 requests. */
-	return max_t(long, totalram_pages() / 50, 16 * BIO_MAX_VECS) +
-	       atomic_long_read(&pages_reserved);
+	/* As in dm-crypt: two hundredths of memory for all, and enough for 16 requests each. */
+	unsigned long all = (totalram_pages() - totalhigh_pages()) / 50;
+	unsigned long share = max_t(unsigned long, all / max(atomic_read(&sharers), 1),
+				    16 * BIO_MAX_VECS);
+
+	return percpu_counter_read_positive(&xt->pages_used) < share + BIO_MAX_VECS;
 }
 
 static void *pool_alloc(gfp_t gfp, void *data)
 {
+	struct xt_target *xt = data;
 	struct page *page;
 
 	/* The pool's first try, before its reserve. */
-	if ((gfp & __GFP_NORETRY) && atomic_long_read(&pages_used) >= pages_allowed())
+	if ((gfp & __GFP_NORETRY) && !may_take_pages(xt))
 		return NULL;
 	page = alloc_page(gfp);
 	if (page)
-		atomic_long_inc(&pages_used);
+		percpu_counter_add(&xt->pages_used, 1);
 	return page;
 }
 
 static void pool_free(void *page, void *data)
 {
+	struct xt_target *xt = data;
+
 	__free_page(page);
-	atomic_long_dec(&pages_used);
+	percpu_counter_sub(&xt->pages_used, 1);
 }
 
 static void free_clone(struct xt_target *xt, struct bio *clone)
@@ -61,21 +68,21 @@ static void free_clone(struct xt_target *xt, struct bio *clone)
 			continue;
 		}
 		__free_pages(bv->bv_page, order);
-		atomic_long_sub(1 << order, &pages_used);
+		percpu_counter_sub(&xt->pages_used, 1 << order);
 	}
 	bio_put(clone);
 }
 
-static struct page *alloc_piece(unsigned int order)
+static struct page *alloc_piece(struct xt_target *xt, unsigned int order)
 {
 	struct page *page;
 
-	if (atomic_long_read(&pages_used) >= pages_allowed())
+	if (!may_take_pages(xt))
 		return NULL;
 	page = alloc_pages(GFP_NOWAIT | __GFP_NOWARN | __GFP_NORETRY | __GFP_NOMEMALLOC |
 			   (order ? __GFP_COMP : 0), order);
 	if (page)
-		atomic_long_add(1 << order, &pages_used);
+		percpu_counter_add(&xt->pages_used, 1 << order);
 	return page;
 }
 
@@ -101,6 +108,8 @@ static struct bio *alloc_clone(struct xt_io *io, unsigned int pieces, gfp_t gfp)
 	clone->bi_end_io = write_end_io;
 	clone->bi_iter.bi_sector = xt->start + io->offset;
 	clone->bi_ioprio = io->bio->bi_ioprio;
+	/* The cgroup whose data they are, as with write-back, not the one of this thread. */
+	bio_clone_blkg_association(clone, io->bio);
 	/* Whoever polls waits for the bio above, which is not the one that is submitted. */
 	bio_clear_polled(clone);
 	return clone;
@@ -119,7 +128,7 @@ static struct bio *clone_now(struct xt_io *io, unsigned int order)
 	while (left) {
 		unsigned int len = min(left, piece);
 		/* The last piece may be a short one. */
-		struct page *page = alloc_piece(min_t(unsigned int, order, get_order(len)));
+		struct page *page = alloc_piece(io->xt, min_t(unsigned int, order, get_order(len)));
 
 		if (!page) {
 			free_clone(io->xt, clone);
@@ -162,9 +171,18 @@ static struct bio *clone_any(struct xt_io *io)
 
 static void encrypt_and_submit(struct xt_io *io, struct bio *clone)
 {
-	blk_status_t status;
+	const struct xt_pass pass = {
+		.encrypt = true,
+		/* Whoever submits a bio may sleep, and so may work. */
+		.may_rest = in_task(),
+		.sector = io->sector,
+		.src = io->bio,
+		.src_iter = io->iter,
+		.dst = clone,
+		.dst_iter = clone->bi_iter,
+	};
+	blk_status_t status = io->xt->ops->crypt(io->xt, &pass);
 
-	status = xt_crypt(io->xt, true, io->sector, io->bio, io->iter, clone, clone->bi_iter);
 	if (status) {
 		/* Nothing of it is written. */
 		clone->bi_status = status;
@@ -184,14 +202,37 @@ static void write_work(struct work_struct *work)
 	encrypt_and_submit(io, clone);
 }
 
+/* Whether the writer itself may encrypt, as far as the context goes. */
+static bool may_be_here(const struct xt_target *xt)
+{
+	if (xt->ops->may_sleep)
+		return xt->options.no_write_workqueue && in_task() && !irqs_disabled();
+	return xt_xts_usable_here();
+}
+
+/*
+ * Whether others should have a part in it: one thread alone writes back all pages of a
+ * device, so that one CPU would encrypt them.
+ */
+static bool is_to_be_spread(const struct xt_target *xt, const struct xt_io *io)
+{
+	if (xt->options.no_write_workqueue || xt->options.same_cpu_crypt)
+		return false;
+	if (!xt->options.write_workqueue && !(current->flags & PF_KTHREAD))
+		return false;
+	return xt_xts_ns(io->iter.bi_size) > XT_SPREAD_NS && num_online_cpus() > 1;
+}
+
 int xt_map_write(struct xt_target *xt, struct xt_io *io)
 {
-	struct bio *clone;
+	struct bio *clone = NULL;
 
 	xt_count(xt, writes, 1);
 	xt_count(xt, write_sectors, bio_sectors(io->bio) >> xt->sector_shift);
-	/* The crypto API may sleep, which a writer's context may not like. */
-	clone = xt->xts && xt_xts_usable_here() ? clone_any(io) : NULL;
+	if (xt->write_in_order)
+		clone = clone_any(io) ?: clone_later(io);
+	else if (may_be_here(xt) && !is_to_be_spread(xt, io))
+		clone = clone_any(io);
 	if (clone) {
 		encrypt_and_submit(io, clone);
 		return DM_MAPIO_SUBMITTED;
@@ -202,31 +243,30 @@ int xt_map_write(struct xt_target *xt, struct xt_io *io)
 	return DM_MAPIO_SUBMITTED;
 }
 
-/* When the last target is gone, so are all pages. */
-void xt_check_pages(void)
-{
-	WARN(atomic_long_read(&pages_used), "dm-xtent: %ld pages lost\n",
-	     atomic_long_read(&pages_used));
-}
-
 int xt_init_write(struct xt_target *xt)
 {
 	int r;
 
 	mutex_init(&xt->pages_lock);
-	r = mempool_init(&xt->pages, BIO_MAX_VECS, pool_alloc, pool_free, NULL);
-	if (!r) {
-		xt->has_reserve = true;
-		atomic_long_add(BIO_MAX_VECS, &pages_reserved);
-	}
+	atomic_inc(&sharers);
+	xt->shares_memory = true;
+	r = percpu_counter_init(&xt->pages_used, 0, GFP_KERNEL);
+	r = r ?: mempool_init(&xt->pages, BIO_MAX_VECS, pool_alloc, pool_free, xt);
 	return r ?: bioset_init(&xt->bios, 64, 0, BIOSET_NEED_BVECS);
 }
 
 void xt_exit_write(struct xt_target *xt)
 {
+	if (!xt->shares_memory)
+		return;
 	bioset_exit(&xt->bios);
 	mempool_exit(&xt->pages);
-	if (xt->has_reserve)
-		atomic_long_sub(BIO_MAX_VECS, &pages_reserved);
+	if (percpu_counter_initialized(&xt->pages_used)) {
+		s64 lost = percpu_counter_sum(&xt->pages_used);
+
+		WARN(lost, "dm-xtent: %lld pages lost\n", lost);
+		percpu_counter_destroy(&xt->pages_used);
+	}
+	atomic_dec(&sharers);
 	mutex_destroy(&xt->pages_lock);
 }

@@ -11,9 +11,11 @@
 #include <linux/llist.h>
 #include <linux/mempool.h>
 #include <linux/percpu.h>
+#include <linux/percpu_counter.h>
 #include <linux/workqueue.h>
 #include <crypto/skcipher.h>
 
+#include "compat.h"
 #include "xts.h"
 
 #define DM_MSG_PREFIX "xtent"
@@ -35,9 +37,11 @@ enum xt_iv_mode {
 struct xt_options {
 	bool allow_discards;
 	bool same_cpu_crypt;
+	bool high_priority;
 	bool submit_from_crypt_cpus;
 	bool no_read_workqueue;
 	bool no_write_workqueue;
+	bool write_workqueue;
 	bool iv_large_sectors;
 	unsigned int sector_size;	/* bytes */
 	unsigned int request_size;	/* bytes; 0: the whole bio */
@@ -63,6 +67,7 @@ struct xt_counters {
 	u64 reads, writes;		/* requests */
 	u64 read_sectors, write_sectors;
 	u64 queued;			/* requests handed to a work queue */
+	u64 deferred;			/* reads decrypted in a soft interrupt soon after */
 	u64 merged;			/* small reads decrypted with others */
 	u64 requests;			/* to the crypto API */
 	u64 busy;			/* of these, put off by a full queue */
@@ -78,11 +83,47 @@ struct xt_clock {
 	u64 ticks[XT_ROWS];
 };
 
-/* Reads that completed on one CPU where the cipher cannot run. */
+/*
+ * Reads that completed on one CPU where the cipher cannot run: some wait for a soft
+ * interrupt of that CPU, some for a work queue.
+ */
 struct xt_done {
+	struct llist_head soon;
+	struct xt_bh bh;
 	struct llist_head reads;
 	struct work_struct work;
 	struct xt_target *xt;
+};
+
+/* A bio's way through the cipher, to another bio or in place. */
+struct xt_pass {
+	bool encrypt;
+	bool may_rest;			/* others may have the CPU meanwhile */
+	u64 sector;			/* of the first IV, in 512-byte units */
+	struct bio *src, *dst;		/* the same, or not */
+	struct bvec_iter src_iter, dst_iter;
+};
+
+struct xt_job;
+
+/* What the ways of encrypting do differently: XTS on the CPU, the crypto API, an engine. */
+struct xt_cipher_ops {
+	/* For the status: what runs the cipher. */
+	const char *(*name)(const struct xt_target *xt);
+	int (*set_key)(struct xt_target *xt, const u8 *key, unsigned int key_size);
+	/* Overwrites the key. */
+	int (*wipe_key)(struct xt_target *xt);
+	blk_status_t (*crypt)(struct xt_target *xt, const struct xt_pass *pass);
+	/* Waits for requests, so that it runs only where it may sleep. */
+	bool may_sleep;
+	/*
+	 * For flight.c: the next step of a job, -EINPROGRESS or -EBUSY if a request is
+	 * under way, else it is over. Then what it knows may have to be overwritten.
+	 */
+	int (*step)(struct xt_job *job);
+	void (*forget)(struct xt_job *job);
+	/* Of a target that may be half made. */
+	void (*destroy)(struct xt_target *xt);
 };
 
 enum xt_flag {
@@ -106,9 +147,9 @@ struct xt_target {
 	struct mutex key_lock;
 	u8 *noise;			/* key_size bytes, to overwrite a cipher's key with */
 
-	/* One of both is set. */
-	struct xt_xts *xts;
-	struct crypto_skcipher *tfm;
+	const struct xt_cipher_ops *ops;
+	struct xt_xts *xts;		/* of XTS on the CPU */
+	struct crypto_skcipher *tfm;	/* of all others */
 	struct crypto_skcipher *tweak_tfm;	/* of an engine, whose data key tfm has */
 	unsigned int iv_size;		/* bytes */
 	bool takes_runs;		/* tfm, of data units of our sectors */
@@ -116,13 +157,15 @@ struct xt_target {
 
 	mempool_t jobs;			/* for tfm */
 	mempool_t pages;
-	bool has_reserve;		/* pages was filled */
+	struct percpu_counter pages_used;	/* with those in reserve */
+	bool shares_memory;		/* counted among those that do */
 	struct bio_set bios;
 	/* Held by whoever waits for pages, so that two cannot block each other. */
 	struct mutex pages_lock;
 
 	struct workqueue_struct *read_queue;
 	struct workqueue_struct *write_queue;
+	bool write_in_order;		/* zoned: by the writer, and no queue */
 	struct xt_done __percpu *done;
 	struct xt_counters __percpu *counters;
 };
@@ -147,41 +190,48 @@ int xt_parse_options(struct dm_target *ti, struct xt_options *options,
 		     unsigned int argc, char **argv);
 void xt_emit_table(struct dm_target *ti, struct xt_target *xt,
 		   char *result, unsigned int maxlen, unsigned int *size);
+void xt_emit_ima(const struct xt_target *xt, char *result, unsigned int maxlen,
+		 unsigned int *size);
 
 /* key.c */
+struct xt_key {
+	u8 *bytes;			/* key_size of the target */
+	char *name;			/* in the keyring, or NULL */
+};
+
 int xt_key_size(const char *string);
-int xt_set_key(struct xt_target *xt, char *string);
-int xt_wipe_key(struct xt_target *xt);
+int xt_key_read(const struct xt_target *xt, char *string, struct xt_key *key);
+int xt_key_set(struct xt_target *xt, struct xt_key *key);
+void xt_key_forget(struct xt_key *key);
+int xt_key_wipe(struct xt_target *xt);
 
 /* iv.c */
 u64 xt_iv_number(const struct xt_target *xt, u64 sector);
 void xt_make_iv(const struct xt_target *xt, u64 sector, u8 *iv);
 
 /* batch.c: from bios to runs of sectors for the cipher */
-blk_status_t xt_crypt(struct xt_target *xt, bool encrypt, u64 sector,
-		      struct bio *src, struct bvec_iter src_iter,
-		      struct bio *dst, struct bvec_iter dst_iter);
-void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios);
+int xt_batch_create(struct dm_target *ti, struct xt_target *xt,
+		    const struct xt_xts_backend *backend);
+void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios, bool may_rest);
 
 /* read.c, write.c */
 int xt_map_read(struct xt_target *xt, struct xt_io *io);
 void xt_complete_read(struct xt_io *io);
 int xt_map_write(struct xt_target *xt, struct xt_io *io);
-void xt_read_done_work(struct work_struct *work);
+int xt_init_read(struct xt_target *xt);
+void xt_exit_read(struct xt_target *xt);
 int xt_init_write(struct xt_target *xt);
-void xt_check_pages(void);
 void xt_exit_write(struct xt_target *xt);
 
 /* flight.c: the crypto API's way */
-blk_status_t xt_fly(struct xt_target *xt, bool encrypt, u64 sector,
-		    struct bio *src, struct bvec_iter src_iter,
-		    struct bio *dst, struct bvec_iter dst_iter);
+blk_status_t xt_fly(struct xt_target *xt, const struct xt_pass *pass);
 
 /* skcipher.c, engine.c */
 int xt_skcipher_create(struct dm_target *ti, struct xt_target *xt, const char *api);
+int xt_skcipher_wipe_key(struct xt_target *xt);
 void xt_skcipher_destroy(struct xt_target *xt);
+const char *xt_skcipher_name(const struct xt_target *xt);
 int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api);
-int xt_engine_set_key(struct xt_target *xt, const u8 *key, unsigned int key_size);
 unsigned int xt_run_limit(const struct xt_target *xt, u64 sector);
 
 /* run.c */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Choice of instruction set, keys, and the one place that enters the FPU. */
+#include <linux/fips.h>
 #include <linux/module.h>
 #include <linux/preempt.h>
 #include <asm/cpufeature.h>
@@ -14,12 +15,49 @@ static char *isa = "auto";
 module_param(isa, charp, 0444);
 MODULE_PARM_DESC(isa, "Instruction set of XTS: auto, vaes512, vaes256, aesni, or none for the crypto API");
 
+/*
+ * A section with the FPU keeps all others from the CPU: so long, but for 4096 bytes
+ * at least, where the most part of the gain by several sectors at once is had, and no
+ * more than makes no further difference. A CPU that has AES at all needs no longer for 4096 bytes
+ * than SLOWEST_NS; an emulated one may, and nobody's deadlines are kept there.
+ */
+#define SECTION_NS 16000
+#define LEAST_BYTES 4096
+#define MOST_BYTES 16384
+#define SLOWEST_NS 8000
+
 static const struct xt_xts_backend *chosen;
+static unsigned int ns_per_4096 = SLOWEST_NS;
+static unsigned int section_bytes = LEAST_BYTES;
 
 #ifdef CONFIG_UML
 /* Runs as a process: the host saves registers, whatever they are. */
 static bool has_state(bool avx512) { return true; }
+/* Its CPUs have no model. */
+static bool slows_down_by_512(void) { return false; }
 #else
+/*
+ * On these, vectors of 512 bits lower the clock of all who share the core. The kernel
+ * avoids them there, and from 6.12 or so on says so with a flag.
+ */
+static bool slows_down_by_512(void)
+{
+	static const u8 models[] = {
+		0x55,		/* Skylake-X, Cascade Lake, Cooper Lake */
+		0x6a, 0x6c,	/* Ice Lake of servers */
+		0x7d, 0x7e,	/* Ice Lake */
+		0x9d,		/* Ice Lake, NNP-I */
+		0x8c, 0x8d,	/* Tiger Lake */
+	};
+
+#ifdef X86_FEATURE_PREFER_YMM
+	if (boot_cpu_has(X86_FEATURE_PREFER_YMM))
+		return true;
+#endif
+	return boot_cpu_data.x86_vendor == X86_VENDOR_INTEL && boot_cpu_data.x86 == 6 &&
+	       memchr(models, boot_cpu_data.x86_model, sizeof(models));
+}
+
 static bool has_state(bool avx512)
 {
 	u64 wanted = XFEATURE_MASK_SSE | XFEATURE_MASK_YMM;
@@ -59,6 +97,35 @@ static const struct xt_xts_backend backends[] = {
 const struct xt_xts_backend *xt_xts_choose(void)
 {
 	return chosen;
+}
+
+u64 xt_xts_ns(unsigned int bytes)
+{
+	return (u64)bytes * ns_per_4096 / 4096;
+}
+
+unsigned int xt_xts_section_bytes(void)
+{
+	return section_bytes;
+}
+
+static void measure(void)
+{
+	unsigned int ns = xt_xts_measure(chosen);
+
+	if (!ns)
+		return;
+	ns_per_4096 = min(ns, SLOWEST_NS);
+	/* There latency comes before all. */
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		return;
+	section_bytes = clamp(SECTION_NS / ns_per_4096 * LEAST_BYTES, LEAST_BYTES, MOST_BYTES);
+}
+
+/* Whether nobody may want this one without asking for it by name. */
+static bool is_for_all(const struct xt_xts_backend *backend)
+{
+	return backend->encrypt != xt_xts_encrypt_vaes512 || !slows_down_by_512();
 }
 
 /*
@@ -139,13 +206,23 @@ int xt_xts_init(void)
 			DMERR("self-test of XTS on %s failed: %d", backend->name, r);
 			return r;
 		}
-		if (!chosen && (automatic || !strcmp(isa, backend->name)))
+		if (!chosen && (automatic ? is_for_all(backend) : !strcmp(isa, backend->name)))
 			chosen = backend;
 	}
 	if (!chosen && !automatic && strcmp(isa, "none")) {
 		DMERR("isa=%s is unknown: auto, vaes512, vaes256, aesni or none", isa);
 		return -EINVAL;
 	}
-	DMINFO("XTS on %s", chosen ? chosen->name : "the crypto API");
+	if (chosen && fips_enabled) {
+		DMINFO("FIPS mode: this module's own AES is not validated");
+		chosen = NULL;
+	}
+	if (!chosen) {
+		DMINFO("XTS on the crypto API");
+		return 0;
+	}
+	measure();
+	DMINFO("XTS on %s, 4096 bytes in %u ns, %u bytes at a time", chosen->name, ns_per_4096,
+	       section_bytes);
 	return 0;
 }

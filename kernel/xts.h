@@ -13,12 +13,6 @@
 /* Sectors in a batch. */
 #define XT_BATCH 32
 
-/*
- * The most bytes in one section with the FPU, in which the kernel cannot be
- * preempted: 10 to 30 microseconds.
- */
-#define XT_SECTION_BYTES 65536
-
 /* Sectors anywhere in memory, each in one piece. */
 struct xt_batch {
 	unsigned int count;
@@ -60,11 +54,17 @@ static inline void xt_batch_iv(const struct xt_batch *batch, unsigned int i, u8 
 
 /* The instruction set that the module's parameter or the CPU decides on, or NULL. */
 const struct xt_xts_backend *xt_xts_choose(void);
+/* How long its XTS takes for so many bytes, by a measurement when the module was loaded. */
+u64 xt_xts_ns(unsigned int bytes);
+/* The most bytes in one section with the FPU, in which the kernel cannot be preempted. */
+unsigned int xt_xts_section_bytes(void);
 int xt_xts_set_key(struct xt_xts *xts, const u8 *key, unsigned int key_size);
 bool xt_xts_usable_here(void);
 void xt_xts_crypt(const struct xt_xts *xts, bool encrypt,
 		  const struct xt_batch *batch, unsigned int sector_size);
 int xt_xts_selftest(const struct xt_xts_backend *backend);
+/* Nanoseconds for 4096 bytes in sectors of 512, at best; 0 if there is no memory to try. */
+unsigned int xt_xts_measure(const struct xt_xts_backend *backend);
 int xt_xts_init(void);
 
 #define XT_DECLARE_XTS(isa)						       \
@@ -81,6 +81,8 @@ XT_DECLARE_XTS(vaes512);
 #else
 
 static inline const struct xt_xts_backend *xt_xts_choose(void) { return NULL; }
+static inline u64 xt_xts_ns(unsigned int bytes) { return 0; }
+static inline unsigned int xt_xts_section_bytes(void) { return 4096; }
 static inline int xt_xts_set_key(struct xt_xts *xts, const u8 *key,
 				 unsigned int key_size) { return -EOPNOTSUPP; }
 static inline bool xt_xts_usable_here(void) { return false; }

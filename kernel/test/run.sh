@@ -51,7 +51,7 @@ job() {
     for file in dm-xtent.ko xtent_fast.ko planted.ko shifted.ko xtent_run_test.ko; do
         files+=(--file "$file=$modules/$file")
     done
-    for file in addkey dirty; do files+=(--file "$file=$work/$file-$arch"); done
+    for file in addkey dirty zones; do files+=(--file "$file=$work/$file-$arch"); done
     [ "$scripts" != verify.sh ] || files+=("${fio[@]}")
     cat >"$work/job" <<JOB
 . /in/log.sh
@@ -146,7 +146,7 @@ run_bed() {
     armhf) cc=arm-linux-gnueabihf-gcc ;;
     *) arch=host ;;
     esac
-    for program in addkey dirty; do
+    for program in addkey dirty zones; do
         [ -e "$work/$program-$arch" ] ||
             $cc -static -O1 -Wall -Werror -o "$work/$program-$arch" "$here/$program.c"
     done
@@ -162,6 +162,8 @@ run_bed() {
     *) against "xts-plain64 64|adiantum|fast\(" ;;
     esac
     job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
+    job "ways of requests" ways.sh 32 .
+    job "zones" zoned.sh 2 .
     # Without preemption and on one CPU its cryptd never has more than one request waiting.
     if [[ "$bed" != uml-*-fast ]]; then
         job "XTS over an ECB engine" engine.sh 2 .
