@@ -108,7 +108,8 @@ interpreter=$(readelf -l "${files[0]}" | sed -nE 's/.*program interpreter: (.*)\
 # under another name, or not at all: then the test that wants it fails.
 wanted="cbc ecb xts ctr essiv chacha_generic chacha nhpoly1305 adiantum hctr2 aesni-intel aes_ce_blk aes_arm_bs
     sha256_generic algif_skcipher encrypted-keys dm-mod dm-crypt dm-flakey dm-delay loop brd cryptd
-     virtio_blk virtio_pci virtio_mmio 9p 9pnet_virtio hid-generic uhid ext4 xfs btrfs fuse crc32c_generic libcrc32c crc32c-intel ublk_drv"
+     virtio_blk virtio_pci virtio_mmio 9p 9pnet_virtio hid-generic uhid ext4 xfs btrfs fuse crc32c_generic libcrc32c crc32c-intel ublk_drv
+     null_blk nvme dm-inlinecrypt"
 awk -v wanted="$wanted" '
     { path = $1; sub(/:$/, "", path); name = path; sub(/.*\//, "", name); sub(/\.ko.*$/, "", name)
       gsub(/_/, "-", name); where[name] = path; needs[path] = ""
@@ -138,7 +139,7 @@ depmod -b "$root" "$version"
 cat >"$root/init" <<'INIT'
 #!/bin/sh
 # Disk a holds the job and its files as a tar, disk b takes the results, the
-# others get their names from in/disks and in/served.
+# others get their names from in/disks, in/served and in/nvme.
 export PATH=/sbin:/bin HOME=/tmp
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -173,6 +174,12 @@ while read -r name; do
     ln -s "/dev/vd$(echo "$letters" | cut -c1)" "/d/$name"
     letters=$(echo "$letters" | cut -c2-)
 done </in/served
+if read -r name </in/nvme; then
+    modprobe nvme
+    # The driver looks for its disks in a thread of its own.
+    until [ -e /dev/nvme0n1 ]; do usleep 10000; done
+    ln -s /dev/nvme0n1 "/d/$name"
+fi
 # On a line of its own, after what firmware may have printed.
 echo
 echo "BED: start"

@@ -10,6 +10,8 @@
 #                       takes nbd+unix:///?socket=PATH as well)
 #   --vhost-user NAME=SOCKET
 #               the script sees the disk that is served there as /d/NAME
+#   --nvme NAME=FILE    QEMU only, one: the script sees FILE as the NVMe disk /d/NAME, which has a
+#               queue and an interrupt for each CPU
 #   --append OPTION     for the kernel's command line
 #   --count-instructions
 #               QEMU only: one CPU, to whose clock an instruction takes a nanosecond
@@ -48,6 +50,7 @@ names=()
 paths=()
 served=()
 sockets=()
+nvme=
 files=()
 out=
 seconds=120
@@ -75,6 +78,7 @@ while [ $# -gt 0 ]; do
         sockets+=("${2#*=}")
         shift 2
         ;;
+    --nvme) nvme=$2 && shift 2 ;;
     --engine) engine=$2 && shift 2 ;;
     --time) clock=$2 && shift 2 ;;
     --iommu) iommu=1 && shift ;;
@@ -108,6 +112,8 @@ x86*) [ -z "$clock" ] || die "--time is for User Mode Linux" ;;
 *) [ -z "$engine$clock$iommu" ] || die "--engine, --time and --iommu are not for $bed" ;;
 esac
 
+case $bed in *-threadirqs) append+=(threadirqs) ;; esac
+
 kernel=$("$here/kernel.sh" "$bed") || exit 125
 initramfs=$("$here/guest-initramfs.sh" "$kernel") || exit 125
 
@@ -139,6 +145,8 @@ done
 [ ${#names[@]} -eq 0 ] || printf '%s\n' "${names[@]}" >"$work/in/disks"
 : >"$work/in/served"
 [ ${#served[@]} -eq 0 ] || printf '%s\n' "${served[@]}" >"$work/in/served"
+: >"$work/in/nvme"
+[ -z "$nvme" ] || echo "${nvme%%=*}" >"$work/in/nvme"
 tar -cf "$work/job.tar" -C "$work/in" .
 truncate -s 256M "$work/results.tar"
 
@@ -178,6 +186,8 @@ uml() {
     # On a busy machine a register is not always read within 40 ms, after which the kernel complains; 7 and 6.12 call it so.
     [ -z "$engine" ] || command+=("virtio_uml.device=$engine:1234" virtio_pcidev.max_delay_us=10000000 virt_pci.max_delay_us=10000000)
     [ -z "$clock" ] || command+=("time-travel=ext:$clock")
+    # Only without ptrace(), which takes one thread on the host.
+    case $bed in *-smp*) command+=(ncpus=2 seccomp=on) ;; esac
 }
 
 # shellcheck disable=SC2054
@@ -217,6 +227,8 @@ qemu() {
     if [ ${#sockets[@]} -gt 0 ] || [ -n "$engine" ]; then
         command+=(-object "memory-backend-memfd,id=memory,size=${memory:-768}M,share=on" -machine memory-backend=memory)
     fi
+    path=${nvme#*=}
+    [ -z "$nvme" ] || command+=(-drive "file=${path//,/,,},format=raw,if=none,cache=writeback,id=nvme" -device nvme,drive=nvme,serial=0,max_ioqpairs=2)
     i=0
     # Behind the other disks on the bus, and so in names.
     for path in ${sockets[@]+"${sockets[@]}"}; do
@@ -229,7 +241,7 @@ qemu() {
 
 case $bed in
 uml*)
-    [ -z "$migrate" ] || die "--migrate is for QEMU"
+    [ -z "$migrate$nvme" ] || die "--migrate and --nvme are for QEMU"
     uml
     ;;
 *) qemu ;;

@@ -16,9 +16,14 @@
 #              four minutes of one CPU
 #   uml-7  uml-7-fast
 #              the same two of linux-source-7.3 or newer of trixie-backports, with all self-tests of the crypto API
+#   uml-7-smp  uml-7-smp-fast
+#              these two again with CPUs that run at the same time, of which guest.sh gives two
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
+#   x86-rt     Debian's 6.12 with PREEMPT_RT: interrupts are threads that others can preempt
+#   x86-6.12-threadirqs
+#              x86-6.12, whose interrupts guest.sh makes threads
 #   arm64  armhf
 #              Debian's 6.1 for 64-bit and 32-bit ARM, for QEMU
 #
@@ -85,10 +90,11 @@ uml)
         keep "$version" um
     }
     ;;
-uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast)
+uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast)
     configs=("$here/../kernel/test/uml-6.12.config")
     # The last word on an option counts.
     [[ "$bed" != uml-7* ]] || configs+=("$here/../kernel/test/uml-7.config")
+    [[ "$bed" != *-smp* ]] || configs+=("$here/../kernel/test/uml-smp.config")
     [[ "$bed" != *-fast ]] || configs+=("$here/../kernel/test/uml-fast.config")
     # Of the configuration only: a newer revision of the package is no reason to build again.
     folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
@@ -103,8 +109,9 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast)
         step "configuring" "${build[@]}" tinyconfig
         cat "${configs[@]}" >>"$folder/build/.config"
         step "configuring" "${build[@]}" olddefconfig
-        # What is off and depends on something that is off is not mentioned.
-        grep '^CONFIG_' "${configs[-1]}" | grep -vxFf "$folder/build/.config" >&2 &&
+        # Of the first only if it is alone: what others turn off takes more with it. What is off and
+        # depends on something that is off is not mentioned.
+        grep -h '^CONFIG_' "${configs[@]:${#configs[@]} > 1}" | grep -vxFf "$folder/build/.config" >&2 &&
             die "the kernel's configuration refuses the above"
         step "building, which takes minutes" "${build[@]}" "-j$(nproc)" linux modules
         step "installing its modules" "${build[@]}" "INSTALL_MOD_PATH=$folder" modules_install
@@ -114,14 +121,18 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast)
         cat "$folder/build/include/config/kernel.release" >"$folder/version"
     }
     ;;
-x86-6.1 | x86-6.12)
+x86-6.12-threadirqs) folder=$("$here/kernel.sh" x86-6.12) ;;
+x86-6.1 | x86-6.12 | x86-rt)
     meta=linux-image-amd64
-    [ "$bed" = x86-6.1 ] || meta=linux-image-6.12-amd64
+    case $bed in
+    x86-6.12) meta=linux-image-6.12-amd64 ;;
+    x86-rt) meta=linux-image-6.12-rt-amd64 ;;
+    esac
     version=$(newest_of "$meta")
     folder=$cache/$bed-$version
     [ -e "$folder/version" ] || {
         kbuild=$(apt-cache depends "linux-headers-$version" | awk '$2 ~ /^linux-kbuild-/ { print $2; exit }')
-        common=linux-headers-${version%-amd64}-common
+        common=$(apt-cache depends "linux-headers-$version" | awk '$2 ~ /^linux-headers-.*-common/ { print $2; exit }')
         step "downloading Linux $version" unpack "$work/new" apt-get -- \
             "linux-image-$version" "linux-headers-$version" "$common" "$kbuild"
         arrange "$version" x86_64

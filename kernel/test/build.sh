@@ -3,7 +3,8 @@
 # target/kernel.
 #
 # usage: build.sh BED    a kernel of scripts/kernel.sh: uml, uml-6.12, uml-6.12-fast, uml-7, uml-7-fast,
-#                        x86-6.1, x86-6.12, x86-7, arm64 or armhf
+#                        uml-7-smp, uml-7-smp-fast, x86-6.1, x86-6.12, x86-6.12-threadirqs, x86-rt,
+#                        x86-7, arm64 or armhf
 # shellcheck disable=SC2154  # of kernel-packages.sh
 set -euo pipefail
 export LC_ALL=C
@@ -18,7 +19,8 @@ sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$sources/../scripts/kernel-packages.sh"
 bed=${1:-}
 case $bed in
-uml | uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | x86-6.1 | x86-6.12 | x86-7 | arm64 | armhf) ;;
+uml | uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast) ;;
+x86-6.1 | x86-6.12 | x86-6.12-threadirqs | x86-rt | x86-7 | arm64 | armhf) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2
@@ -52,10 +54,10 @@ uml)
     # The binary does not tell its symbols: what is missing shows when it is loaded.
     make+=(-C "$output" ARCH=um KBUILD_MODPOST_WARN=1)
     ;;
-uml-6.12-fast | uml-7-fast) make+=(-C "$kernel/build" ARCH=um) ;;
+uml-6.12-fast | uml-7-fast | uml-7-smp-fast) make+=(-C "$kernel/build" ARCH=um) ;;
 # KASAN makes frames larger.
-uml-6.12 | uml-7) make+=(-C "$kernel/build" ARCH=um KCFLAGS=-Wframe-larger-than=4096) ;;
-x86-6.1 | x86-6.12) make+=(-C "$kernel/build" CC=gcc) ;;
+uml-6.12 | uml-7 | uml-7-smp) make+=(-C "$kernel/build" ARCH=um KCFLAGS=-Wframe-larger-than=4096) ;;
+x86-6.1 | x86-6.12 | x86-6.12-threadirqs | x86-rt) make+=(-C "$kernel/build" CC=gcc) ;;
 arm64) make+=(-C "$kernel/build" ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc) ;;
 armhf) make+=(-C "$kernel/build" ARCH=arm CROSS_COMPILE=arm-linux-gnueabihf- CC=arm-linux-gnueabihf-gcc) ;;
 esac
