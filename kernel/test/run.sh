@@ -28,6 +28,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 truncate -s 256M "$work/scratch"
+truncate -s 64M "$work/nvme"
 # shellcheck source=scripts/lib/guest-jobs.sh
 . "$root/scripts/lib/guest-jobs.sh"
 
@@ -44,7 +45,7 @@ wanted() {
 # a guest with two RAM disks, each with the modules loaded anew. The kernel's log is
 # searched for complaints after each.
 job() {
-    local name="$bed, $1" scripts=$2 size=$3 ciphers=$4 started=$SECONDS files=() file
+    local name="$bed, $1" scripts=$2 size=$3 ciphers=$4 started=$SECONDS files=() file why
     wanted "$1" || return 0
     shift 4
     for file in $scripts log.sh engine-lib.sh; do files+=(--file "$file=$here/$file"); done
@@ -52,7 +53,7 @@ job() {
         files+=(--file "$file=$modules/$file")
     done
     for file in addkey dirty zones; do files+=(--file "$file=$work/$file-$arch"); done
-    [ "$scripts" != verify.sh ] || files+=("${fio[@]}")
+    case $scripts in verify.sh | interrupts.sh) files+=("${fio[@]}") ;; esac
     cat >"$work/job" <<JOB
 . /in/log.sh
 [ ! -d /sys/kernel/debug ] || [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
@@ -75,8 +76,14 @@ done
 echo "\$results"
 JOB
     if "$root/scripts/guest.sh" --on "$bed" ${memory:+--memory "$memory"} "${files[@]}" --disk "scratch=$work/scratch" \
-        --timeout 1800 "$work/job" >"$work/log" 2>&1; then
-        passed "$name" "$(tail -1 "$work/log"); $((SECONDS - started)) s"
+        ${nvme:+--nvme "nvme=$nvme"} --timeout 1800 "$work/job" >"$work/log" 2>&1; then
+        why=$(tail -1 "$work/log")
+        if [[ $why == "NOT RUN: "* ]]; then
+            echo "$name: $why"
+            not_run "${name#*, } on $bed"
+        else
+            passed "$name" "$why; $((SECONDS - started)) s"
+        fi
     else
         failed "$name"
     fi
@@ -130,10 +137,11 @@ flags() {
 }
 
 run_bed() {
-    local modules arch=$bed memory="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1
+    local modules arch=$bed memory="" nvme="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow.
     case $bed in
+    uml*-smp*) cpus=2 ;;
     uml*) ;;
     *) sectors="512 4096" rounds=2 passes=1 cpus=2 ;;
     esac
@@ -165,7 +173,7 @@ run_bed() {
     job "ways of requests" ways.sh 32 .
     job "zones" zoned.sh 2 .
     # Without preemption and on one CPU its cryptd never has more than one request waiting.
-    if [[ "$bed" != uml-*-fast ]]; then
+    if [[ "$bed" != uml-*-fast || "$bed" = *-smp* ]]; then
         job "XTS over an ECB engine" engine.sh 2 .
     elif wanted "XTS over an ECB engine"; then
         not_run "engines on $bed"
@@ -175,14 +183,18 @@ run_bed() {
     if [ "$arch" = host ]; then
         [ ${#fio[@]} -gt 0 ] || find_fio
         job "verified by fio" verify.sh 8 .
-    elif wanted "verified by fio"; then
+        # A disk for the guests that can have it.
+        [[ "$bed" != x86* ]] || nvme=$work/nvme
+        job interrupts interrupts.sh 8 .
+        nvme=
+    elif wanted "verified by fio" || wanted interrupts; then
         not_run "fio on $bed"
     fi
     case $bed in
     # Its checkers take most of it.
-    uml-6.12 | uml-7) memory=160 ;;
+    uml-6.12 | uml-7 | uml-7-smp) memory=160 ;;
     # The smallest kernels of all.
-    uml-6.12-fast | uml-7-fast) memory=64 ;;
+    uml-6.12-fast | uml-7-fast | uml-7-smp-fast) memory=64 ;;
     # With 80 to 112 User Mode Linux 6.1 could not start the crypto API's self-tests in a boot in four.
     *) memory=192 ;;
     esac
@@ -211,7 +223,8 @@ power_off() {
 
 case "${*:-}" in
 "") beds=uml ;;
-all) beds="uml uml-6.12 uml-6.12-fast uml-7 uml-7-fast x86-6.1 x86-6.12 x86-7 arm64 armhf" ;;
+all) beds="uml uml-6.12 uml-6.12-fast uml-7 uml-7-fast uml-7-smp uml-7-smp-fast x86-6.1 x86-6.12
+    x86-6.12-threadirqs x86-rt x86-7 arm64 armhf" ;;
 *) beds=$* ;;
 esac
 for bed in $beds; do
