@@ -7,8 +7,9 @@
  * Once its data unit size is set, a transform takes requests of any number of
  * whole data units. The request's IV is that of the first one; each further data
  * unit has the one before plus 1, the IV being a little-endian number of all its
- * bytes. (So it is proposed for the crypto API itself as "multi-data-unit
- * requests".) What the IV's memory holds afterwards is the driver's choice. No
+ * bytes. (For the crypto API itself, "multi-data-unit requests" have been proposed, in
+ * the last versions with the size on each request instead of the transform. When that is
+ * there, this is not needed any more.) What the IV's memory holds afterwards is the driver's choice. No
  * data unit lies in two entries of a scatterlist.
  */
 #ifndef XTENT_RUN_H
