@@ -133,7 +133,7 @@ static void by_sectors(struct bench *b)
 
 static void by_isa(struct bench *b)
 {
-	const unsigned int limit = min_t(unsigned int, XT_BATCH, XT_SECTION_BYTES / b->sector);
+	const unsigned int limit = min_t(unsigned int, XT_BATCH, xt_xts_section_bytes() / b->sector);
 	struct xt_batch *batch = &b->batch;
 	unsigned int at, i;
 

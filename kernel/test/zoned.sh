@@ -10,7 +10,7 @@ key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1ff0f1f2f3f4f5
 short=$(echo $key | cut -c1-64)
 chmod +x /in/zones
 modprobe null_blk nr_devices=1 gb=1 zoned=1 zone_size=4 memory_backed=1 queue_mode=2 2>/dev/null || {
-    echo "NOT RUN: this kernel has no null_blk"
+    echo "NOT RUN: this kernel has no null_blk with zones"
     exit 0
 }
 [ "$(cat /sys/block/nullb0/queue/zoned)" = host-managed ] || fail "null_blk has no zones"
