@@ -20,6 +20,7 @@ pub mod nbd;
 pub mod process;
 pub mod random;
 pub mod scratch;
+pub mod suspended;
 pub mod terminal;
 pub mod tls;
 pub mod tpm;

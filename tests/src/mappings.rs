@@ -173,7 +173,7 @@ write locked
 cryptsetup luksSuspend locked
 grow /in/old
 fails 5 xtent resize locked
-grep luksResume /tmp/said
+grep "xtent resume" /tmp/said
 is SUSPENDED locked
 cryptsetup luksResume $key locked
 # Another volume's header with the same UUID.
@@ -265,7 +265,7 @@ no_key
 "#;
 
 /// With our kernel modules, where there are any, and the command.
-fn with_modules(job: Job, modules: Option<&Path>) -> Job {
+pub(crate) fn with_modules(job: Job, modules: Option<&Path>) -> Job {
     let job = job.with_xtent();
     match modules {
         Some(modules) => job.file(

@@ -5,6 +5,7 @@
 
 use xtent_tests::luks::Shape;
 use xtent_tests::mappings::{assert_growth_is_refused, assert_mappings_grow};
+use xtent_tests::suspended::assert_keys_are_taken_and_given;
 use xtent_tests::uml::{Peer, assert_both_ways, assert_opens_like_cryptsetup, kernel_modules};
 
 const BRW: Shape = Shape::wide("capi:fast(aes)-plain64", 256);
@@ -65,4 +66,10 @@ fn mappings_of_dm_xtent_take_the_size_of_what_has_grown() {
 #[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
 fn mappings_of_dm_xtent_that_change_or_are_suspended_keep_their_size() {
     assert_growth_is_refused(Some(&kernel_modules()));
+}
+
+#[test]
+#[ignore = "builds modules, for which it fetches a kernel's source: make kernel-test"]
+fn keys_of_dm_xtent_are_taken_away_and_given_back() {
+    assert_keys_are_taken_and_given(Some(&kernel_modules()));
 }

@@ -6,6 +6,7 @@ use xtent_tests::header::edit_json;
 use xtent_tests::luks::{KEY, Maker, OTHER_KEY, Shape, detached_header};
 use xtent_tests::mappings::{assert_growth_is_refused, assert_mappings_grow};
 use xtent_tests::scratch::assert_same;
+use xtent_tests::suspended::assert_keys_are_taken_and_given;
 use xtent_tests::uml::{Job, assert_opens_like_cryptsetup};
 use xtent_tests::xtent::xtent;
 use xtent_tests::{Scratch, pattern};
@@ -186,6 +187,11 @@ fn mappings_that_change_or_are_suspended_keep_their_size() {
     assert_growth_is_refused(None);
 }
 
+#[test]
+fn keys_are_taken_away_and_given_back() {
+    assert_keys_are_taken_and_given(None);
+}
+
 /// As systemd: who has a key file that does not do is asked.
 #[test]
 fn a_key_file_of_crypttab_that_does_not_open_asks() {
@@ -262,6 +268,14 @@ fn what_fails_leaves_nothing_behind() {
     let hctr2 = image(Shape::wide("aes-hctr2-plain64", 256), Maker::Xtent);
     let eme2 = image(Shape::wide("capi:eme2(aes)-plain64", 512), Maker::Xtent);
     let fast = image(Shape::wide("capi:fast(aes)-plain64", 256), Maker::Xtent);
+    let aead = image(Shape::LUKS2_4096, Maker::Cryptsetup);
+    edit_json(&aead, |header| {
+        header["segments"]["0"]["integrity"] = serde_json::json!({
+            "type": "hmac(sha256)",
+            "journal_encryption": "none",
+            "journal_integrity": "none",
+        });
+    });
     let zeros = scratch.image("zeros", 1 << 20);
     let outcome = Job::new(
         "nothing_left() {
@@ -281,6 +295,7 @@ fn what_fails_leaves_nothing_behind() {
          fails 4 xtent open --key-file /in/key --target xtent v /d/v
          # Without asking for a passphrase.
          fails 4 xtent open v /d/eme2 </dev/null
+         fails 4 xtent open v /d/aead </dev/null
          fails 4 xtent open --key-file /in/key v /d/hctr2
          fails 4 xtent open --key-file /in/key v /d/fast
          fails 4 xtent close v
@@ -314,6 +329,7 @@ fn what_fails_leaves_nothing_behind() {
     .disk("v", &volume)
     .disk("hctr2", &hctr2)
     .disk("eme2", &eme2)
+    .disk("aead", &aead)
     .disk("fast", &fast)
     .disk("zeros", &zeros)
     .file("key", KEY)
@@ -324,6 +340,8 @@ fn what_fails_leaves_nothing_behind() {
         "the kernel does not have the cipher aes-hctr2-plain64",
         "insmod kernel/xtent_fast.ko",
         "which no kernel has",
+        "the volume has integrity protection (\"hmac(sha256)\"), which Xtent does not have",
+        "`cryptsetup open DEVICE NAME` opens it",
         "there is no mapping v",
         "other is no mapping of an encrypted volume",
         "there is a mapping v already",

@@ -8,17 +8,21 @@
 mod error;
 mod grow;
 mod keyring;
+mod layout;
 mod listed;
 mod load;
 mod mapper;
 mod name;
 mod node;
+mod suspend;
 mod table;
 mod told;
 
 pub use error::{Error, ErrorKind};
 pub use grow::Active;
+pub use layout::Layout;
 pub use listed::{Mapped, listed};
 pub use mapper::{Choice, Closed, Mapper, Opened, Wanted};
 pub use name::{Format, Name, uuid};
+pub use suspend::Seen;
 pub use table::{Options, Place, Table, Target};

@@ -21,6 +21,8 @@ pub struct Mapped {
     pub size: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
+    /// Whether who reads or writes waits until it is resumed.
+    pub is_suspended: bool,
 }
 
 impl Mapped {
@@ -102,6 +104,7 @@ fn look_at(path: &Path, blocks: &Path) -> Option<Mapped> {
             .ok()?
             .checked_mul(512)?,
         is_read_only: attribute(path, "ro")? == "1",
+        is_suspended: attribute(path, "dm/suspended")? == "1",
     })
 }
 
@@ -136,6 +139,7 @@ mod tests {
                 ("dm/uuid", uuid),
                 ("size", "8"),
                 ("ro", "0"),
+                ("dm/suspended", if name == "p" { "1" } else { "0" }),
             ]
         };
         make(&blocks, "dm-0", &mapping("v-1", uuid), Some("loop3"));
@@ -155,6 +159,7 @@ mod tests {
             panic!("not two")
         };
         assert_eq!((plain.format(), plain.uuid()), ("PLAIN", None));
+        assert!(plain.is_suspended && !luks.is_suspended);
         assert_eq!(plain.device.as_deref(), Some(Path::new("/dev/sdb")));
         assert_eq!(luks.format(), "LUKS2");
         assert_eq!(

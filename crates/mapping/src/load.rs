@@ -113,9 +113,20 @@ pub(crate) fn active(control: &File, name: &Name) -> Result<Option<Found>, Error
     }))
 }
 
+/// Has the target of the mapping `name` do what `message` says.
+pub(crate) fn tell(control: &File, name: &Name, message: &str) -> Result<io::Result<()>, Error> {
+    // The number of a sector, by which the target is found, comes before the words.
+    let words = HEADER + size_of::<u64>();
+    let mut request = secret(words + message.len() + 1)?;
+    fill_header(&mut request, name, DmFlags::DM_SECURE_DATA);
+    request[words..words + message.len()].copy_from_slice(message.as_bytes());
+    Ok(call(control, TARGET_MSG, &mut request))
+}
+
 /// Numbers of the calls (linux/dm-ioctl.h).
 const TABLE_LOAD: u8 = 9;
 const TABLE_STATUS: u8 = 12;
+const TARGET_MSG: u8 = 14;
 /// Bytes for a table: its line has a key of 8 KiB at most, in two digits each.
 const ANSWER: usize = 32 << 10;
 

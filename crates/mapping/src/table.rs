@@ -126,10 +126,7 @@ impl Table {
     /// digest's key of a LUKS2 volume. `None` if it is not there.
     pub fn key_name(&self) -> Option<String> {
         match &self.key {
-            Place::Keyring { header_uuid } => Some(format!(
-                "cryptsetup:{}-d0",
-                plain(header_uuid).collect::<String>()
-            )),
+            Place::Keyring { header_uuid } => Some(key_name(header_uuid)),
             Place::Line => None,
         }
     }
@@ -171,6 +168,11 @@ impl Table {
             .find(|(_, since)| version < *since)
             .map(|(what, _)| what)
     }
+}
+
+/// What the key of a volume is called in the keyring.
+pub(crate) fn key_name(header_uuid: &str) -> String {
+    format!("cryptsetup:{}-d0", plain(header_uuid).collect::<String>())
 }
 
 #[cfg(test)]

@@ -60,8 +60,86 @@ pub(crate) fn not_to_grow(name: &Name) -> Error {
 /// What is resumed by whoever has suspended it, with the key that may have been taken away.
 pub(crate) fn suspended(name: &Name) -> Error {
     Error::new(ErrorKind::Busy, format!("{name} is suspended")).advise(format!(
-        "`cryptsetup luksResume {name}` first, if it was `cryptsetup luksSuspend`; else `dmsetup resume {name}`."
+        "`xtent resume {name}` first, if it was `xtent suspend` or `cryptsetup luksSuspend`; else `dmsetup resume {name}`."
     ))
+}
+
+/// The advice for what is not to be suspended here.
+pub(crate) fn see_foreign(name: &Name) -> String {
+    format!(
+        "`dmsetup info {name}` tells what it is; a volume with integrity protection is suspended by `cryptsetup luksSuspend {name}`."
+    )
+}
+
+pub(crate) fn not_to_suspend(name: &Name) -> Error {
+    Error::new(
+        ErrorKind::Foreign,
+        format!("{name} has a table of which no key can be taken away, or given back, here"),
+    )
+    .advise(see_foreign(name))
+}
+
+pub(crate) fn has_two_tables(name: &Name) -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        format!("a second table waits in {name}, to be taken when it is resumed"),
+    )
+    .advise(format!(
+        "If nobody is about to change it, `dmsetup clear {name}` takes that away."
+    ))
+}
+
+pub(crate) fn suspended_before(name: &Name) -> Error {
+    Error::new(
+        ErrorKind::Busy,
+        format!("{name} is suspended already, and its key is wiped"),
+    )
+    .advise(give_key(name))
+}
+
+pub(crate) fn runs(name: &Name) -> Error {
+    Error::new(ErrorKind::Argument, format!("{name} is not suspended"))
+        .advise("There is nothing to do: its key is there, and nobody waits.")
+}
+
+pub(crate) fn not_suspended(name: &Name, error: &DmError) -> Error {
+    Error::refused(
+        format!("{name} cannot be suspended, and is in use as before"),
+        error,
+    )
+    .advise("The kernel's log (`dmesg`) may say why: a file system that cannot be frozen, for instance.")
+}
+
+/// The target has not wiped its key; `state` is what the mapping is, therefore.
+pub(crate) fn not_wiped(name: &Name, error: io::Error, state: &str) -> Error {
+    Error::refused_for(
+        format!("the key of {name} could not be wiped: {name} is {state}"),
+        error,
+    )
+    .advise(format!(
+        "The kernel's log (`dmesg`) may say why. `xtent close {name}`, or turning the machine off, takes the key away."
+    ))
+}
+
+/// The advice where somebody waits for a key.
+pub(crate) fn give_key(name: &Name) -> String {
+    format!("`xtent resume {name}` lets those go on who wait.")
+}
+
+pub(crate) fn no_key(name: &Name, error: io::Error) -> Error {
+    Error::refused_for(
+        format!("{name} does not take the key, and stays suspended"),
+        error,
+    )
+    .advise("The kernel's log (`dmesg`) says why.")
+}
+
+pub(crate) fn stays(name: &Name, error: io::Error) -> Error {
+    Error::refused_for(
+        format!("{name} cannot be resumed: it stays suspended, and its key is wiped again"),
+        error,
+    )
+    .advise("The kernel's log (`dmesg`) may say why.")
 }
 
 pub(crate) fn not_removed(name: &Name, users: i32, error: &DmError) -> Error {

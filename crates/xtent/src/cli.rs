@@ -74,6 +74,10 @@ pub(crate) enum Command {
     Open(commands::open::Args),
     #[cfg(feature = "device-mapper")]
     Close(commands::close::Args),
+    #[cfg(feature = "device-mapper")]
+    Suspend(commands::suspend::Args),
+    #[cfg(feature = "device-mapper")]
+    Resume(Box<commands::resume::Args>),
     Status(commands::status::Args),
     Key(commands::key::Args),
     Header(commands::header::Args),
@@ -109,6 +113,10 @@ impl Command {
             Command::Open(args) => commands::open::run(args, global),
             #[cfg(feature = "device-mapper")]
             Command::Close(args) => commands::close::run(args, global),
+            #[cfg(feature = "device-mapper")]
+            Command::Suspend(args) => commands::suspend::run(args, global),
+            #[cfg(feature = "device-mapper")]
+            Command::Resume(args) => commands::resume::run(args, global),
             Command::Status(args) => commands::status::run(args, global),
             Command::Key(args) => commands::key::run(args, global),
             Command::Header(args) => commands::header::run(args, global),

@@ -255,8 +255,12 @@ const TABLE: Table = &[
          BitLocker and FileVault2 are cryptsetup's.",
     ),
     (
-        &["luksSuspend", "suspend", "luksResume", "resume"],
-        "Mappings are suspended and resumed with cryptsetup.",
+        &["luksSuspend", "freeze", "pause"],
+        "`xtent suspend NAME` takes the key of a mapping out of memory; `xtent resume NAME` gives it back.",
+    ),
+    (
+        &["luksResume", "thaw", "continue"],
+        "`xtent resume NAME` gives a mapping that is suspended its key back.",
     ),
 ];
 
@@ -303,7 +307,8 @@ mod tests {
             .split_whitespace()
         {
             let is_ours = cli.find_subcommand(name).is_some()
-                || cfg!(not(feature = "device-mapper")) && ["open", "close"].contains(&name);
+                || cfg!(not(feature = "device-mapper"))
+                    && ["open", "close", "suspend", "resume"].contains(&name);
             assert!(is_ours || advice(name).is_some(), "{name}");
         }
     }

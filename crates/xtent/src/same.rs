@@ -12,6 +12,9 @@ use crate::failure::{Exit, Failure, Result};
 
 /// Devices stacked on each other, at most; ends a loop that cannot be.
 const DEEPEST: u32 = 16;
+/// The kernel's number for loop devices.
+#[cfg(feature = "device-mapper")]
+const LOOP_MAJOR: u32 = 7;
 
 /// A file or block device, whatever path leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,28 @@ fn lies_on(upper: Identity, lower: Identity, depth: u32) -> bool {
             && below(upper)
                 .into_iter()
                 .any(|next| lies_on(next, lower, depth - 1))
+}
+
+/// Whether the file system of `path` lies on the block device `number`, as far as the system tells.
+#[cfg(feature = "device-mapper")]
+pub(crate) fn lies_on_device(path: &Path, number: u64) -> bool {
+    let on = |metadata: Metadata| Identity::BlockDevice {
+        number: metadata.dev(),
+    };
+    let lower = Identity::BlockDevice { number };
+    path.metadata()
+        .is_ok_and(|metadata| lies_on(on(metadata), lower, DEEPEST))
+}
+
+/// Whether `path` is the block device `number`, or the image of that if it is a loop device.
+#[cfg(feature = "device-mapper")]
+pub(crate) fn is_device(path: &Path, number: u64) -> bool {
+    let device = Identity::BlockDevice { number };
+    let is_loop = rustix::fs::major(number) == LOOP_MAJOR;
+    path.metadata().is_ok_and(|metadata| {
+        let found = Identity::of(&metadata);
+        found == device || is_loop && below(device).contains(&found)
+    })
 }
 
 /// What a block device is made of; a file is made of nothing that matters here.
@@ -142,6 +167,16 @@ mod tests {
         }
         for name in ["b", "none"] {
             assert!(!share_storage(&path("a"), &path(name)), "{name}");
+        }
+        #[cfg(feature = "device-mapper")]
+        {
+            let device = path("a").metadata().unwrap().dev();
+            assert!(lies_on_device(&path("a"), device));
+            assert!(!lies_on_device(&path("a"), device + 1));
+            assert!(!lies_on_device(&path("none"), device));
+            // No image of a loop device that there is not.
+            let loop_device = rustix::fs::makedev(LOOP_MAJOR, 0xf_ffff);
+            assert!(!is_device(&path("a"), loop_device));
         }
         let share = |a: &str, b: &str| share_storage(Path::new(a), Path::new(b));
         assert!(share("nbd://host/disk", "NBD://host:10809/disk"));

@@ -46,7 +46,7 @@ impl Turn {
     pub(crate) fn wait_for(name: &Name, kind: Kind, output: &Output) -> Result<Self> {
         let does = match kind {
             Kind::Served => "opens or closes",
-            Kind::Mapping => "resizes or closes",
+            Kind::Mapping => "changes or closes",
         };
         let tell = || {
             output.note(format!("Waiting for another command that {does} {name}."));

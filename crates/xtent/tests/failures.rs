@@ -376,6 +376,8 @@ fn mappings_that_cannot_be() {
         for line in [
             format!("open --key-file key {name} disk.img"),
             format!("close {name}"),
+            format!("suspend {name}"),
+            format!("resume --key-file key {name}"),
         ] {
             bed.run(&line).failed(1, &[name]);
         }

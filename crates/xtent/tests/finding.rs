@@ -42,6 +42,8 @@ fn names_from_elsewhere_lead_here() {
         ("benchmark", "`xtent bench`"),
         ("grow", "no command is needed"),
         ("luksUUID", "`xtent uuid DEVICE`"),
+        ("luksSuspend", "`xtent suspend NAME`"),
+        ("luksResume", "`xtent resume NAME`"),
         ("luksConvertKey", "`xtent key convert DEVICE`"),
         ("version", "`xtent --version`"),
         ("bitlkOpen", "cryptsetup's"),

@@ -77,10 +77,16 @@ impl Header {
             )));
         };
         if let Some(integrity) = &crypt.integrity {
-            return Err(Error::unsupported(format!(
-                "the volume has integrity protection (\"{}\"), which is not supported",
-                integrity.escape_debug()
-            )));
+            return Err(Error {
+                advice: Some(
+                    "That takes the kernel's dm-crypt and dm-integrity, which cryptsetup sets up: \
+                     `cryptsetup open DEVICE NAME` opens it.",
+                ),
+                ..Error::unsupported(format!(
+                    "the volume has integrity protection (\"{}\"), which Xtent does not have",
+                    integrity.escape_debug()
+                ))
+            });
         }
         Ok((segment, crypt))
     }

@@ -21,8 +21,8 @@ EXAMPLES:
     xtent completions fish > ~/.config/fish/completions/xtent.fish
 
 NOTES:
-  In bash, zsh and fish `umount`, `close`, `detach`, `resize` and `status` complete what there
-  is to be unmounted, closed, detached, made larger and shown.";
+  In bash, zsh and fish `umount`, `close`, `suspend`, `resume`, `detach`, `resize` and `status` complete
+  what there is to be unmounted, closed, suspended, resumed, detached, made larger and shown.";
 
 /// Print the completion script for a shell
 #[derive(clap::Args, Debug)]
@@ -37,9 +37,11 @@ pub(crate) struct Args {
 }
 
 /// Commands whose argument is one of such names, and the option that lists them.
-const NAMED: [(&str, &str); 5] = [
+const NAMED: [(&str, &str); 7] = [
     ("umount", "mounts"),
     ("close", "mappings"),
+    ("suspend", "mappings"),
+    ("resume", "mappings"),
     ("detach", "exports"),
     ("resize", "growing"),
     ("status", "all"),

@@ -21,8 +21,12 @@ pub(crate) mod mount;
 #[cfg(feature = "device-mapper")]
 pub(crate) mod open;
 pub(crate) mod resize;
+#[cfg(feature = "device-mapper")]
+pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod status;
+#[cfg(feature = "device-mapper")]
+pub(crate) mod suspend;
 pub(crate) mod takeover;
 pub(crate) mod token;
 pub(crate) mod umount;

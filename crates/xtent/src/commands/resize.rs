@@ -72,7 +72,7 @@ NOTES:
   command gives the kernel its table with another length: all that is under way ends before, and what comes
   meanwhile waits. That takes the passphrase once more: the key is in no table, except of what
   cryptsetup has opened as LUKS1. A size that the header fixes is kept to, and a mapping never
-  becomes smaller. One that is suspended is refused, since its key may have been taken away (`cryptsetup luksSuspend`),
+  becomes smaller. One that is suspended is refused, since its key may have been taken away (`xtent suspend`, `cryptsetup luksSuspend`),
   and so is one that has changed while the passphrase was asked for. `cryptsetup resize NAME` does the same, and more, for mappings of dm-crypt.
 
   A pin of the volume (--expect-header) covers its size: pin anew after --size.";

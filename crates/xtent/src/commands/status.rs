@@ -24,7 +24,8 @@ EXAMPLES:
 
 NOTES:
   Mappings are those of the kernel's device mapper, whoever made them, `xtent open`
-  or cryptsetup. Their cipher is read from the header, where this user may.
+  or cryptsetup. Their cipher is read from the header, where this user may. Who uses one that is suspended waits
+  for `xtent resume`.
 
   A standby (`xtent serve --standby`) is shown as one that waits for its volume.
 

@@ -8,6 +8,9 @@ EXAMPLES:
     umount /mnt && xtent close secret
   An image file goes through a loop device, which goes with the mapping:
     xtent open secret disk.img
+  Have no key of it in memory for a while, and go on:
+    xtent suspend secret
+    xtent resume secret
   Insist on the kernel's dm-crypt, or on dm-xtent:
     xtent open --target crypt secret /dev/sdb1
   A volume of plain dm-crypt, made with the defaults of cryptsetup up to 2.6:
@@ -23,8 +26,8 @@ NOTES:
   Without --ublk the kernel encrypts: dm-xtent if it is loaded (kernel/README.md in the sources),
   else dm-crypt; a line on standard error says which, and why. The mapping is as
   cryptsetup would make it: `cryptsetup status` and `close`, and dmsetup, know it.
-  cryptsetup does not know dm-xtent, however: its `status` and `close` then fail
-  and change nothing, `xtent close` and dmsetup do it. It requires root. `xtent serve`
+  cryptsetup does not know dm-xtent, however: its `status`, `close` and `luksSuspend` then fail
+  and change nothing; `xtent close` and `suspend`, and dmsetup, do it. It requires root. `xtent serve`
   and `xtent mount` do without the kernel's ciphers.
 
   The volume key gets to the kernel through this thread's keyring, for LUKS1 as

@@ -41,6 +41,9 @@ pub(super) struct Volume {
     pub(super) sector_size: Option<u64>,
     pub(super) size: u64,
     pub(super) read_only: bool,
+    /// Of a mapping: whether who uses it waits for `xtent resume`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) suspended: Option<bool>,
     pub(super) pid: Option<u32>,
     pub(super) uid: Option<u32>,
     /// Seconds since 1970.
@@ -75,6 +78,7 @@ impl Volume {
             sector_size: Some(entry.sector_size),
             size: entry.size,
             read_only: entry.read_only,
+            suspended: None,
             pid: Some(entry.pid),
             uid: Some(entry.uid),
             since: Some(entry.since),
@@ -103,6 +107,7 @@ impl Volume {
             sector_size,
             size: mapped.size,
             read_only: mapped.is_read_only,
+            suspended: Some(mapped.is_suspended),
             name: Some(mapped.name),
             pid: None,
             uid: None,
@@ -164,6 +169,7 @@ impl Volume {
             ("standby", _) => format!("{device} is waited for, to be served"),
             ("mount", _) => format!("{device} is mounted"),
             ("ublk", _) => format!("{device} is a block device"),
+            _ if self.suspended == Some(true) => format!("{device} is mapped, and suspended"),
             _ => format!("{device} is mapped"),
         };
         let mut line =
@@ -332,6 +338,7 @@ mod tests {
             sector_size: None,
             size: 0,
             read_only: false,
+            suspended: None,
             pid: None,
             uid: None,
             since: None,

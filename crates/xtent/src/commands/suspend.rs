@@ -1,0 +1,151 @@
+//! `xtent suspend`: takes the key of a mapping away, while whoever uses it waits. `xtent resume` gives it back.
+
+use std::path::Path;
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use sector_cipher::CipherSpec;
+use serde_json::json;
+use xtent_mapping::{Format, Mapper, Name, Seen};
+
+use crate::cli::Global;
+use crate::failure::{Exit, Failure, Result};
+use crate::same;
+use crate::signals::Held;
+use crate::turn::{self, Turn};
+use crate::ublk;
+
+const MANUAL: &str = "\
+EXAMPLES:
+  Have no key in memory while the machine is carried about, and go on afterwards:
+    xtent suspend secret
+    xtent resume secret
+
+NOTES:
+  What is under way comes to its end, a file system on the mapping is written out and frozen, and the
+  target (dm-xtent or dm-crypt) overwrites its key. Whoever reads or writes from then on waits, in
+  the kernel, until `xtent resume`: nothing fails, and nothing is lost. The kernel's keyring has no key of
+  `xtent open` in it: it was there only while the mapping was made.
+
+  Only the key is gone. What programs and the kernel's cache have read before is in memory as plaintext still
+  (`echo 3 >/proc/sys/vm/drop_caches`, before, lets go of what nobody uses).
+
+  Volumes with a LUKS header only, whoever has opened them: without one nothing could tell at the resume
+  whether a key is the right one. `cryptsetup luksSuspend` does the same for mappings of dm-crypt, and
+  `cryptsetup luksResume` resumes those; it does not know dm-xtent.
+
+  A mapping that was suspended otherwise (`dmsetup suspend`) stays so, and loses its key. One whose key is gone
+  already is an error (5). If the target cannot wipe its key, the mapping goes on as before. A volume that has the
+  system's root or this program on it is refused: nothing could be started to resume it.
+
+  SIGINT and SIGTERM do not cut it short. SIGKILL leaves a mapping that runs, or one that is suspended and may
+  have its key still: `xtent suspend` wipes that, `xtent resume` goes on.";
+
+/// Take the key of a mapping out of memory; who uses it waits (root)
+///
+/// `xtent resume NAME` gives it back.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = MANUAL)]
+pub(crate) struct Args {
+    /// Of /dev/mapper/NAME
+    name: Name,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let output = global.output();
+    let name = &args.name;
+    refuse_ublk(name)?;
+    let mapper = Mapper::connect()?;
+    let _turn = Turn::wait_for(name, turn::Kind::Mapping, &output)?;
+    let seen = mapper.look(name)?;
+    luks_format(&seen)?;
+    refuse_unknown_cipher(&seen)?;
+    refuse_own_ground(&seen)?;
+    // Swap space may be on what is going to wait.
+    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+        tracing::warn!(%error, "this program could not be kept in memory");
+    }
+    // Not a suspended mapping with its key.
+    let _held = Held::all()?;
+    mapper.suspend(&seen)?;
+    let before = match seen.is_suspended() {
+        true => "was suspended before, and its key is wiped now",
+        false => "is suspended, and its key is wiped",
+    };
+    output.note(format!(
+        "{name} {before}. Who uses it waits for `xtent resume {name}`."
+    ));
+    if output.json {
+        output.object(&json!({
+            "name": name.to_string(),
+            "suspended": true,
+            "was_suspended": seen.is_suspended(),
+        }))?;
+    }
+    Ok(())
+}
+
+/// A process has the key of such a device.
+pub(super) fn refuse_ublk(name: &Name) -> Result<()> {
+    match ublk::number(name) {
+        Some(_) => Err(Failure::parameters(format!(
+            "{name} is a device of `xtent open --ublk`: its key is in the process that serves it"
+        ))
+        .advise(format!("`xtent close {name}` takes it away."))),
+        None => Ok(()),
+    }
+}
+
+/// The format of the volume, whose header can tell whether a key is the right one.
+pub(super) fn luks_format(seen: &Seen) -> Result<Format> {
+    let kind = seen.uuid().split('-').nth(1).unwrap_or_default();
+    match kind {
+        "LUKS1" => Ok(Format::Luks1),
+        "LUKS2" => Ok(Format::Luks2),
+        other => {
+            let name = seen.name();
+            Err(Failure::parameters(format!(
+                "{name} is a mapping of the type {other}: no header of LUKS tells whether a key is the right one to resume it"
+            ))
+            .advise(format!(
+                "`xtent close {name}` takes its key away, once nobody uses it."
+            )))
+        }
+    }
+}
+
+/// Refuses what only cryptsetup could resume.
+fn refuse_unknown_cipher(seen: &Seen) -> Result<()> {
+    let cipher = &seen.layout().cipher;
+    match cipher.parse::<CipherSpec>() {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let name = seen.name();
+            Err(Failure::parameters(format!(
+                "{name} has the cipher {cipher}, with which this version opens and resumes no volume"
+            ))
+            .advise(format!(
+                "`cryptsetup luksSuspend {name}` and `cryptsetup luksResume {name}` may do it."
+            )))
+        }
+    }
+}
+
+/// Refuses what `xtent resume` could not be started without.
+fn refuse_own_ground(seen: &Seen) -> Result<()> {
+    for (path, what) in [
+        ("/", "the system's root"),
+        ("/proc/self/exe", "this program"),
+    ] {
+        if same::lies_on_device(Path::new(path), seen.device()) {
+            let name = seen.name();
+            return Err(Failure::new(
+                Exit::Busy,
+                format!("{name} has {what} on it: nothing could be started to resume it"),
+            )
+            .advise(
+                "Turn the machine off, or do it with all that it takes in memory (an initramfs).",
+            ));
+        }
+    }
+    Ok(())
+}
