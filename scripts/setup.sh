@@ -25,7 +25,7 @@ static="$build file:file readelf:binutils"
 static_test="$static cryptsetup:cryptsetup-bin nbdcopy:libnbd-bin"
 aarch64="debootstrap:debootstrap"
 kernel="$demo fio:fio sparse:sparse perl:perl /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make /usr/lib/x86_64-linux-gnu/libelf.so.1:libelf1 qemu-system-x86_64:qemu-system-x86 qemu-storage-daemon:qemu-system-common mkfs.xfs:xfsprogs"
-kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
+kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap clang:clang ld.lld:lld llvm-nm:llvm
     qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdlib.h:libc6-dev-arm64-cross
     arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross"

@@ -30,5 +30,8 @@ if [ -e /sys/kernel/debug/kmemleak ]; then
         found "${pair#*:}"
         what="$what, ${pair%%:*}"
     done
+    # What the allocator's arrays still pointed to would be found by the search after this job.
+    echo off >/sys/kernel/debug/kmemleak
+    echo clear >/sys/kernel/debug/kmemleak
 fi
 echo "planted and found: $what"
