@@ -162,14 +162,24 @@ if grep -qs host /sys/bus/virtio/drivers/9pnet_virtio/*/mount_tag; then
 fi
 disk=/dev/ubd
 [ -e ${disk}a ] || disk=/dev/vd
+if [ -d /sys/bus/ccw ]; then
+    # IBM Z's channels find their disks in any order; their addresses are in QEMU's.
+    mkdir /run/disks
+    letters=abcdefghijklmnop
+    for block in /sys/bus/ccw/devices/*/virtio*/block/vd*; do
+        ln -s "/dev/${block##*/}" "/run/disks/vd$(echo "$letters" | cut -c1)"
+        letters=$(echo "$letters" | cut -c2-)
+    done
+    disk=/run/disks/vd
+fi
 tar -xf ${disk}a -C /in || echo "BED: cannot read the job"
 letters=cdefghijklmnop
 while read -r name; do
-    ln -s "$disk$(echo "$letters" | cut -c1)" "/d/$name"
+    ln -s "$(readlink -f "$disk$(echo "$letters" | cut -c1)")" "/d/$name"
     letters=$(echo "$letters" | cut -c2-)
 done </in/disks
 # Those that another process serves come after them, or are the only ones of their kind.
-[ $disk = /dev/vd ] || letters=abcdefghijklmnop
+[ $disk != /dev/ubd ] || letters=abcdefghijklmnop
 while read -r name; do
     ln -s "/dev/vd$(echo "$letters" | cut -c1)" "/d/$name"
     letters=$(echo "$letters" | cut -c2-)

@@ -203,6 +203,7 @@ qemu() {
     x86_64) machine=("$program" -M q35 -cpu max,-cx16) console=ttyS0 ;;
     arm64) machine=(qemu-system-aarch64 -M virt -cpu max) ;;
     arm) machine=(qemu-system-arm -M virt -cpu max) ;;
+    s390x) machine=(qemu-system-s390x -M s390-ccw-virtio -cpu max) console=ttysclp0 ;;
     esac
     command -v "${machine[0]}" >/dev/null || die "${machine[0]} is missing; run scripts/setup.sh kernel-all"
     # A page that its processor has zeroed first would be sent again whatever we say of it.

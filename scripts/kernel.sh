@@ -24,8 +24,10 @@
 #   x86-rt     Debian's 6.12 with PREEMPT_RT: interrupts are threads that others can preempt
 #   x86-6.12-threadirqs
 #              x86-6.12, whose interrupts guest.sh makes threads
-#   arm64  armhf
-#              Debian's 6.1 for 64-bit and 32-bit ARM, for QEMU
+#   arm64  armhf  s390x
+#              Debian's 6.1 for 64-bit and 32-bit ARM and for IBM Z, whose bytes are the other way
+#              round, for QEMU
+#   arm64-64k  6.12 for 64-bit ARM with pages of 64 KiB, built like uml-6.12-fast, for QEMU
 #
 #   source-6.1  source-6.12  source-7
 #              no kernel but the folder with Debian's source of one, that of uml or the newer two
@@ -90,12 +92,13 @@ uml)
         keep "$version" um
     }
     ;;
-uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast)
+uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm64-64k)
     configs=("$here/../kernel/test/uml-6.12.config")
     # The last word on an option counts.
     [[ "$bed" != uml-7* ]] || configs+=("$here/../kernel/test/uml-7.config")
     [[ "$bed" != *-smp* ]] || configs+=("$here/../kernel/test/uml-smp.config")
-    [[ "$bed" != *-fast ]] || configs+=("$here/../kernel/test/uml-fast.config")
+    [[ "$bed" != *-fast && "$bed" != arm64* ]] || configs+=("$here/../kernel/test/uml-fast.config")
+    [[ "$bed" != arm64* ]] || configs+=("$here/../kernel/test/$bed.config")
     # Of the configuration only: a newer revision of the package is no reason to build again.
     folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
@@ -103,9 +106,17 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast)
         uml-7*) tree=$(newest_source) ;;
         *) tree=$(source_tree linux-source-6.12) ;;
         esac
-        mkdir -p "$folder"
-        build=(nice make -C "$tree" ARCH=um "O=$folder/build")
         mkdir -p "$folder/build"
+        build=(nice make -C "$tree" "O=$folder/build")
+        case $bed in
+        uml*) arch=um kernel=linux build+=(ARCH=um) ;;
+        arm64*)
+            arch=arm64 kernel=arch/arm64/boot/Image
+            build+=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
+            # Programs for that machine.
+            ln -sfn "$("$here/kernel.sh" arm64)/root" "$folder/root"
+            ;;
+        esac
         step "configuring" "${build[@]}" tinyconfig
         cat "${configs[@]}" >>"$folder/build/.config"
         step "configuring" "${build[@]}" olddefconfig
@@ -113,11 +124,12 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast)
         # depends on something that is off is not mentioned.
         grep -h '^CONFIG_' "${configs[@]:${#configs[@]} > 1}" | grep -vxFf "$folder/build/.config" >&2 &&
             die "the kernel's configuration refuses the above"
-        step "building, which takes minutes" "${build[@]}" "-j$(nproc)" linux modules
+        step "building, which takes minutes" "${build[@]}" "-j$(nproc)" "$(basename "$kernel")" modules
         step "installing its modules" "${build[@]}" "INSTALL_MOD_PATH=$folder" modules_install
-        strip -o "$folder/image" "$folder/build/linux"
+        cp "$folder/build/$kernel" "$folder/image"
+        [ "$arch" != um ] || strip "$folder/image"
         find "$folder/build" -name '*.o' -not -path '*/scripts/*' -delete
-        echo um >"$folder/arch"
+        echo "$arch" >"$folder/arch"
         cat "$folder/build/include/config/kernel.release" >"$folder/version"
     }
     ;;
@@ -153,14 +165,14 @@ x86-7)
         arrange "$version" x86_64
     }
     ;;
-arm64 | armhf)
-    meta=linux-image-arm64
-    [ "$bed" = arm64 ] || meta=linux-image-armmp-lpae
+arm64 | armhf | s390x)
+    meta=linux-image-$bed
+    [ "$bed" != armhf ] || meta=linux-image-armmp-lpae
     foreign_apt "$bed"
     version=$(newest_of "$meta")
     folder=$cache/$bed-$version
     [ -e "$folder/version" ] || {
-        common=linux-headers-${version%-arm64}
+        common=linux-headers-${version%-"$bed"}
         common=${common%-armmp-lpae}-common
         step "downloading Linux $version" unpack "$work/new" apt-get -- \
             "linux-image-$version" "linux-headers-$version" "$common"
@@ -168,7 +180,10 @@ arm64 | armhf)
         # What runs while modules are built has to run here.
         native_apt
         step "downloading the build's tools" unpack "$work/new" apt-get -- linux-kbuild-6.1
-        arrange "$version" "${bed/armhf/arm}"
+        case $bed in
+        armhf) arrange "$version" arm ;;
+        *) arrange "$version" "$bed" ;;
+        esac
     }
     ;;
 source-6.1) folder=$(source_tree linux-source-6.1 "$(linux.uml --version)") ;;

@@ -28,7 +28,9 @@ kernel="$demo fio:fio sparse:sparse perl:perl /usr/bin/python3:python3 flex:flex
 kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap clang:clang ld.lld:lld llvm-nm:llvm
     qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdlib.h:libc6-dev-arm64-cross
-    arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross"
+    arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross
+    qemu-system-s390x:qemu-system-misc s390x-linux-gnu-gcc:gcc-s390x-linux-gnu
+    /usr/s390x-linux-gnu/include/stdlib.h:libc6-dev-s390x-cross"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"

@@ -2,7 +2,8 @@
 # Runs inside the guest: what one of dm-xtent and dm-crypt writes, the other
 # reads, and both leave the same bytes on the disk, for every cipher, IV mode,
 # sector size and instruction set, with requests of many sizes and places. With
-# CIPHERS, a regular expression, only with those ciphers, and with SECTORS only those sizes.
+# CIPHERS, a regular expression, only with those ciphers, and with SECTORS only those sizes. PAGE is
+# the kernel's page, in bytes.
 fail() {
     echo "FAILED: $*"
     dmesg | tail -5
@@ -11,6 +12,7 @@ fail() {
 
 bytes=${BYTES:-4194304}
 sectors=$((bytes / 512))
+page=${PAGE:-4096}
 key() { # key BYTES: hexadecimal, another one for each size
     dd if=/dev/urandom bs=1 count="$1" 2>/dev/null | hexdump -v -e '1/1 "%02x"'
 }
@@ -40,7 +42,7 @@ random_writes() {
         block=$((len * sector))
         head -c $block /tmp/data >/tmp/part
         # Busybox forgets "direct" where a block is less than a page, but not in a short one.
-        [ $block -ge 4096 ] || block=4096
+        [ $block -ge "$page" ] || block=$page
         dd if=/tmp/part of="$1" bs=$block count=1 oflag=direct,seek_bytes \
             seek=$((at * sector)) conv=notrunc 2>/dev/null || fail "dd to $1"
     done </tmp/places
@@ -50,7 +52,7 @@ last_reads() {
     for len in 1 2 3; do
         at=$((bytes - len * sector))
         # For the same reason: a page that ends with the device before it does.
-        dd if="$1" of=/tmp/read bs=$((len * sector < 4096 ? 4096 : len * sector)) count=1 \
+        dd if="$1" of=/tmp/read bs=$((len * sector < page ? page : len * sector)) count=1 \
             iflag=direct,skip_bytes skip=$at 2>/dev/null || fail "dd from $1"
         tail -c $((len * sector)) "$2" >/tmp/part
         cmp /tmp/part /tmp/read || fail "$cipher $options: the last $len sectors read differently"
