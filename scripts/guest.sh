@@ -187,7 +187,11 @@ uml() {
     [ -z "$engine" ] || command+=("virtio_uml.device=$engine:1234" virtio_pcidev.max_delay_us=10000000 virt_pci.max_delay_us=10000000)
     [ -z "$clock" ] || command+=("time-travel=ext:$clock")
     # Only without ptrace(), which takes one thread on the host.
-    case $bed in *-smp*) command+=(ncpus=2 seccomp=on) ;; esac
+    case $bed in *-smp*)
+        [[ " ${append[*]-}" = *" ncpus="* ]] || command+=(ncpus=2)
+        command+=(seccomp=on)
+        ;;
+    esac
     # Under its checkers, and with two of its CPUs on a busy machine's, the crypto API's slow tests take minutes,
     # and who waits for them gives up after one. uml-7 has them all.
     [ "$bed" != uml-7-smp ] || command+=(cryptomgr.noslowtests=1)

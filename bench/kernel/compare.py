@@ -33,18 +33,22 @@ NAMES = {
     "raw": "the device as it is",
     "stock-512": "dm-crypt, 512",
     "stock-512-noqueue": "dm-crypt, 512, no queues",
+    "inline-512": "dm-inlinecrypt, 512",
     "xtent-512": "dm-xtent, 512",
     "stock-4096": "dm-crypt, 4096",
     "stock-4096-noqueue": "dm-crypt, 4096, no queues",
+    "inline-4096": "dm-inlinecrypt, 4096",
     "xtent-4096": "dm-xtent, 4096",
 }
 COLOURS = {
     "raw": "#777777",
     "stock-512": "#d62728",
     "stock-512-noqueue": "#ff9896",
+    "inline-512": "#2ca02c",
     "xtent-512": "#1f77b4",
     "stock-4096": "#e08214",
     "stock-4096-noqueue": "#fdb863",
+    "inline-4096": "#98df8a",
     "xtent-4096": "#17becf",
 }
 MEDIA = {"ram": "RAM disk", "disk": "disk: a file of the machine's"}

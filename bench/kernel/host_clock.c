@@ -11,7 +11,8 @@
  * .../server: the host's process that serves a disk, 0 for none, whose time is 0.
  *
  * .../aes: CPU time that the rounds of AES-256 take alone, and for how many bytes. No
- * implementation is faster, and neighbours on the same core slow both alike.
+ * implementation is faster, and neighbours on the same core slow both alike. only_aesni: by the
+ * instructions that a CPU without VAES has.
  */
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -60,9 +61,12 @@ module_param_cb(now, &now_ops, NULL, 0444);
 	({ asm volatile(".irp n, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n\t"   \
 			instruction "\n\t.endr"); })
 
+static bool only_aesni;
+module_param(only_aesni, bool, 0444);
+
 static int get_aes(char *buffer, const struct kernel_param *kp)
 {
-	const bool wide = boot_cpu_has(X86_FEATURE_VAES) && boot_cpu_has(X86_FEATURE_AVX512F);
+	const bool wide = !only_aesni && boot_cpu_has(X86_FEATURE_VAES) && boot_cpu_has(X86_FEATURE_AVX512F);
 	u64 blocks = (u64)LOOPS * LANES * (wide ? 4 : 1);
 	u64 start = host_clock(HOST_CLOCK_PROCESS_CPUTIME_ID);
 	unsigned int i;

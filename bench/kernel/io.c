@@ -3,12 +3,14 @@
  * io PATTERN FILE REQUEST SPAN BYTES [DEPTH]: requests of REQUEST bytes, past the page cache, to the
  * first SPAN bytes of FILE until BYTES have moved. PATTERN is read, write (or
  * rewrite), randread or randwrite. Sequential ones start over at SPAN. DEPTH of them are
- * under way at a time; without it, one.
+ * under way at a time; without it, one. bufwrite writes through the page cache, and waits until all
+ * is on the disk. latency is randread, and measures each request.
  * io run PROGRAM ARGUMENTS...: runs it.
  *
  * Prints nanoseconds of the kernel's CPU time, nanoseconds of wall time, bytes, and nanoseconds of this
  * program's CPU time and of that of the disk's server. The clocks are read around
- * the work alone: here a program's start costs as much as many requests.
+ * the work alone: here a program's start costs as much as many requests. With latency there follow the nanoseconds
+ * that half of the requests have taken at most, and 99 of 100.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,6 +22,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <x86intrin.h>
 
 #define MOST_DEPTH 64
 
@@ -61,9 +64,16 @@ static uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
 static void report(struct clocks start, struct clocks end, uint64_t bytes)
 {
-	printf("%llu %llu %llu %llu %llu\n", end.cpu - start.cpu, end.wall - start.wall, (unsigned long long)bytes,
+	printf("%llu %llu %llu %llu %llu", end.cpu - start.cpu, end.wall - start.wall, (unsigned long long)bytes,
 	       end.program - start.program, end.server - start.server);
 }
 
@@ -72,6 +82,7 @@ struct load {
 	const char *pattern, *name;
 	size_t request;
 	uint64_t span, count, state;
+	uint64_t *ticks;	/* of each request, if that is asked for */
 	int file, writes, random;
 };
 
@@ -95,9 +106,13 @@ static void one_by_one(struct load *load, char *buffer)
 
 	for (i = 0; i < load->count; i++) {
 		off_t where = place(load, i);
+		/* Every call into the kernel is dear here, one for the time as well. */
+		uint64_t start = load->ticks ? __rdtsc() : 0;
 
 		check(load, where, load->writes ? pwrite(load->file, buffer, load->request, where) :
 						  pread(load->file, buffer, load->request, where));
+		if (load->ticks)
+			load->ticks[i] = __rdtsc() - start;
 	}
 }
 
@@ -149,18 +164,22 @@ static void move(struct load load, unsigned int depth)
 	/* What is written does not matter; on a real disk it should not be all the same. */
 	const size_t apart = (load.request + 65535) & ~(size_t)65535;
 	char *buffers = aligned_alloc(1 << 16, apart * depth);
+	const int latency = !strcmp(load.pattern, "latency");
 	struct clocks start, end;
+	uint64_t ticks;
 	size_t i;
 
 	load.writes = !!strstr(load.pattern, "write");
-	load.random = !strncmp(load.pattern, "rand", 4);
+	load.random = latency || !strncmp(load.pattern, "rand", 4);
 	load.state = 88172645463325252u;
-	load.file = open(load.name, O_DIRECT | (load.writes ? O_WRONLY | O_CREAT : O_RDONLY), 0600);
-	if (load.file < 0 || !buffers)
+	load.ticks = latency ? calloc(load.count, sizeof(*load.ticks)) : NULL;
+	load.file = open(load.name, (strncmp(load.pattern, "buf", 3) ? O_DIRECT : 0) | (load.writes ? O_WRONLY | O_CREAT : O_RDONLY), 0600);
+	if (load.file < 0 || !buffers || (latency && !load.ticks))
 		fail(load.name);
 	for (i = 0; i < apart * depth / sizeof(uint64_t); i++)
 		((uint64_t *)buffers)[i] = next_random(&load.state);
 	start = now();
+	ticks = __rdtsc();
 	if (depth == 1)
 		one_by_one(&load, buffers);
 	else
@@ -168,8 +187,17 @@ static void move(struct load load, unsigned int depth)
 	/* The device's cache and the file's size are part of it. */
 	if (load.writes && fsync(load.file))
 		fail(load.name);
+	ticks = __rdtsc() - ticks;
 	end = now();
 	report(start, end, load.count * load.request);
+	if (latency) {
+		/* The clock was read a little before and after. */
+		const double each = (double)(end.wall - start.wall) / ticks;
+
+		qsort(load.ticks, load.count, sizeof(*load.ticks), by_size);
+		printf(" %.0f %.0f", load.ticks[load.count / 2] * each, load.ticks[load.count * 99 / 100] * each);
+	}
+	putchar('\n');
 }
 
 static void run(char **command)
@@ -193,6 +221,7 @@ static void run(char **command)
 		exit(1);
 	}
 	report(start, end, 0);
+	putchar('\n');
 }
 
 static unsigned long long number(const char *text)
@@ -206,11 +235,12 @@ int main(int argc, char **argv)
 
 	if (argc > 2 && !strcmp(argv[1], "run")) {
 		run(argv + 2);
-	} else if ((argc == 6 || argc == 7) && request && number(argv[4]) >= request && depth > 0 && depth <= MOST_DEPTH) {
+	} else if ((argc == 6 || argc == 7) && request && number(argv[4]) >= request && depth > 0 && depth <= MOST_DEPTH &&
+		   number(argv[5]) >= request && (depth == 1 || strcmp(argv[1], "latency"))) {
 		move((struct load){ .pattern = argv[1], .name = argv[2], .request = request, .span = number(argv[4]),
 				    .count = number(argv[5]) / request }, depth);
 	} else {
-		fprintf(stderr, "usage: io read|write|randread|randwrite FILE REQUEST SPAN BYTES [DEPTH] | io run PROGRAM...\n");
+		fprintf(stderr, "usage: io read|write|randread|randwrite|bufwrite|latency FILE REQUEST SPAN BYTES [DEPTH] | io run PROGRAM...\n");
 		return 2;
 	}
 	return 0;

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2086,SC2154
-# Runs inside the guest; compare.py puts modules.sh and the numbers in front:
-#   rounds  megabytes (a point)  requests  medium (ram or disk)  span (MiB of it that are
+# Runs inside the guest; compare.py puts the numbers, modules.sh and mappings.sh in front:
+#   names  rounds  megabytes (a point)  requests  medium (ram or disk)  span (MiB of it that are
 #   used)  sweep, files (yes or no)  file_sizes  records (KiB)  digest (MiB of the file)
 # Prints lines for compare.py: FACT, AES, POINT, DIGEST, FILE.
 chmod +x /in/sha256sum
@@ -12,52 +12,8 @@ else
     device=/d/disk
 fi
 device=$(readlink -f $device)
-sectors=$((span * 2048))
-names="raw stock-512 stock-512-noqueue xtent-512 stock-4096 stock-4096-noqueue xtent-4096"
-open() {
-    stock="crypt capi:$driver-plain64" queues="no_read_workqueue no_write_workqueue"
-    case $1 in
-    raw) return ;;
-    stock-512) target=$stock options= ;;
-    stock-512-noqueue) target=$stock options="2 $queues" ;;
-    xtent-512) target="xtent aes-xts-plain64" options= ;;
-    stock-4096) target=$stock options="1 sector_size:4096" ;;
-    stock-4096-noqueue) target=$stock options="3 sector_size:4096 $queues" ;;
-    xtent-4096) target="xtent aes-xts-plain64" options="1 sector_size:4096" ;;
-    esac
-    dmsetup create $1 --noudevrules --noudevsync --table "0 $sectors $target $key 0 $device 0 $options" ||
-        die "cannot open $1"
-    dmsetup mknodes $1
-}
-close() {
-    [ $1 = raw ] || dmsetup remove $1 --noudevrules --noudevsync || die "cannot close $1"
-}
-path() {
-    [ $1 = raw ] && echo $device || echo /dev/mapper/$1
-}
-for name in $names; do open $name; done
-echo "FACT kernel $(uname -r)"
-echo "FACT stock $driver"
-echo "FACT xtent $(dmsetup status xtent-512 | cut -d' ' -f4)"
-
-# All decrypt what all others encrypt: else somebody's figure is for something else.
-dd if=/in/io of=/tmp/plain bs=256k count=1 conv=sync 2>/dev/null
-for size in 512 4096; do
-    for writer in stock-$size xtent-$size; do
-        dd if=/tmp/plain of=/dev/mapper/$writer bs=256k oflag=direct 2>/dev/null || exit
-        for reader in stock-$size stock-$size-noqueue xtent-$size; do
-            dd if=/dev/mapper/$reader bs=256k count=1 iflag=direct 2>/dev/null | cmp - /tmp/plain || exit
-        done
-    done
-done
-
-# measure KIND WHAT REQUEST ARGUMENTS...: one line, of the round and the name at hand
-measure() {
-    kind=$1 what=$2 request=$3
-    shift 3
-    got=$(/in/io "$@") || die "$kind of $name failed"
-    echo "$kind $round $name $what $request $got"
-}
+open_all
+all_agree
 
 # Once unmeasured: memory and code that is touched for the first time.
 round=0

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Runs inside the guest before a job: loads the modules that build.sh has built, and says what the
-# job has to know:
+# Runs inside the guest before a job: loads the modules that build.sh has built, with $level (wide, or aesni
+# for instructions that CPUs without VAES have), and says what the job has to know:
 #   driver  the kernel's own driver of XTS, the widest that this CPU has
 #   key     of AES-256-XTS, as a table of the device mapper has it
 chmod +x /in/io
@@ -11,11 +11,13 @@ die() {
 }
 # The driver needs it, and it may be built in.
 modprobe cryptd 2>/dev/null
-for module in host_clock aesni-intel dm-xtent; do
-    insmod /in/$module.ko || die "cannot load $module"
+[ "${level:-wide}" = aesni ] && only=only_aesni=1 isa=isa=aesni || only='' isa=''
+for module in "host_clock.ko $only" "aesni-intel.ko $only" "dm-xtent.ko $isa"; do
+    # shellcheck disable=SC2086  # words
+    insmod /in/$module || die "cannot load $module"
 done
 # The widest that this CPU has.
-for driver in xts-aes-vaes-avx10_512 xts-aes-vaes-avx10_256 xts-aes-vaes-avx2 xts-aes-aesni-avx xts-aes-aesni; do
+for driver in xts-aes-vaes-avx512 xts-aes-vaes-avx10_512 xts-aes-vaes-avx10_256 xts-aes-vaes-avx2 xts-aes-aesni-avx xts-aes-aesni; do
     ! grep -q "^driver *: $driver\$" /proc/crypto || break
 done
 # Not every kernel has the tests; without, the comparison below has to do.
