@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2086,SC2154
 # Runs inside the guest; compare.py puts the numbers, modules.sh and mappings.sh in front:
-#   names  rounds  span (MiB)  work (latency or writeback)  count (requests)  megabytes
-# Prints lines for compare.py: FACT, AES, LATENCY, BUFFERED, DEPTH, COUNTS.
+#   names  rounds  span (MiB)  work (latency or writeback)  count (requests)  megabytes  requests (bytes)
+# Prints lines for compare.py: FACT, AES, LATENCY, BUFFERED, DEPTH, COUNTS, NOTE.
 cpus=$(grep -c ^processor /proc/cpuinfo)
 modprobe configfs && modprobe null_blk nr_devices=0 && mount -t configfs none /sys/kernel/config || exit
 
@@ -21,17 +21,15 @@ null_disk() {
 close_all() {
     for name in $names; do close $name; done
 }
-# What dm-xtent did with its requests, of all rounds so far.
+# What dm-xtent did with the requests of the name at hand, since that was opened.
 counts() {
-    for name in $names; do
-        case $name in xtent-*) echo "COUNTS $1 $name $(dmsetup status $name | cut -d' ' -f5-)" ;; esac
-    done
+    case $name in xtent-*) echo "COUNTS $1 $name $(dmsetup status $name | cut -d' ' -f5-)" ;; esac
 }
 
 latency() {
     for mode in 0 1 2; do
         if [ $mode = 1 ] && [ $cpus = 1 ]; then
-            echo "NOTE irqmode=1 NOT RUN: with one CPU it completes where the request was made, as irqmode=0 does"
+            echo "NOTE irqmode=1 NOT RUN: with one CPU a request completes where the request was made, as irqmode=0 does"
             continue
         fi
         null_disk $mode
@@ -48,7 +46,7 @@ latency() {
             done
             names="${names#* } ${names%% *}"
         done
-        counts irqmode=$mode
+        for name in $names; do counts irqmode=$mode; done
         close_all
     done
 }
@@ -65,31 +63,26 @@ writeback() {
     while [ $round -lt $rounds ]; do
         round=$((round + 1))
         echo "AES $(cat /sys/module/host_clock/parameters/aes)"
-        for request in 65536 1048576; do
+        for request in $requests; do
             for name in $names; do
                 measure DEPTH 8 $request write "$(path $name)" $request $((span << 20)) $((megabytes << 20)) 8
             done
         done
-        # Through the device's own page cache, and through a file's.
-        for name in $names; do
-            echo 3 >/proc/sys/vm/drop_caches
-            measure BUFFERED device $((span << 20)) bufwrite "$(path $name)" 1048576 $((span << 20)) $((span << 20))
-        done
         names="${names#* } ${names%% *}"
     done
-    counts device
     close_all
     round=0
     while [ $round -lt $rounds ]; do
         round=$((round + 1))
         for name in $names; do
             open $name
-            mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$(path $name)" ||
+            mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$(path $name)" >/dev/null 2>&1 ||
                 die "cannot make a file system on $name"
             mount -t ext4 "$(path $name)" /mnt || die "cannot mount $name"
-            # Half of it: a file system has things of its own.
+            # Half of it: a file system has things of its own. Once unmeasured: the file's pages are there then.
+            /in/io bufwrite /mnt/file 1048576 $((span << 19)) $((span << 19)) >/dev/null || exit
             measure BUFFERED ext4 $((span << 19)) bufwrite /mnt/file 1048576 $((span << 19)) $((span << 19))
-            case $name in xtent-*) echo "COUNTS ext4 $name $(dmsetup status $name | cut -d' ' -f5-)" ;; esac
+            counts ext4
             umount /mnt || exit
             close $name
         done
