@@ -14,7 +14,8 @@ null_disk() {
     done
     echo 1 >$folder/power || die "null_blk does not start"
     device=/dev/nullb$1
-    [ -b $device ] || mknod $device b $(tr : ' ' </sys/block/nullb$1/dev)
+    numbers=$(cat /sys/block/nullb$1/dev)
+    [ -b $device ] || mknod $device b ${numbers%:*} ${numbers#*:} || die "no $device"
     # Memory that is there.
     /in/io write $device 1048576 $((span << 20)) $((span << 20)) >/dev/null || exit
 }
