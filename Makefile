@@ -17,7 +17,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-adiantum bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all kernel-series rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-adiantum bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@kernel/test/run.sh all
 	$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored
 
+
+kernel-series: ## a patch series for Linux 7.3: applied, checked, built, booted in User Mode Linux; PART=... does one part
+	@scripts/setup.sh kernel
+	@scripts/kernel-series.sh $(PART)
 rtl-test: ## lint, prove and simulate the hardware cores, the quick tests
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh $(PART) --build $(TARGET)/rtl
