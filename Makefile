@@ -65,10 +65,10 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@kernel/test/run.sh all
 	$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored
 
-
 kernel-series: ## a patch series for Linux 7.3: applied, checked, built, booted in User Mode Linux; PART=... does one part
 	@scripts/setup.sh kernel
 	@scripts/kernel-series.sh $(PART)
+
 rtl-test: ## lint, prove and simulate the hardware cores, the quick tests
 	@scripts/setup.sh rtl
 	@rtl/test/run.sh $(PART) --build $(TARGET)/rtl

@@ -188,21 +188,31 @@ units() {
     "$work/units" check
 }
 
-# uml STEP: User Mode Linux with it, in $kernel as guest.sh wants one, and $before and $after, dm-crypt.ko
-# without the series and with it.
+# configs STEP: what the steps up to that one have to be configured with.
+configs() {
+    local step
+    for step in "${steps[@]}"; do
+        [ "$step" -gt "$1" ] || [ ! -e "$patches/$step/config" ] || echo "$patches/$step/config"
+    done
+}
+
+# uml STEP: User Mode Linux with it, in $kernel as guest.sh wants one.
 uml() {
-    local configs=("$here"/../kernel/test/{uml-6.12,uml-7,uml-fast}.config "$bed/uml.config") make
+    local pieces make
+    mapfile -t pieces < <(printf '%s\n' "$here"/../kernel/test/{uml-6.12,uml-7,uml-fast}.config "$bed/uml.config" && configs "$1")
     kernel=$out/uml
     make=(nice make -C "$tree" ARCH=um "O=$out/build-uml")
     compose "$1" bed
     mkdir -p "$out/build-uml"
-    if [ "$(cat "${configs[@]}" | sha256sum)" != "$(cat "$out/build-uml/of" 2>/dev/null)" ]; then
+    if [ "$(cat "${pieces[@]}" | sha256sum)" != "$(cat "$out/build-uml/of" 2>/dev/null)" ]; then
         step "configuring" "${make[@]}" tinyconfig
-        cat "${configs[@]}" >>"$out/build-uml/.config"
+        cat "${pieces[@]}" >>"$out/build-uml/.config"
         step "configuring" "${make[@]}" olddefconfig
-        cat "${configs[@]}" | sha256sum >"$out/build-uml/of"
+        cat "${pieces[@]}" | sha256sum >"$out/build-uml/of"
     fi
-    grep '^CONFIG_' "$bed/uml.config" | grep -vxFf "$out/build-uml/.config" >&2 && die "the configuration refuses the above"
+    ! grep -h '^CONFIG_' "${pieces[@]:3}" | grep -vxFf "$out/build-uml/.config" >&2 ||
+        die "the configuration refuses the above"
+    rm -f "$out/build-uml/crypto/seg-test.ko"
     step "building User Mode Linux with step $1" "${make[@]}" -j2 linux modules
     rm -rf "$kernel"
     mkdir -p "$kernel"
@@ -210,8 +220,6 @@ uml() {
     cp "$out/build-uml/linux" "$kernel/image"
     echo um >"$kernel/arch"
     cp "$out/build-uml/include/config/kernel.release" "$kernel/version"
-    module lib/crypto/tests/aes_xts_kunit.ko
-    module drivers/md/dm-crypt.ko
 }
 
 # guest OPTION... JOB: guest.sh, with the kernel that is in $kernel.
@@ -254,8 +262,9 @@ guest_files() {
     local name
     for name in "before.ko=$modules/before/dm-crypt.ko" "after.ko=$out/build-uml/drivers/md/dm-crypt.ko" \
         "aesni-intel.ko=$modules/aesni/aesni-intel.ko" "host_clock.ko=$modules/clock/host_clock.ko" \
-        "requests=$modules/requests" "io=$modules/io"; do
-        printf -- '--file\n%s\n' "$name"
+        "requests=$modules/requests" "io=$modules/io" "seg-test.ko=$out/build-uml/crypto/seg-test.ko"; do
+        # Step 3 brings the last.
+        [ ! -e "${name#*=}" ] || printf -- '--file\n%s\n' "$name"
     done
 }
 
@@ -291,7 +300,7 @@ time_it() {
 
 # As the kernel is used: with objtool, which reads the assembly. 32-bit x86 has the library without it.
 build() {
-    local step arch folder objects
+    local step arch folder objects pieces
     for arch in x86_64 i386; do
         folder=$out/build-$arch
         compose 0 plain
@@ -302,9 +311,12 @@ build() {
         step "preparing for $arch" nice make -C "$tree" "ARCH=$arch" "O=$folder" -j2 prepare
         for step in "${steps[@]}"; do
             compose "$step" plain
+            mapfile -t pieces < <(configs "$step")
+            [ ${#pieces[@]} -eq 0 ] || cat "${pieces[@]}" >>"$folder/.config"
             step "configuring for $arch" make -C "$tree" "ARCH=$arch" "O=$folder" olddefconfig
-            objects=(lib/crypto/aes.o lib/crypto/tests/aes_xts_kunit.o drivers/md/dm-crypt.o)
+            objects=(lib/crypto/aes.o lib/crypto/tests/aes_xts_kunit.o drivers/md/dm-crypt.o crypto/skcipher.o)
             [ "$arch" = i386 ] || objects+=(lib/crypto/x86/aes-xts-units-avx-x86_64.o)
+            [ ! -e "$tree/crypto/seg-test.c" ] || objects+=(crypto/testmgr.o crypto/seg-test.o)
             step "building step $step for $arch" nice make -C "$tree" "ARCH=$arch" "O=$folder" W=1 -j2 "${objects[@]}"
             ! grep -i 'warning' "$log" >&2 || die "warnings; see above"
             # Of what is built in, objtool would see the whole kernel only.

@@ -17,6 +17,12 @@ other=$(echo $key | tr 0123456789 1234567890)
 offset=4294965248
 
 insmod /in/aesni-intel.ko || fail "no aesni-intel"
+# Of step 3: a driver that takes several sectors in a request, here with a queue that is often full.
+segments=
+if [ -e /in/seg-test.ko ]; then
+    insmod /in/seg-test.ko queue_len=2 || fail "no seg-test"
+    segments="capi:xts-aes-seg-test-plain64 128 0"
+fi
 rmmod dm-crypt 2>/dev/null
 use() { # use before|after
     rmmod dm-crypt 2>/dev/null
@@ -38,7 +44,7 @@ library() { # how often the library was chosen
 configurations() {
     for cipher in "aes-xts-plain64 128 1" "aes-xts-plain 128 1" "aes-xts-plain64be 128 1" "aes-xts-plain64 64 1" \
         "capi:xts(aes)-plain64 96 1" "aes-xts-essiv:sha256 128 0" "aes-xts-null 128 0" "aes-xts-benbi 128 0" \
-        "aes-cbc-plain64 64 0" "aes:2-xts-plain64 128 0" "capi:xts-aes-aesni-plain64 128 0"; do
+        "aes-cbc-plain64 64 0" "aes:2-xts-plain64 128 0" "capi:xts-aes-aesni-plain64 128 0" ${segments:+"$segments"}; do
         for sector in 512 1024 2048 4096; do
             echo "$cipher $sector"
             [ $sector = 512 ] || echo "$cipher $sector iv_large_sectors"
@@ -71,8 +77,26 @@ all() {
     done </tmp/configurations
 }
 requests=0
+# sent: sectors and requests that the driver of step 3 has got, since it was asked last.
+sent() {
+    now="$(cat /sys/module/seg_test/parameters/units) $(cat /sys/module/seg_test/parameters/requests)"
+    sectors_sent=$((${now% *} - ${last% *})) requests_sent=$((${now#* } - ${last#* }))
+    last=$now
+}
+last="0 0"
+# What the kernel's own test of the driver has sent.
+[ -z "$segments" ] || sent
 all before write /dev/ram0
+[ -z "$segments" ] || {
+    sent
+    [ $sectors_sent = $requests_sent ] || fail "the one before sends $sectors_sent sectors in $requests_sent requests"
+}
 all after verify /dev/ram0
+[ -z "$segments" ] || {
+    sent
+    [ $sectors_sent -gt $((2 * requests_sent)) ] || fail "only $sectors_sent sectors in $requests_sent requests"
+    echo "$sectors_sent sectors in $requests_sent requests to a driver that takes several"
+}
 all after write /dev/ram1
 all before verify /dev/ram1
 cmp /dev/ram0 /dev/ram1 || fail "the disks differ"
