@@ -65,8 +65,8 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@kernel/test/run.sh all
 	$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored
 
-kernel-series: ## a patch series for Linux 7.3: applied, checked, built, booted in User Mode Linux; PART=... does one part
-	@scripts/setup.sh kernel
+kernel-series: ## the patch series for Linux 7.3: mails, checks, builds, guests; PART=... does one part; half an hour
+	@scripts/setup.sh kernel-series
 	@scripts/kernel-series.sh $(PART)
 
 rtl-test: ## lint, prove and simulate the hardware cores, the quick tests

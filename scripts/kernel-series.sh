@@ -3,13 +3,14 @@
 # using it. Applies it to Debian's source, step by step, checks every step, and writes it as mails to
 # target/kernel-series/mails. Needs no privileges.
 #
-# usage: kernel-series.sh [PART...]     without arguments mails, units, build and test
+# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test and qemu
 #   mails   applies the steps, each to the very files that it was made for; git's mails; the
 #           kernel's checkpatch on each
 #   units   the assembly outside the kernel, against portable code
 #   build   every step for x86-64 and 32-bit x86: what it touches, at W=1, without a warning
 #   test    every step in User Mode Linux: KUnit, and dm-crypt's volumes read by the dm-crypt before and the
 #           other way round. Ten minutes of two CPUs, the first time
+#   qemu    all steps in QEMU, where kernel_fpu_begin() is real: AES-NI and AVX, two CPUs
 #   time    the assembly's speed, and the CPU time of dm-crypt with the series and without
 #   record STEP TREE [PATH...]
 #           makes a step of kernel/patches from a kernel's tree that has been changed, of these files
@@ -136,12 +137,13 @@ record() { # record STEP TREE [PATH...]
 
 # As git writes them, of a repository that has only the files that the series touches.
 mails() {
-    local repo=$work/repo step name address mail paths
+    local repo=$work/repo step name address date mail paths
     name=$(git -C "$here" log -1 --format=%an)
     address=$(git -C "$here" log -1 --format=%ae)
     mapfile -t paths < <(files_of)
     pristine "$repo" "${paths[@]}"
-    git() { GIT_CONFIG_GLOBAL=/dev/null command git -C "$repo" -c "user.name=$name" -c "user.email=$address" "$@"; }
+    date=$(git -C "$here" log -1 --format=%aD)
+    git() { GIT_AUTHOR_DATE=$date GIT_COMMITTER_DATE=$date GIT_CONFIG_GLOBAL=/dev/null command git -C "$repo" -c "user.name=$name" -c "user.email=$address" "$@"; }
     git init -q -b base
     git add -A && git commit -q -m "Linux $(basename "$source")"
     git tag start
@@ -150,7 +152,7 @@ mails() {
         git add -A && git commit -q -s -F "$patches/$step/message"
     done
     rm -rf "$out/mails"
-    git format-patch -q --rfc --cover-letter --base=start --zero-commit -o "$out/mails" start
+    git format-patch -q --rfc --cover-letter --zero-commit -o "$out/mails" start
     # The letter: its first line is the subject.
     mail=$out/mails/0000-cover-letter.patch
     awk -v letter="$patches/letter" '
@@ -196,30 +198,39 @@ configs() {
     done
 }
 
-# uml STEP: User Mode Linux with it, in $kernel as guest.sh wants one.
-uml() {
-    local pieces make
+# kernel STEP um|x86_64: it, in $build, and in $kernel as guest.sh wants one.
+kernel() {
+    local pieces extra make targets
     mapfile -t pieces < <(printf '%s\n' "$here"/../kernel/test/{uml-6.12,uml-7,uml-fast}.config "$bed/uml.config" && configs "$1")
-    kernel=$out/uml
-    make=(nice make -C "$tree" ARCH=um "O=$out/build-uml")
-    compose "$1" bed
-    mkdir -p "$out/build-uml"
-    if [ "$(cat "${pieces[@]}" | sha256sum)" != "$(cat "$out/build-uml/of" 2>/dev/null)" ]; then
-        step "configuring" "${make[@]}" tinyconfig
-        cat "${pieces[@]}" >>"$out/build-uml/.config"
-        step "configuring" "${make[@]}" olddefconfig
-        cat "${pieces[@]}" | sha256sum >"$out/build-uml/of"
+    extra=("${pieces[@]:3}")
+    if [ "$2" = um ]; then
+        compose "$1" bed
+        targets=(linux modules)
+    else
+        compose "$1" plain
+        extra+=("$bed/qemu.config")
+        pieces+=("$bed/qemu.config")
+        targets=(bzImage modules)
     fi
-    ! grep -h '^CONFIG_' "${pieces[@]:3}" | grep -vxFf "$out/build-uml/.config" >&2 ||
-        die "the configuration refuses the above"
-    rm -f "$out/build-uml/crypto/seg-test.ko"
-    step "building User Mode Linux with step $1" "${make[@]}" -j2 linux modules
+    kernel=$out/kernel-$2
+    build=$out/build-kernel-$2
+    make=(nice make -C "$tree" "ARCH=$2" "O=$build")
+    mkdir -p "$build"
+    if [ "$(cat "${pieces[@]}" | sha256sum)" != "$(cat "$build/of" 2>/dev/null)" ]; then
+        step "configuring" "${make[@]}" tinyconfig
+        cat "${pieces[@]}" >>"$build/.config"
+        step "configuring" "${make[@]}" olddefconfig
+        cat "${pieces[@]}" | sha256sum >"$build/of"
+    fi
+    ! grep -h '^CONFIG_' "${extra[@]}" | grep -vxFf "$build/.config" >&2 || die "the configuration refuses the above"
+    rm -f "$build/crypto/seg-test.ko"
+    step "building Linux for $2 with step $1" "${make[@]}" -j2 "${targets[@]}"
     rm -rf "$kernel"
     mkdir -p "$kernel"
     step "installing its modules" "${make[@]}" "INSTALL_MOD_PATH=$kernel" modules_install
-    cp "$out/build-uml/linux" "$kernel/image"
-    echo um >"$kernel/arch"
-    cp "$out/build-uml/include/config/kernel.release" "$kernel/version"
+    if [ "$2" = um ]; then cp "$build/linux" "$kernel/image"; else cp "$build/arch/x86/boot/bzImage" "$kernel/image"; fi
+    echo "$2" >"$kernel/arch"
+    cp "$build/include/config/kernel.release" "$kernel/version"
 }
 
 # guest OPTION... JOB: guest.sh, with the kernel that is in $kernel.
@@ -229,15 +240,18 @@ guest() {
     ln -s "$here"/{guest.sh,guest-initramfs.sh,uml-exec.c} "$out/guest/scripts/"
     printf '#!/bin/sh\necho %s\n' "$kernel" >"$out/guest/scripts/kernel.sh"
     chmod +x "$out/guest/scripts/kernel.sh"
-    CARGO_TARGET_DIR=$out/guest/target "$out/guest/scripts/guest.sh" --on uml-series "$@"
+    local name=x86-series
+    [ "$(cat "$kernel/arch")" != um ] || name=uml-series
+    CARGO_TARGET_DIR=$out/guest/target "$out/guest/scripts/guest.sh" --on "$name" "$@"
 }
 
-# modules: $modules, what the guests load beside the kernel's own: dm-crypt as it is without the series, the
-# kernel's AES driver for x86, and what bench/kernel measures with.
+# modules ARCH: $modules, what the guests load beside the kernel's own: dm-crypt as it is without the series, and
+# for User Mode Linux the kernel's AES driver for x86, and what bench/kernel measures with.
 modules() {
-    local name
-    modules=$out/modules
+    local name names=(before)
+    modules=$out/modules-$1
     mkdir -p "$modules"/{before,aesni,clock}
+    [ "$1" != um ] || names+=(aesni clock)
     cp "$source"/drivers/md/{dm-crypt.c,dm-audit.h} "$modules/before/"
     echo "obj-m := dm-crypt.o" >"$modules/before/Kbuild"
     cp "$bed"/aesni/* "$modules/aesni/"
@@ -246,23 +260,24 @@ modules() {
     done
     cp "$here"/../bench/kernel/host_clock.c "$here"/../kernel/host_clock.h "$modules/clock/"
     echo "obj-m := host_clock.o" >"$modules/clock/Kbuild"
-    for name in before aesni clock; do
-        step "building the guests' modules: $name" nice make -C "$out/build-uml" ARCH=um "M=$modules/$name" modules
+    for name in "${names[@]}"; do
+        step "building the guests' modules: $name" nice make -C "$build" "ARCH=$1" "M=$modules/$name" modules
     done
+    [ "$1" = um ] || cp "$build/arch/x86/crypto/aesni-intel.ko" "$modules/aesni/"
     step "building bed/requests.c" cc -static -O2 -Wall -Wextra -Werror -o "$modules/requests" "$bed/requests.c"
     step "building bench/kernel/io.c" cc -static -O1 -Wall -Wextra -Werror -o "$modules/io" "$here/../bench/kernel/io.c"
 }
 
 kunit() {
-    guest --timeout 600 --file "aes_xts_kunit.ko=$out/build-uml/lib/crypto/tests/aes_xts_kunit.ko" "$bed/kunit.sh"
+    guest --timeout 1200 --file "aes_xts_kunit.ko=$build/lib/crypto/tests/aes_xts_kunit.ko" "$bed/kunit.sh"
 }
 
 # What every guest loads.
 guest_files() {
     local name
-    for name in "before.ko=$modules/before/dm-crypt.ko" "after.ko=$out/build-uml/drivers/md/dm-crypt.ko" \
+    for name in "before.ko=$modules/before/dm-crypt.ko" "after.ko=$build/drivers/md/dm-crypt.ko" \
         "aesni-intel.ko=$modules/aesni/aesni-intel.ko" "host_clock.ko=$modules/clock/host_clock.ko" \
-        "requests=$modules/requests" "io=$modules/io" "seg-test.ko=$out/build-uml/crypto/seg-test.ko"; do
+        "requests=$modules/requests" "io=$modules/io" "seg-test.ko=$build/crypto/seg-test.ko"; do
         # Step 3 brings the last.
         [ ! -e "${name#*=}" ] || printf -- '--file\n%s\n' "$name"
     done
@@ -272,27 +287,39 @@ guest_files() {
 run_tests() {
     local step files
     for step in "${steps[@]}"; do
-        uml "$step"
+        kernel "$step" um
         echo "step $step boots; KUnit:"
         kunit
         [ "$step" -gt 1 ] || continue
-        modules
+        modules um
         mapfile -t files < <(guest_files)
         guest --memory 900 --timeout 1200 "${files[@]}" "$bed/same.sh"
     done
+}
+
+# Real kernel_fpu_begin(), two CPUs, as far as the emulated one has the instructions: AES-NI and AVX.
+qemu() {
+    local files
+    kernel "${steps[-1]}" x86_64
+    kunit
+    modules x86_64
+    mapfile -t files < <(guest_files)
+    # Slow: fewer configurations.
+    { printf 'CIPHERS="aes-xts-plain64 128|seg-test" SECTORS="512 4096"\n' && cat "$bed/same.sh"; } >"$work/job"
+    guest --memory 1200 --timeout 3000 "${files[@]}" "$work/job"
 }
 
 time_it() {
     local last=${steps[-1]} files
     build_units
     "$work/units" time
-    uml "$last"
-    modules
+    kernel "$last" um
+    modules um
     mapfile -t files < <(guest_files)
     # dm-xtent beside them.
     mkdir -p "$modules/xtent"
     cp "$here"/../kernel/*.[ch] "$here"/../kernel/Kbuild "$modules/xtent/"
-    step "building dm-xtent" nice make -C "$out/build-uml" ARCH=um "M=$modules/xtent" modules
+    step "building dm-xtent" nice make -C "$build" ARCH=um "M=$modules/xtent" modules
     { printf 'rounds=%s\nmegabytes=%s\nspan=256\n' "${ROUNDS:-7}" "${MEGABYTES:-128}" && cat "$bed/time.sh"; } >"$work/job"
     guest --memory 700 --timeout 3000 "${files[@]}" --file "dm-xtent.ko=$modules/xtent/dm-xtent.ko" "$work/job" >"$out/times"
     "$bed/table.py" <"$out/times"
@@ -327,10 +354,10 @@ build() {
     echo "build: steps ${steps[*]} for x86-64 and 32-bit x86, no warnings"
 }
 
-[ $# -gt 0 ] || set -- mails units build test
+[ $# -gt 0 ] || set -- mails units build test qemu
 while [ $# -gt 0 ]; do
     case $1 in
-    mails | units | build) "$1" ;;
+    mails | units | build | qemu) "$1" ;;
     test) run_tests ;;
     time) time_it ;;
     record)

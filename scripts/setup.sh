@@ -2,7 +2,7 @@
 # Installs what Xtent's demo, tests and benchmarks need on Debian 12, and says
 # what is still missing. Quick when everything is there.
 #
-# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|rtl-report|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph
+# usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|rtl-report|engine|engine-kernel|kernel|kernel-all|kernel-series|deb|deb-test|boot|container|fido2|ceph
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -31,6 +31,8 @@ kernel_all="$kernel mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
     arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross
     qemu-system-s390x:qemu-system-misc s390x-linux-gnu-gcc:gcc-s390x-linux-gnu
     /usr/s390x-linux-gnu/include/stdlib.h:libc6-dev-s390x-cross"
+# /usr/include/gelf.h is what objtool is built with.
+kernel_series="$kernel ed:ed git:git /usr/include/gelf.h:libelf-dev"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"
@@ -63,6 +65,7 @@ engine) wanted=$engine ;;
 engine-kernel) wanted=$engine_kernel ;;
 kernel) wanted=$kernel ;;
 kernel-all) wanted=$kernel_all ;;
+kernel-series) wanted=$kernel_series ;;
 deb) wanted=$deb ;;
 deb-test) wanted=$deb_test ;;
 boot) wanted=$boot ;;
@@ -70,7 +73,7 @@ fido2) wanted=$fido2 ;;
 container) wanted=$container ;;
 ceph) wanted=$ceph ;;
 *)
-    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|rtl-report|engine|engine-kernel|kernel|kernel-all|deb|deb-test|boot|container|fido2|ceph" >&2
+    echo "usage: setup.sh build|demo|test|uml612|bench|static|static-test|aarch64|rtl|rtl-report|engine|engine-kernel|kernel|kernel-all|kernel-series|deb|deb-test|boot|container|fido2|ceph" >&2
     exit 2
     ;;
 esac

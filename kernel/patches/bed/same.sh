@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs inside the guest: the dm-crypt of the series reads what the one before wrote, and the other way
 # round, and both leave the same bytes on the disk; it takes the library where it should and nowhere
-# else; keys and LUKS. before.ko and after.ko are the two.
+# else; keys and LUKS. before.ko and after.ko are the two. With CIPHERS, a regular expression, and SECTORS
+# only those.
 fail() {
     echo "FAILED: $*"
     dmesg | tail -20
@@ -45,15 +46,15 @@ configurations() {
     for cipher in "aes-xts-plain64 128 1" "aes-xts-plain 128 1" "aes-xts-plain64be 128 1" "aes-xts-plain64 64 1" \
         "capi:xts(aes)-plain64 96 1" "aes-xts-essiv:sha256 128 0" "aes-xts-null 128 0" "aes-xts-benbi 128 0" \
         "aes-cbc-plain64 64 0" "aes:2-xts-plain64 128 0" "capi:xts-aes-aesni-plain64 128 0" ${segments:+"$segments"}; do
-        for sector in 512 1024 2048 4096; do
+        for sector in ${SECTORS:-512 1024 2048 4096}; do
             echo "$cipher $sector"
-            [ $sector = 512 ] || echo "$cipher $sector iv_large_sectors"
+            [ "$sector" = 512 ] || echo "$cipher $sector iv_large_sectors"
         done
         echo "$cipher 512 no_read_workqueue no_write_workqueue"
         echo "$cipher 4096 same_cpu_crypt submit_from_crypt_cpus"
     done
 }
-configurations >/tmp/configurations
+configurations | grep -E "${CIPHERS:-.}" >/tmp/configurations
 count=$(wc -l </tmp/configurations)
 modprobe brd rd_nr=2 rd_size=$((bytes * count / 1024)) || fail "no RAM disks"
 

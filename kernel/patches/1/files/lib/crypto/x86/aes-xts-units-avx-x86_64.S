@@ -68,7 +68,7 @@
 	.set	TWEAKS,		%r9
 	// Others
 	.set	NROUNDS,	%eax
-	.set	LEFT,		%r10d	// bytes of the unit, less those of a group
+	.set	LEFT,		%r10d	// bytes of the unit
 	.set	TMP,		%r11d
 	.set	TMP64,		%r11
 
@@ -78,11 +78,12 @@
 	.set	MASK2,		V6
 	.set	MASK3,		V7
 	.set	MASK0_XMM,	%xmm4
-	// V8 and V9 are free for temporary values.
+	// V8 and V9 hold temporary values.
 	.set	POLY,		V10
 	.set	POLY_XMM,	%xmm10
 	.set	KEY0,		V11
 	.set	KEY0_XMM,	%xmm11
+	// The last round key with a mask, for each block under way
 	.set	LAST0,		V12
 	.set	LAST1,		V13
 	.set	LAST2,		V14
@@ -91,7 +92,8 @@
 	.set	LANE_SHR,	V31
 .endm
 
-.macro	_load	src, dst
+// Move a vector from memory to a register or back.
+.macro	_mov	src, dst
 .if VL == 64
 	vmovdqu8	\src, \dst
 .else
@@ -324,10 +326,10 @@
 	_aes_last	\enc, LAST1, V1
 	_aes_last	\enc, LAST2, V2
 	_aes_last	\enc, LAST3, V3
-	_load		V0, 0*VL(DST)
-	_load		V1, 1*VL(DST)
-	_load		V2, 2*VL(DST)
-	_load		V3, 3*VL(DST)
+	_mov		V0, 0*VL(DST)
+	_mov		V1, 1*VL(DST)
+	_mov		V2, 2*VL(DST)
+	_mov		V3, 3*VL(DST)
 	sub		$-4*VL, SRC
 	sub		$-4*VL, DST
 	sub		$4*VL, LEFT
@@ -365,7 +367,7 @@
 	jmp		.Lunit_done\@
 .endm
 
-// Encrypts \n tweaks, which fill the vectors \data.
+// Encrypt 8 tweaks, which fill the vectors \data.
 .macro	_encrypt_8_tweaks	data:vararg
 	.set		POS, 0
 .irp v, \data
@@ -377,7 +379,7 @@
 	.set		POS, 0
 .irp v, \data
 	vaesenclast	V8, \v, \v
-	_load		\v, POS(TWEAKS)
+	_mov		\v, POS(TWEAKS)
 	.set		POS, POS + VL
 .endr
 .endm
