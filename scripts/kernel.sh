@@ -17,7 +17,7 @@
 #   uml-7  uml-7-fast
 #              the same two of linux-source-7.3 or newer of trixie-backports, with all self-tests of the crypto API
 #   uml-7-smp  uml-7-smp-fast
-#              these two again with CPUs that run at the same time, of which guest.sh gives two
+#              these two again, but for lockdep, with CPUs that run at the same time, of which guest.sh gives two
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
@@ -97,6 +97,7 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm
     # The last word on an option counts.
     [[ "$bed" != uml-7* ]] || configs+=("$here/../kernel/test/uml-7.config")
     [[ "$bed" != *-smp* ]] || configs+=("$here/../kernel/test/uml-smp.config")
+    [[ "$bed" != *-smp ]] || configs+=("$here/../kernel/test/uml-smp-checked.config")
     [[ "$bed" != *-fast && "$bed" != arm64* ]] || configs+=("$here/../kernel/test/uml-fast.config")
     [[ "$bed" != arm64* ]] || configs+=("$here/../kernel/test/$bed.config")
     # Of the configuration only: a newer revision of the package is no reason to build again.

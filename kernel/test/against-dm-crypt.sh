@@ -43,7 +43,7 @@ random_writes() {
         head -c $block /tmp/data >/tmp/part
         # Busybox forgets "direct" where a block is less than a page, but not in a short one.
         [ $block -ge "$page" ] || block=$page
-        dd if=/tmp/part of="$1" bs=$block count=1 oflag=direct,seek_bytes \
+        dd if=/tmp/part of="$1" bs="$block" count=1 oflag=direct,seek_bytes \
             seek=$((at * sector)) conv=notrunc 2>/dev/null || fail "dd to $1"
     done </tmp/places
 }

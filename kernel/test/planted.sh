@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs inside the guest: the check of the kernel's log finds a report, and a kernel
-# that checks itself reports what planted.ko does.
+# that checks itself reports what planted.ko does: what PLANTED says.
 # shellcheck disable=SC1091
 . /in/log.sh
 fail() {
@@ -25,6 +25,7 @@ if [ -e /sys/kernel/debug/kmemleak ]; then
     # The validator of locks comes first: it stops at anything that KASAN reports.
     for pair in "lockdep:possible circular locking" "sleep:BUG: sleeping function" "leak:memory is lost" \
         "kasan:KASAN: slab-use-after-free"; do
+        case " ${PLANTED:?} " in *" ${pair%%:*} "*) ;; *) continue ;; esac
         insmod /in/planted.ko "what=${pair%%:*}" || fail "planted.ko what=${pair%%:*}"
         rmmod planted
         found "${pair#*:}"
