@@ -365,7 +365,8 @@ def main():
     written = "results.md and results.json"
     if "ram" in parts:
         (args.output / "kernel.svg").write_text(plot.draw(
-            results.names(), COLOURS, sorted({int(case[3]) for case in results.cases if case[:2] == ("ram", "POINT")}),
+            results.names(), {name: COLOURS[name] for name in results.names()},
+            sorted({int(case[3]) for case in results.cases if case[:2] == ("ram", "POINT")}),
             lambda what, request, name: results.cost(("ram", "POINT", what, str(request)), name)))
         written = "results.md, results.json and kernel.svg"
     print(report)
