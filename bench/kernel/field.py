@@ -52,12 +52,18 @@ def ratio(results, case, name, other, which):
         a / b for a, b in zip(results.of(case, name, which), results.of(case, other, which)))
 
 
+def both(results, case, name, which):
+    """The median, and the least: what it is where nobody else wanted a core."""
+    values = results.of(case, name, which)
+    return f"{statistics.median(values):.3f} ({min(values):.3f})"
+
+
 def judged(results, goal, case, name, other, which, missed):
     """A goal's cell: what it is to another's, and whether that is no more than 1."""
     got = ratio(results, case, name, other, which)
     if got > 1:
-        missed.append(f"{goal}, {title(name)}: {got:.2f} of {title(other)}'s")
-    return f"{got:.2f} {'MISSED' if got > 1 else 'met'}"
+        missed.append(f"{goal}, {title(name)}: {got:.3f} of {title(other)}'s")
+    return f"{got:.3f} {'MISSED' if got > 1 else 'met'}"
 
 
 def latency(results, missed):
@@ -81,7 +87,7 @@ def latency(results, missed):
 
 
 def writeback(results, missed):
-    lines = []
+    lines = ["In brackets the least of all rounds: where both of the guest's CPUs were there, or nearly.", ""]
     for case in sorted((case for case in results.cases if case[1] in ("BUFFERED", "DEPTH")), key=lambda case: case[1:]):
         goal = case[1] == "BUFFERED" and results.facts["cpus"] != "1"
         if case[1] == "BUFFERED":
@@ -92,13 +98,13 @@ def writeback(results, missed):
         lines += head("", "wall s/GB", "to dm-crypt", "CPU s/GB", "above raw", "to dm-crypt")
         for name in names("writeback"):
             if name == "raw":
-                cells = [f"{results.wall(case, name):.3f}", "", f"{results.cost(case, name):.3f}", "", ""]
+                cells = [both(results, case, name, 1), "", both(results, case, name, 0), "", ""]
             else:
                 other = f"stock-{name.split('-')[1]}"
                 to = f"{ratio(results, case, name, other, 1):.2f}"
                 if goal and name in ("xtent-512", "xtent-4096"):
                     to = judged(results, "write-back", case, name, other, 1, missed)
-                cells = [f"{results.wall(case, name):.3f}", to, f"{results.cost(case, name):.3f}",
+                cells = [both(results, case, name, 1), to, both(results, case, name, 0),
                          f"{results.above(case, name):.3f}", f"{ratio(results, case, name, other, 0):.2f}"]
             lines.append(row(title(name), *cells))
         lines.append("")
