@@ -93,7 +93,7 @@ def numbers(args, part):
         "names": " ".join(contestants(args)),
         "rounds": 1 if quick else args.rounds,
         "megabytes": 32 if quick else args.megabytes,
-        "requests": " ".join(map(str, QUICK[part] if quick and part in QUICK else REQUESTS)),
+        "requests": " ".join(map(str, QUICK[part] if quick and part in QUICK else args.request or REQUESTS)),
         "medium": "disk" if part == "disk" else "ram",
         "span": 32 if quick else args.span,
         "sweep": "no" if part == "files" else "yes",
@@ -112,7 +112,7 @@ def boot(args, built, part, folder):
                    + "".join((HERE / script).read_text() for script in
                              ("modules.sh", "mappings.sh", "field.sh" if part in field.ORDER else "job.sh")))
     command = [*shlex.split(args.prefix), ROOT / "scripts/guest.sh", "--on", args.on,
-               "--memory", str(2 * values["span"] + 384), "--timeout", str(args.timeout)]
+               "--memory", str({"writeback": 2, "latency": 3}.get(part, 1) * values["span"] + 384), "--timeout", str(args.timeout)]
     if seven(args):
         # The tests of the kernel's self-tests that take seconds are for kernel/test.
         command += ["--append", f"ncpus={args.cpus}", "--append", "cryptomgr.noslowtests=1"]
@@ -315,6 +315,7 @@ def main():
                         help="a part: the sweep on the RAM disk, on a file, or files on ext4; with Linux 7 also the"
                         " latency of single reads, and writes of one program; may be repeated")
     parser.add_argument("--megabytes", type=int, default=128, help="to move for each figure")
+    parser.add_argument("--request", type=int, action="append", help="bytes, in place of all sizes of the sweep; may be repeated")
     parser.add_argument("--count", type=int, default=5000, help="reads for each figure of latency")
     parser.add_argument("--span", type=int, default=256, help="of the device, MiB")
     parser.add_argument("--prefix", default="", help="a command that runs the guest, such as 'taskset -c 1'")
