@@ -263,7 +263,6 @@ modules() {
     for name in "${names[@]}"; do
         step "building the guests' modules: $name" nice make -C "$build" "ARCH=$1" "M=$modules/$name" modules
     done
-    [ "$1" = um ] || cp "$build/arch/x86/crypto/aesni-intel.ko" "$modules/aesni/"
     step "building bed/requests.c" cc -static -O2 -Wall -Wextra -Werror -o "$modules/requests" "$bed/requests.c"
     step "building bench/kernel/io.c" cc -static -O1 -Wall -Wextra -Werror -o "$modules/io" "$here/../bench/kernel/io.c"
 }
@@ -313,12 +312,13 @@ time_it() {
     local last=${steps[-1]} files
     build_units
     "$work/units" time
+    echo
     kernel "$last" um
     modules um
     mapfile -t files < <(guest_files)
     # dm-xtent beside them.
     mkdir -p "$modules/xtent"
-    cp "$here"/../kernel/*.[ch] "$here"/../kernel/Kbuild "$modules/xtent/"
+    cp -r "$here"/../kernel/{*.[ch],Kbuild,pci} "$modules/xtent/"
     step "building dm-xtent" nice make -C "$build" ARCH=um "M=$modules/xtent" modules
     { printf 'rounds=%s\nmegabytes=%s\nspan=256\n' "${ROUNDS:-7}" "${MEGABYTES:-128}" && cat "$bed/time.sh"; } >"$work/job"
     guest --memory 700 --timeout 3000 "${files[@]}" --file "dm-xtent.ko=$modules/xtent/dm-xtent.ko" "$work/job" >"$out/times"

@@ -17,7 +17,8 @@ other=$(echo $key | tr 0123456789 1234567890)
 # plain has 32 bits of it: they start over within the device, at a number that all sector sizes divide.
 offset=4294965248
 
-insmod /in/aesni-intel.ko || fail "no aesni-intel"
+# x86 has it, and User Mode Linux by a module.
+grep -q '^driver *: xts-aes-aesni$' /proc/crypto || insmod /in/aesni-intel.ko || fail "no aesni-intel"
 # Of step 3: a driver that takes several sectors in a request, here with a queue that is often full.
 segments=
 if [ -e /in/seg-test.ko ]; then
@@ -50,7 +51,12 @@ configurations() {
             echo "$cipher $sector"
             [ "$sector" = 512 ] || echo "$cipher $sector iv_large_sectors"
         done
-        echo "$cipher 512 no_read_workqueue no_write_workqueue"
+        # Where a driver completes in interrupts, dm-crypt submits writes there with no_write_workqueue, which may
+        # sleep: with the series and without.
+        case $cipher in
+        *seg-test*) echo "$cipher 512 no_read_workqueue" ;;
+        *) echo "$cipher 512 no_read_workqueue no_write_workqueue" ;;
+        esac
         echo "$cipher 4096 same_cpu_crypt submit_from_crypt_cpus"
     done
 }
@@ -147,5 +153,5 @@ mount -t ext4 /dev/mapper/d /mnt || fail "mount, before"
 cmp /tmp/plain /mnt/file || fail "the one before reads something else"
 umount /mnt
 cryptsetup close d
-! dmesg | grep -E 'BUG|WARNING|Oops|KASAN|possible recursive|suspicious' || fail "the log has a report"
+! dmesg | grep -A 25 -E 'BUG|WARNING|Oops|KASAN|possible recursive|suspicious' || fail "the log has a report"
 echo "LUKS2 with ext4 read by both"
