@@ -166,7 +166,7 @@ mails() {
     compose 0 plain
     for mail in "$out"/mails/000[1-9]*.patch; do
         # A new file always asks for a word in MAINTAINERS, whose entry for lib/crypto has them.
-        (cd "$tree" && perl scripts/checkpatch.pl --strict --no-signoff --ignore FILE_PATH_CHANGES "$mail") >"$log" || {
+        (cd "$tree" && perl scripts/checkpatch.pl --strict --ignore FILE_PATH_CHANGES "$mail") >"$log" || {
             cat "$log" >&2
             die "checkpatch complains of $(basename "$mail")"
         }
