@@ -363,7 +363,7 @@ static int xtent_report_zones(struct dm_target *ti, struct dm_report_zones_args 
 
 static struct target_type xtent_target = {
 	.name = "xtent",
-	.version = { 1, 0, 0 },
+	.version = { 1, 1, 0 },
 	.features = DM_TARGET_ZONED_HM,
 	.module = THIS_MODULE,
 	.report_zones = xtent_report_zones,

@@ -28,6 +28,7 @@ impl Entry {
             ("no-write-workqueue", None) => {
                 self.options.push("--perf-no_write_workqueue".to_owned());
             }
+            ("high-priority", None) => self.options.push("--perf-high_priority".to_owned()),
             ("header", Some(path)) => self.header = Some(own_path("header", path)?),
             ("key-slot" | "keyslot", Some(n)) => pass("--key-slot", number(key, n)?),
             ("keyfile-offset", Some(n)) => pass("--keyfile-offset", number(key, n)?),

@@ -16,12 +16,13 @@ pub struct Token {
 
 /// LUKS2's persistent flags by cryptsetup's names: how a volume wants to be
 /// activated.
-pub const PERSISTENT_FLAGS: [&str; 5] = [
+pub const PERSISTENT_FLAGS: [&str; 6] = [
     "allow-discards",
     "same-cpu-crypt",
     "submit-from-crypt-cpus",
     "no-read-workqueue",
     "no-write-workqueue",
+    "high-priority",
 ];
 
 /// What [`Device::configure`](crate::Device::configure) changes; what is

@@ -45,6 +45,8 @@ pub struct Options {
     pub no_read_workqueue: bool,
     /// Encrypt without a work queue.
     pub no_write_workqueue: bool,
+    /// Work queues run before others.
+    pub high_priority: bool,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             submit_from_crypt_cpus: self.submit_from_crypt_cpus || other.submit_from_crypt_cpus,
             no_read_workqueue: self.no_read_workqueue || other.no_read_workqueue,
             no_write_workqueue: self.no_write_workqueue || other.no_write_workqueue,
+            high_priority: self.high_priority || other.high_priority,
         }
     }
 
@@ -73,6 +76,7 @@ impl Options {
             ),
             (self.no_read_workqueue, "no_read_workqueue", (1, 22)),
             (self.no_write_workqueue, "no_write_workqueue", (1, 22)),
+            (self.high_priority, "high_priority", (1, 26)),
         ]
         .into_iter()
         .filter(|(set, ..)| *set)
@@ -210,6 +214,7 @@ mod tests {
             submit_from_crypt_cpus: true,
             no_read_workqueue: true,
             no_write_workqueue: true,
+            high_priority: true,
         };
         let table = Table {
             sector_size: 4096,
@@ -220,8 +225,8 @@ mod tests {
         };
         assert_eq!(
             table.around_key().1,
-            " 8 98:32 32768 7 allow_discards same_cpu_crypt submit_from_crypt_cpus \
-             no_read_workqueue no_write_workqueue sector_size:4096 iv_large_sectors"
+            " 8 98:32 32768 8 allow_discards same_cpu_crypt submit_from_crypt_cpus \
+             no_read_workqueue no_write_workqueue high_priority sector_size:4096 iv_large_sectors"
         );
     }
 

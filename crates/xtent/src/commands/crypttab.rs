@@ -288,7 +288,7 @@ mod tests {
         for line in [
             "d /dev/sda /k x-xtent,discard,read-only,header=/h,key-slot=1,tries=0,\
              keyfile-size=3,keyfile-offset=1,same-cpu-crypt,submit-from-crypt-cpus,\
-             no-read-workqueue,no-write-workqueue",
+             no-read-workqueue,no-write-workqueue,high-priority",
             "d /dev/sda - x-xtent,tpm2-device=/dev/tpmrm0,token-timeout=0,tries=0",
             "d /dev/sda - x-xtent,plain,cipher=aes-xts-plain64,size=512,hash=sha256,\
              sector-size=4096,offset=8,skip=8",

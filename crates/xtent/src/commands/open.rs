@@ -90,6 +90,9 @@ pub(crate) struct Args {
     /// Encrypt writes without a work queue
     #[arg(long = "perf-no_write_workqueue", conflicts_with = "ublk")]
     no_write_workqueue: bool,
+    /// Let work queues go before others of the kernel's
+    #[arg(long = "perf-high_priority", conflicts_with = "ublk")]
+    high_priority: bool,
     #[command(flatten)]
     served: ublk::ServedArgs,
     #[command(flatten)]
@@ -246,6 +249,7 @@ fn plan(args: &Args, closed: &Closed, global: &Global) -> Result<Table> {
         submit_from_crypt_cpus: args.submit_from_crypt_cpus,
         no_read_workqueue: args.no_read_workqueue,
         no_write_workqueue: args.no_write_workqueue,
+        high_priority: args.high_priority,
     };
     let flags = closed.header().map_or(&[][..], Header::persistent_flags);
     Ok(Table {
@@ -275,6 +279,7 @@ fn stored(flags: &[String]) -> Options {
         submit_from_crypt_cpus: has("submit-from-crypt-cpus"),
         no_read_workqueue: has("no-read-workqueue"),
         no_write_workqueue: has("no-write-workqueue"),
+        high_priority: has("high-priority"),
     }
 }
 

@@ -37,8 +37,8 @@ NOTES:
   with cryptsetup, where root can have it shown (`dmsetup table --showkeys`).
 
   LUKS2's persistent flags count, as with cryptsetup: allow-discards,
-  same-cpu-crypt, submit-from-crypt-cpus, no-read-workqueue, no-write-workqueue.
-  dm-xtent takes the last three, and does so anyway.
+  same-cpu-crypt, submit-from-crypt-cpus, no-read-workqueue, no-write-workqueue,
+  high-priority. kernel/README.md says what they mean to dm-xtent.
 
   EME2, AEZ10 and XCB are in no kernel: `xtent serve` and `xtent mount` do them.
   FAST is there once kernel/xtent_fast.ko is loaded.
