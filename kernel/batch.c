@@ -62,7 +62,6 @@ static blk_status_t add_bio(struct gather *g, const struct xt_pass *pass)
 	struct bvec_iter dst_iter = pass->dst_iter;
 	u64 sector = pass->sector;
 
-	xt_count_run(g->xt, src_iter.bi_size >> (SECTOR_SHIFT + g->xt->sector_shift));
 	while (src_iter.bi_size) {
 		struct bio_vec from = mp_bvec_iter_bvec(pass->src->bi_io_vec, src_iter);
 		struct bio_vec to = mp_bvec_iter_bvec(pass->dst->bi_io_vec, dst_iter);

@@ -269,7 +269,6 @@ blk_status_t xt_fly(struct xt_target *xt, const struct xt_pass *pass)
 	};
 	int r;
 
-	xt_count_run(xt, pass->src_iter.bi_size >> (SECTOR_SHIFT + xt->sector_shift));
 	init_completion(&flight.landing);
 	xt_clock_start(&flight.clock);
 	xt_cost_bio(&flight);

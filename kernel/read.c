@@ -172,8 +172,7 @@ int xt_map_read(struct xt_target *xt, struct xt_io *io)
 {
 	struct bio *bio = io->bio;
 
-	xt_count(xt, reads, 1);
-	xt_count(xt, read_sectors, bio_sectors(bio) >> xt->sector_shift);
+	xt_count_request(xt, false, bio_sectors(bio) >> xt->sector_shift);
 	io->end_io = bio->bi_end_io;
 	io->private = bio->bi_private;
 	bio->bi_end_io = read_end_io;

@@ -73,11 +73,24 @@ void xt_clock_stop(struct xt_clock *clock, struct xt_target *xt)
 		xt_count(xt, ticks[i], clock->ticks[i]);
 }
 
-void xt_count_run(struct xt_target *xt, unsigned int sectors)
+/*
+ * A request, which is a run of so many sectors. All at once, and without interrupts off:
+ * where it is given to the target, nobody but whoever gives it counts these.
+ */
+void xt_count_request(struct xt_target *xt, bool write, unsigned int sectors)
 {
 	unsigned int class = min_t(unsigned int, ilog2(sectors), XT_RUN_CLASSES - 1);
+	struct xt_counters *c = get_cpu_ptr(xt->counters);
 
-	xt_count(xt, runs[class], 1);
+	if (write) {
+		c->writes++;
+		c->write_sectors += sectors;
+	} else {
+		c->reads++;
+		c->read_sectors += sectors;
+	}
+	c->runs[class]++;
+	put_cpu_ptr(xt->counters);
 }
 
 /* The rows in nanoseconds, and their sum. */

@@ -227,8 +227,7 @@ int xt_map_write(struct xt_target *xt, struct xt_io *io)
 {
 	struct bio *clone = NULL;
 
-	xt_count(xt, writes, 1);
-	xt_count(xt, write_sectors, bio_sectors(io->bio) >> xt->sector_shift);
+	xt_count_request(xt, true, bio_sectors(io->bio) >> xt->sector_shift);
 	if (xt->write_in_order)
 		clone = clone_any(io) ?: clone_later(io);
 	else if (may_be_here(xt) && !is_to_be_spread(xt, io))

@@ -238,7 +238,7 @@ unsigned int xt_run_limit(const struct xt_target *xt, u64 sector);
 bool xt_run_begin(struct crypto_skcipher *tfm, unsigned int data_unit_size);
 
 /* stats.c */
-void xt_count_run(struct xt_target *xt, unsigned int sectors);
+void xt_count_request(struct xt_target *xt, bool write, unsigned int sectors);
 u64 xt_ticks_now(void);
 void xt_clock_init(void);
 void xt_clock_start(struct xt_clock *clock);
