@@ -181,7 +181,7 @@ run_bed() {
     job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
     job "ways of requests" ways.sh 32 .
     job "zones" zoned.sh 2 .
-    # Without preemption and on one CPU its cryptd never has more than one request waiting.
+    # Without preemption its cryptd never has more than one request waiting on a CPU.
     if [[ "$bed" != uml-*-fast ]]; then
         job "XTS over an ECB engine" engine.sh 2 .
     elif wanted "XTS over an ECB engine"; then
