@@ -5,8 +5,8 @@
  * context if the cipher and memory allow it at once. Otherwise a work queue does
  * it, which may wait for pages of the reserve: one request at a time takes from
  * it, and what it holds comes back when its write ends, so that writes go on
- * when there is no memory left. Long writes of kernel threads, which write for many, are
- * spread over the CPUs by that queue.
+ * when there is no memory left. Long writes of kernel threads and of whoever writes back
+ * cached pages are spread over the CPUs by that queue.
  */
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -212,13 +212,15 @@ static bool may_be_here(const struct xt_target *xt)
 
 /*
  * Whether others should have a part in it: one thread alone writes back all pages of a
- * device, so that one CPU would encrypt them.
+ * device, or of the file that it calls fsync() for, so that one CPU would encrypt them. Direct
+ * I/O, which is marked, comes from as many threads as the program likes.
  */
 static bool is_to_be_spread(const struct xt_target *xt, const struct xt_io *io)
 {
 	if (xt->options.no_write_workqueue || xt->options.same_cpu_crypt)
 		return false;
-	if (!xt->options.write_workqueue && !(current->flags & PF_KTHREAD))
+	if (!xt->options.write_workqueue && !(current->flags & PF_KTHREAD) &&
+	    io->bio->bi_opf & REQ_IDLE)
 		return false;
 	return xt_xts_ns(io->iter.bi_size) > XT_SPREAD_NS && num_online_cpus() > 1;
 }
