@@ -32,7 +32,8 @@ write() { # write FLAGS...: 4 MiB in requests of 1 MiB
     dd if=/tmp/data of=/dev/mapper/d bs=1M "$@" conv=notrunc 2>/dev/null || fail "write $*"
 }
 by_a_thread() { # as write, and a thread of the kernel gives the requests to the target
-    modprobe dm-delay && dmsetup create thread --noudevrules --noudevsync \
+    modprobe dm-delay || fail "no dm-delay"
+    dmsetup create thread --noudevrules --noudevsync \
         --table "0 8192 delay /dev/mapper/d 0 0 /dev/mapper/d 0 1" || fail dm-delay
     dmsetup mknodes thread
     dd if=/tmp/data of=/dev/mapper/thread bs=1M oflag=direct conv=notrunc 2>/dev/null || fail "write by a thread"
