@@ -17,7 +17,7 @@ const PROGRAMS: Programs<'_> = Programs {
 const CRYPTTAB: &str = "/etc/crypttab";
 
 /// What `xtent open` may be told by a line.
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 23] = [
     "--or-ask",
     "--key-file=/",
     "--header=/",
@@ -28,6 +28,7 @@ const OPTIONS: [&str; 22] = [
     "--perf-submit_from_crypt_cpus",
     "--perf-no_read_workqueue",
     "--perf-no_write_workqueue",
+    "--perf-high_priority",
     "--key-slot=",
     "--keyfile-",
     "--tries=",
