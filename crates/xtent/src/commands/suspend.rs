@@ -34,7 +34,8 @@ NOTES:
   `cryptsetup luksResume` resumes those; it does not know dm-xtent.
 
   A mapping that was suspended otherwise (`dmsetup suspend`) stays so, and loses its key. One whose key is gone
-  already is an error (5). If the target cannot wipe its key, the mapping goes on as before. A volume that has the
+  already is an error (5). If the target cannot wipe its key, the mapping goes on as
+  before where it still has it, and else the error says that it stays suspended. A volume that has the
   system's root or this program on it is refused: nothing could be started to resume it.
 
   SIGINT and SIGTERM do not cut it short. SIGKILL leaves a mapping that runs, or one that is suspended and may
