@@ -17,7 +17,7 @@
 static atomic_t sharers = ATOMIC_INIT(0);
 
 /* Pieces of memory are this long if there are such. */
-#define XT_PIECE_ORDER 4
+#define XT_PIECE_ORDER 0
 
 /* A write that takes no longer, by xt_xts_ns(), is encrypted sooner than handed over. */
 #define XT_SPREAD_NS 16000
@@ -29,33 +29,25 @@ static bool may_take_pages(struct xt_target *xt)
 	unsigned long share = max_t(unsigned long, all / max(atomic_read(&sharers), 1),
 				    16 * BIO_MAX_VECS);
 
-	return percpu_counter_read_positive(&xt->pages_used) < share + BIO_MAX_VECS;
+	return percpu_counter_read_positive(&xt->pages_used) < share;
 }
 
 static void *pool_alloc(gfp_t gfp, void *data)
 {
-	struct xt_target *xt = data;
-	struct page *page;
-
 	/* The pool's first try, before its reserve. */
-	if ((gfp & __GFP_NORETRY) && !may_take_pages(xt))
+	if ((gfp & __GFP_NORETRY) && !may_take_pages(data))
 		return NULL;
-	page = alloc_page(gfp);
-	if (page)
-		percpu_counter_add(&xt->pages_used, 1);
-	return page;
+	return alloc_page(gfp);
 }
 
 static void pool_free(void *page, void *data)
 {
-	struct xt_target *xt = data;
-
 	__free_page(page);
-	percpu_counter_sub(&xt->pages_used, 1);
 }
 
 static void free_clone(struct xt_target *xt, struct bio *clone)
 {
+	unsigned int pages = 0;
 	struct bio_vec *bv;
 	int i;
 
@@ -63,27 +55,21 @@ static void free_clone(struct xt_target *xt, struct bio *clone)
 	bio_for_each_bvec_all(bv, clone, i) {
 		unsigned int order = compound_order(bv->bv_page);
 
-		if (!order) {
+		pages += 1 << order;
+		if (order)
+			__free_pages(bv->bv_page, order);
+		else
 			mempool_free(bv->bv_page, &xt->pages);
-			continue;
-		}
-		__free_pages(bv->bv_page, order);
-		percpu_counter_sub(&xt->pages_used, 1 << order);
 	}
+	/* Once a request: where this CPU's operations are not one instruction, it costs more than the pages. */
+	percpu_counter_sub(&xt->pages_used, pages);
 	bio_put(clone);
 }
 
-static struct page *alloc_piece(struct xt_target *xt, unsigned int order)
+static struct page *alloc_piece(unsigned int order)
 {
-	struct page *page;
-
-	if (!may_take_pages(xt))
-		return NULL;
-	page = alloc_pages(GFP_NOWAIT | __GFP_NOWARN | __GFP_NORETRY | __GFP_NOMEMALLOC |
+	return alloc_pages(GFP_NOWAIT | __GFP_NOWARN | __GFP_NORETRY | __GFP_NOMEMALLOC |
 			   (order ? __GFP_COMP : 0), order);
-	if (page)
-		percpu_counter_add(&xt->pages_used, 1 << order);
-	return page;
 }
 
 static void write_end_io(struct bio *clone)
@@ -119,23 +105,30 @@ static struct bio *alloc_clone(struct xt_io *io, unsigned int pieces, gfp_t gfp)
 static struct bio *clone_now(struct xt_io *io, unsigned int order)
 {
 	const unsigned int piece = PAGE_SIZE << order;
-	unsigned int left = io->iter.bi_size;
+	unsigned int left = io->iter.bi_size, pages = 0;
 	struct bio *clone;
 
+	if (!may_take_pages(io->xt))
+		return NULL;
 	clone = alloc_clone(io, DIV_ROUND_UP(left, piece), GFP_NOWAIT | __GFP_NOWARN);
 	if (!clone)
 		return NULL;
 	while (left) {
 		unsigned int len = min(left, piece);
 		/* The last piece may be a short one. */
-		struct page *page = alloc_piece(io->xt, min_t(unsigned int, order, get_order(len)));
+		unsigned int its_order = min_t(unsigned int, order, get_order(len));
+		struct page *page = alloc_piece(its_order);
 
-		if (!page) {
-			free_clone(io->xt, clone);
-			return NULL;
-		}
+		if (!page)
+			break;
 		__bio_add_page(clone, page, len, 0);
+		pages += 1 << its_order;
 		left -= len;
+	}
+	percpu_counter_add(&io->xt->pages_used, pages);
+	if (left) {
+		free_clone(io->xt, clone);
+		return NULL;
 	}
 	return clone;
 }
@@ -155,6 +148,7 @@ static struct bio *clone_later(struct xt_io *io)
 		__bio_add_page(clone, mempool_alloc(&xt->pages, GFP_NOIO), len, 0);
 		left -= len;
 	}
+	percpu_counter_add(&xt->pages_used, clone->bi_vcnt);
 	mutex_unlock(&xt->pages_lock);
 	return clone;
 }

@@ -157,7 +157,7 @@ struct xt_target {
 
 	mempool_t jobs;			/* for tfm */
 	mempool_t pages;
-	struct percpu_counter pages_used;	/* with those in reserve */
+	struct percpu_counter pages_used;	/* by the requests under way */
 	bool shares_memory;		/* counted among those that do */
 	struct bio_set bios;
 	/* Held by whoever waits for pages, so that two cannot block each other. */
