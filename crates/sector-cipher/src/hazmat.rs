@@ -82,10 +82,10 @@ pub fn decrypt_unit(cipher: &Cipher, tweak: [u8; 16], unit: &mut [u8]) -> Result
 }
 
 /// Sets [`crate::Ports`] for all back-ends and the whole process, whatever the CPU: for tests that
-/// have to see both ways. Nothing but speed depends on it.
-pub fn set_ports(shifts: bool, three_products: bool) {
+/// have to see all ways. Nothing but speed depends on it.
+pub fn set_ports(shifts: bool, three_products: bool, long_integers: bool) {
     // The CPU is not looked at any more afterwards.
-    crate::arch::set_ports(shifts, three_products);
+    crate::arch::set_ports(shifts, three_products, long_integers);
 }
 
 fn crypt<const ENCRYPT: bool>(

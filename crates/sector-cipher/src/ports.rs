@@ -14,7 +14,10 @@ pub struct Ports {
     /// Whether FAST's BRW hash makes a product of two blocks from three products of halves and
     /// some sums (Karatsuba), for CPUs that start few products. Otherwise from four.
     pub three_products: bool,
-    /// How that is known.
+    /// Whether Adiantum, which is integers but for one AES call a sector, has vectors of AVX2, which
+    /// are longer than those of AES. `None` of a back-end whose vectors are equally long: all but `aes-ni`.
+    pub long_integers: Option<bool>,
+    /// How the first two are known.
     pub source: PortsSource,
 }
 
@@ -43,6 +46,11 @@ impl fmt::Display for Ports {
         match self.shifts {
             Some(true) => f.write_str("masks by shifts, ")?,
             Some(false) => f.write_str("masks without shifts, ")?,
+            None => {}
+        }
+        match self.long_integers {
+            Some(true) => f.write_str("AVX2 for Adiantum, ")?,
+            Some(false) => f.write_str("no AVX2, ")?,
             None => {}
         }
         let products = if self.three_products { "three" } else { "four" };

@@ -43,6 +43,10 @@ fn bench_of_one_cipher() {
         None => assert!(all["ports"].is_null()),
         Some(ports) => {
             let said = bed.run("bench --cipher aes-xts-plain64").ok();
+            assert_eq!(
+                all["ports"]["long_integers"],
+                serde_json::json!(ports.long_integers)
+            );
             let mut line = "\nChosen for this CPU: ".to_owned();
             // What is timed, each process times for itself.
             if matches!(ports.source, PortsSource::Table { .. }) {

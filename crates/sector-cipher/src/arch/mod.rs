@@ -24,7 +24,7 @@ pub(crate) fn ports_of(_backend: crate::Backend) -> Option<crate::Ports> {
 
 /// There is nothing to set.
 #[cfg(all(not(target_arch = "x86_64"), any(test, feature = "hazmat")))]
-pub(crate) fn set_ports(_shifts: bool, _three_products: bool) {}
+pub(crate) fn set_ports(_shifts: bool, _three_products: bool, _long_integers: bool) {}
 
 /// The back-ends of this architecture, slowest first.
 #[cfg(not(any(

@@ -181,14 +181,27 @@ fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encr
         Keys::FastBrw(keys) => directed!(keys: fast_brw(cpu, keys, sectors)),
         Keys::FastHorner(keys) => kernel!(keys: fast_horner(keys, sectors, encrypt)),
         Keys::Hctr2(keys) => kernel!(keys: hctr2(keys, sectors, encrypt)),
-        Keys::Adiantum(keys) => cpu.call(
-            #[inline(always)]
-            move || adiantum::crypt::<V>(keys, sectors, encrypt),
-        ),
+        Keys::Adiantum(keys) => match cpu.for_integers() {
+            Some(cpu) => adiantum(cpu, keys, sectors, encrypt),
+            None => adiantum(cpu, keys, sectors, encrypt),
+        },
         Keys::Eme2(keys) => directed!(keys: eme2(keys, sectors)),
         Keys::Aez10(keys) => kernel!(keys: aez10(keys, sectors, encrypt)),
         Keys::Xcb(keys) => kernel!(keys: xcb(keys, sectors, encrypt)),
     }
+}
+
+/// The kernel of Adiantum, which has one AES call a sector.
+fn adiantum<V: Vector>(
+    cpu: Cpu<V>,
+    keys: &adiantum::Keys,
+    sectors: Sectors<'_, '_>,
+    encrypt: bool,
+) {
+    cpu.call(
+        #[inline(always)]
+        move || adiantum::crypt::<V>(keys, sectors, encrypt),
+    );
 }
 
 /// The kernel of CBC, whose keys have 192 bits as well.

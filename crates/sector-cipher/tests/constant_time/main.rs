@@ -52,7 +52,7 @@ struct Case {
     key_len: usize,
     backend: Backend,
     run: Run,
-    /// Both of [`hazmat::set_ports`], or neither.
+    /// All of [`hazmat::set_ports`], or none.
     ports: bool,
 }
 
@@ -64,8 +64,11 @@ impl Case {
             .filter(|spec| matches!(spec.iv(), IvMode::Plain64 | IvMode::EssivSha256))
             .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
             .flat_map(move |(spec, key_len)| {
-                let asks = matches!(spec.mode(), Mode::AesXts | Mode::Eme2 | Mode::FastBrw)
-                    && backend.ports().is_some();
+                let asks = backend.ports().is_some_and(|ports| match spec.mode() {
+                    Mode::AesXts | Mode::Eme2 | Mode::FastBrw => true,
+                    Mode::Adiantum12 | Mode::Adiantum20 => ports.long_integers.is_some(),
+                    _ => false,
+                });
                 let ways: &[bool] = if asks { &[false, true] } else { &[false] };
                 let cases = move |&ports| {
                     runs.iter().map(move |&run| Self {
@@ -90,7 +93,7 @@ impl Case {
     fn run(&self, place: &mut MaybeUninit<Cipher>, secrets: &mut Secrets) {
         let (bytes, sectors) = self.run;
         // Of the process that is looked at, which is one for each case.
-        hazmat::set_ports(self.ports, self.ports);
+        hazmat::set_ports(self.ports, self.ports, self.ports);
         let cipher = Cipher::new(
             self.spec,
             size(bytes),

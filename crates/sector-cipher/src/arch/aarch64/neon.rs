@@ -459,6 +459,8 @@ impl Tuning for Neon {}
 
 // SAFETY: `has_armv8` asks for what the intrinsics and the assembly are declared with.
 unsafe impl Vector for Neon {
+    type Integers = Self;
+
     fn detect() -> bool {
         super::has_armv8()
     }

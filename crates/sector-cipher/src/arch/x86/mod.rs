@@ -40,11 +40,16 @@ fn has_aes_ni() -> bool {
 
 cpufeatures::new!(avx2, "aes", "avx", "pclmulqdq", "sse4.1", "avx2");
 
+/// Whether they let us use AVX2 beside AES-NI.
+fn has_avx2() -> bool {
+    avx2::get()
+}
+
 /// Whether they let us use VAES with AVX2. `cpufeatures` reports VAES only
 /// where the operating system has AVX-512 switched on, so its bits are read
 /// here: CPUID leaf 7, ECX, bits 9 (VAES) and 10 (VPCLMULQDQ).
 fn has_vaes256() -> bool {
-    if !avx2::get() {
+    if !has_avx2() {
         return false;
     }
     // A safe function in later releases of Rust.
@@ -90,6 +95,7 @@ mod tests {
     #[test]
     fn vectors_agree_with_integers() {
         check::<V128>();
+        check::<V256<false>>();
         check::<V256>();
         check::<V512>();
     }

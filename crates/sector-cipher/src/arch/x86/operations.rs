@@ -58,12 +58,12 @@ macro_rules! rotations {
     };
 }
 
-/// Memory, by the intrinsics for any alignment.
+/// Memory of so many blocks, by the intrinsics for any alignment.
 macro_rules! memory {
-    ($load:ident, $store:ident) => {
+    ($blocks:literal: $load:ident, $store:ident) => {
         #[inline(always)]
         fn from_fn(block: impl FnMut(usize) -> u128) -> Self {
-            let blocks: [u128; Self::BLOCKS] = from_fn(block);
+            let blocks: [u128; $blocks] = from_fn(block);
             // SAFETY: as many bytes as the vector has.
             unsafe { Self::load(blocks.as_ptr().cast()) }
         }
@@ -123,7 +123,7 @@ macro_rules! aes {
     ) => {
         #[inline(always)]
         fn $start_with<const N: usize>(x: &mut [Self; N], keys: &$keys, masks: &[Self; N]) {
-            let first = $key(keys, 0);
+            let first: Self = $key(keys, 0);
             each!(I < N, x[I] = x[I].xor3(first, masks[I]));
         }
 
@@ -140,7 +140,7 @@ macro_rules! aes {
                     return;
                 }
             )*
-            let key = $key(keys, ROUND);
+            let key: Self = $key(keys, ROUND);
             each!(I < N, {
                 x[I] = if ENCRYPT {
                     intrinsics!($encrypt(x[I].0, key.0))
@@ -156,7 +156,7 @@ macro_rules! aes {
             keys: &$keys,
             masks: &[Self; N],
         ) {
-            let last = $key(keys, ROUNDS);
+            let last: Self = $key(keys, ROUNDS);
             each!(I < N, {
                 let last = last.xor(masks[I]);
                 x[I] = if ENCRYPT {
@@ -174,7 +174,7 @@ macro_rules! aes {
 /// other again. A wide key is loaded as it is; the others fill the lanes.
 macro_rules! rounds {
     (
-        $vector:ident, $register:ident, $class:ident, $features:literal;
+        $vector:ty, $register:ident, $class:ident, $features:literal;
         $(
             $name:ident, $count:literal from $keys:ty, $load:literal, $stride:literal:
             $($i:literal $x:ident)*;
@@ -218,7 +218,7 @@ macro_rules! rounds {
 /// Hints to the compiler: empty pieces of assembly, through which it has to hand vectors. They
 /// are functions, since registers of a class want its feature.
 macro_rules! hints {
-    ($vector:ident, $class:ident, $features:literal) => {
+    ($vector:ty, $class:ident, $features:literal) => {
         #[inline(always)]
         fn pin(self) -> Self {
             #[target_feature(enable = $features)]

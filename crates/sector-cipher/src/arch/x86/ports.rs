@@ -20,6 +20,8 @@ const SHIFTS: u8 = 8;
 const THREE_128: u8 = 0x10;
 const THREE_256: u8 = 0x20;
 const THREE_512: u8 = 0x40;
+/// For integers beside vectors of 16 bytes, those of 32, if the CPU has AVX2.
+const LONG_INTEGERS: u8 = 0x80;
 const WAYS: u8 = SHIFTS | THREE_128 | THREE_256 | THREE_512;
 
 static PORTS: AtomicU8 = AtomicU8::new(0);
@@ -45,6 +47,12 @@ pub(super) fn three_products<const BYTES: usize>() -> bool {
     })
 }
 
+/// Whether integers beside 16-byte vectors are in longer ones, where the CPU has them.
+#[inline(always)]
+pub(super) fn long_integers() -> bool {
+    has(LONG_INTEGERS)
+}
+
 /// Looks at the CPU, once: in a virtual machine even that takes some ten microseconds.
 ///
 /// # Safety
@@ -60,7 +68,12 @@ pub(super) unsafe fn look() {
         None => MEASURED | unsafe { measured(super::has_vaes256(), super::has_vaes512()) },
     };
     // Somebody else may have come first, or have set them.
-    let _ = PORTS.compare_exchange(0, LOOKED | ways, Ordering::Relaxed, Ordering::Relaxed);
+    let _ = PORTS.compare_exchange(
+        0,
+        LOOKED | LONG_INTEGERS | ways,
+        Ordering::Relaxed,
+        Ordering::Relaxed,
+    );
 }
 
 /// What has been measured: the maker's name, and the ways.
@@ -194,19 +207,23 @@ pub(crate) fn of(backend: Backend) -> Option<Ports> {
     Some(Ports {
         shifts: (backend == Backend::Vaes512).then(|| has(SHIFTS)),
         three_products: has(three),
+        long_integers: (backend == Backend::AesNi).then(|| has(LONG_INTEGERS) && super::has_avx2()),
         source,
     })
 }
 
 /// Sets the ways of all back-ends, whatever the CPU. Nothing but speed depends on it.
 #[cfg(any(test, feature = "hazmat"))]
-pub(crate) fn set(shifts: bool, three_products: bool) {
+pub(crate) fn set(shifts: bool, three_products: bool, long_integers: bool) {
     let mut ways = LOOKED | SET;
     if shifts {
         ways |= SHIFTS;
     }
     if three_products {
         ways |= THREE_128 | THREE_256 | THREE_512;
+    }
+    if long_integers {
+        ways |= LONG_INTEGERS;
     }
     PORTS.store(ways, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
 //! 128-bit vectors: AES-NI, PCLMULQDQ, AVX.
 
-use super::schedule;
+use super::{V256, schedule};
 use crate::here::from_fn;
 use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector};
 use core::arch::x86_64::*;
@@ -26,7 +26,7 @@ impl Lanes for V128 {
     const BLOCKS: usize = 1;
     type One = V128;
 
-    memory!(_mm_loadu_si128, _mm_storeu_si128);
+    memory!(1: _mm_loadu_si128, _mm_storeu_si128);
     shifts!(_mm_sll_epi64, _mm_srl_epi64);
     rotations!(_mm_or_si128, _mm_sll_epi32, _mm_srl_epi32);
 
@@ -132,6 +132,13 @@ impl Tuning for V128 {
 
 // SAFETY: `has_aes_ni` asks for what the intrinsics and the assembly are declared with.
 unsafe impl Vector for V128 {
+    type Integers = V256<false>;
+
+    #[inline(always)]
+    fn has_integers() -> bool {
+        super::ports::long_integers() && super::has_avx2()
+    }
+
     fn detect() -> bool {
         super::has_aes_ni()
     }

@@ -1,4 +1,5 @@
-//! 256-bit vectors: VAES and VPCLMULQDQ with AVX2.
+//! 256-bit vectors: AVX2 with VAES and VPCLMULQDQ, or with AES-NI and PCLMULQDQ on one half
+//! after the other.
 
 use super::V128;
 use super::schedule;
@@ -6,30 +7,30 @@ use crate::here::from_fn;
 use crate::simd::{Aes, Clmul, Lanes, RoundKeys, Tuning, Vector};
 use core::arch::x86_64::*;
 
-/// 256-bit vector.
+/// 256-bit vector. Without `WHOLE`, its rounds of AES and its products are those of its halves.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct V256(pub(super) __m256i);
+pub(super) struct V256<const WHOLE: bool = true>(pub(super) __m256i);
 
 rounds! {
-    V256, __m256i, ymm_reg, "aes,avx2,vaes";
+    V256<true>, __m256i, ymm_reg, "aes,avx2,vaes";
     round_of_eight, 8 from RoundKeys, "vbroadcasti128 {k}, xmmword", 16:
         0 x0 1 x1 2 x2 3 x3 4 x4 5 x5 6 x6 7 x7;
 }
 
 #[inline(always)]
-fn key(keys: &RoundKeys, round: usize) -> V256 {
+fn key<const WHOLE: bool>(keys: &RoundKeys, round: usize) -> V256<WHOLE> {
     // SAFETY: the CPU has the features; a round key is sixteen bytes, aligned.
     V256(unsafe {
         _mm256_broadcastsi128_si256(_mm_load_si128(schedule::fresh(keys).at(round).cast()))
     })
 }
 
-impl Lanes for V256 {
+impl<const WHOLE: bool> Lanes for V256<WHOLE> {
     const BLOCKS: usize = 2;
     type One = V128;
 
-    memory!(_mm256_loadu_si256, _mm256_storeu_si256);
+    memory!(2: _mm256_loadu_si256, _mm256_storeu_si256);
     shifts!(_mm256_sll_epi64, _mm256_srl_epi64);
     rotations!(_mm256_or_si256, _mm256_sll_epi32, _mm256_srl_epi32);
 
@@ -151,9 +152,35 @@ impl Lanes for V256 {
     }
 }
 
-impl Clmul for V256 {
-    operations! {
-        fn clmul<const HALVES: i32>(self, b) = _mm256_clmulepi64_epi128::<HALVES>;
+/// What `$one` makes of the halves of two vectors.
+macro_rules! by_halves {
+    ($(fn $name:ident $(<const $n:ident: $number:ty>)? = $one:path;)*) => {$(
+        #[target_feature(enable = "aes,avx2,pclmulqdq")]
+        #[inline]
+        fn $name $(<const $n: $number>)? (a: __m256i, b: __m256i) -> __m256i {
+            let low = $one(_mm256_castsi256_si128(a), _mm256_castsi256_si128(b));
+            let high = $one(_mm256_extracti128_si256::<1>(a), _mm256_extracti128_si256::<1>(b));
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
+        }
+    )*};
+}
+
+by_halves! {
+    fn encrypt_halves = _mm_aesenc_si128;
+    fn encrypt_last_halves = _mm_aesenclast_si128;
+    fn decrypt_halves = _mm_aesdec_si128;
+    fn decrypt_last_halves = _mm_aesdeclast_si128;
+    fn multiply_halves<const HALVES: i32> = _mm_clmulepi64_si128::<HALVES>;
+}
+
+impl<const WHOLE: bool> Clmul for V256<WHOLE> {
+    #[inline(always)]
+    fn clmul<const HALVES: i32>(self, b: Self) -> Self {
+        if WHOLE {
+            intrinsics!(_mm256_clmulepi64_epi128::<HALVES>(self.0, b.0))
+        } else {
+            intrinsics!(multiply_halves::<HALVES>(self.0, b.0))
+        }
     }
 
     #[inline(always)]
@@ -168,7 +195,7 @@ impl Clmul for V256 {
     }
 }
 
-impl Aes for V256 {
+impl Aes for V256<true> {
     key_schedule!();
 
     aes! {
@@ -179,12 +206,22 @@ impl Aes for V256 {
     }
 }
 
-impl Tuning for V256 {
+impl Aes for V256<false> {
+    key_schedule!();
+
+    aes! {
+        fn aes_start_with, aes_round, aes_finish from RoundKeys, key;
+        encrypt: encrypt_halves, encrypt_last_halves;
+        decrypt: decrypt_halves, decrypt_last_halves;
+    }
+}
+
+impl Tuning for V256<true> {
     #[inline(always)]
     fn three_products() -> bool {
         super::ports::three_products::<32>()
     }
-    hints!(V256, ymm_reg, "avx2");
+    hints!(V256<true>, ymm_reg, "avx2");
 
     /// From the fifth on each is x^8 times the one four before: whole bytes move, and
     /// the units that shift bits are those of AES.
@@ -216,13 +253,33 @@ impl Tuning for V256 {
     }
 }
 
+impl Tuning for V256<false> {
+    hints!(V256<false>, ymm_reg, "avx2");
+}
+
 // SAFETY: `has_vaes256` asks for what the intrinsics and the assembly are declared with.
-unsafe impl Vector for V256 {
+unsafe impl Vector for V256<true> {
+    type Integers = Self;
+
     fn detect() -> bool {
         super::has_vaes256()
     }
 
     #[target_feature(enable = "aes,avx2,vaes,pclmulqdq,vpclmulqdq,sse4.1")]
+    unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
+        kernel()
+    }
+}
+
+// SAFETY: `has_avx2` asks for what the intrinsics are declared with.
+unsafe impl Vector for V256<false> {
+    type Integers = Self;
+
+    fn detect() -> bool {
+        super::has_avx2()
+    }
+
+    #[target_feature(enable = "aes,avx2,pclmulqdq,sse4.1")]
     unsafe fn call<R>(kernel: impl FnOnce() -> R) -> R {
         kernel()
     }

@@ -44,7 +44,7 @@ impl Lanes for V512 {
     const BLOCKS: usize = 4;
     type One = V128;
 
-    memory!(_mm512_loadu_si512, _mm512_storeu_si512);
+    memory!(4: _mm512_loadu_si512, _mm512_storeu_si512);
     shifts!(_mm512_sll_epi64, _mm512_srl_epi64);
 
     operations! {
@@ -80,8 +80,8 @@ impl Lanes for V512 {
     #[inline(always)]
     unsafe fn gather(src: [*const u8; 4]) -> Self {
         intrinsics!({
-            let low = V256::gather(src).0;
-            let high = V256::gather([src[2], src[3], src[2], src[3]]).0;
+            let low = V256::<true>::gather(src).0;
+            let high = V256::<true>::gather([src[2], src[3], src[2], src[3]]).0;
             _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
         })
     }
@@ -129,7 +129,7 @@ impl Lanes for V512 {
     fn fold(self) -> V128 {
         // SAFETY: the CPU has the features.
         unsafe {
-            V256(_mm256_xor_si256(
+            V256::<true>(_mm256_xor_si256(
                 _mm512_castsi512_si256(self.0),
                 _mm512_extracti64x4_epi64::<1>(self.0),
             ))
@@ -153,7 +153,7 @@ impl Lanes for V512 {
     fn fold_add64(self) -> V128 {
         // SAFETY: the CPU has the features.
         unsafe {
-            V256(_mm256_add_epi64(
+            V256::<true>(_mm256_add_epi64(
                 _mm512_castsi512_si256(self.0),
                 _mm512_extracti64x4_epi64::<1>(self.0),
             ))
@@ -319,6 +319,8 @@ impl Tuning for V512 {
 
 // SAFETY: `has_vaes512` asks for what the intrinsics and the assembly are declared with.
 unsafe impl Vector for V512 {
+    type Integers = Self;
+
     fn detect() -> bool {
         super::has_vaes512()
     }

@@ -54,6 +54,12 @@ impl<V: Vector> Cpu<V> {
         Cpu(PhantomData)
     }
 
+    /// For the vectors for integers, where those are others.
+    #[inline(always)]
+    pub(crate) fn for_integers(self) -> Option<Cpu<V::Integers>> {
+        V::has_integers().then_some(Cpu(PhantomData))
+    }
+
     /// Runs a kernel, or a part of one that is to be a function of its own, with the CPU's
     /// features. Its closure is `#[inline(always)]`: a large one may stay outside otherwise,
     /// where the features are not.

@@ -20,10 +20,20 @@ pub(crate) use tuning::Tuning;
 ///
 /// # Safety
 /// [`Vector::detect`] is true only where the instructions of every operation may be used, and
-/// those of every operation of `One`.
+/// those of every operation of `One`; [`Vector::has_integers`] only where that of `Integers` is.
 pub(crate) unsafe trait Vector: Lanes + Clmul + Aes + Tuning {
+    /// The vectors for what has little of AES in it, where the CPU may have longer ones for
+    /// that: see [`Cpu::for_integers`].
+    type Integers: Vector;
+
     /// Whether the CPU, and the operating system, let us use them.
     fn detect() -> bool;
+
+    /// Whether the CPU has [`Self::Integers`], and these are another kind that is to be taken.
+    #[inline(always)]
+    fn has_integers() -> bool {
+        false
+    }
 
     /// Runs a kernel with the CPU's features: see [`Cpu::call`].
     ///

@@ -175,6 +175,7 @@ pub(super) fn ports(backend: Backend) -> serde_json::Value {
         serde_json::json!({
             "shifts": ports.shifts,
             "three_products": ports.three_products,
+            "long_integers": ports.long_integers,
             "source": ports.source.to_string(),
         })
     });
