@@ -130,7 +130,8 @@ impl Tuning for V128 {
     hints!(V128, xmm_reg, "avx");
 }
 
-// SAFETY: `has_aes_ni` asks for what the intrinsics and the assembly are declared with.
+// SAFETY: `has_aes_ni` asks for what the intrinsics and the assembly are declared with, and
+// `has_integers` for AVX2 as the longer vectors do.
 unsafe impl Vector for V128 {
     type Integers = V256<false>;
 

@@ -10,14 +10,13 @@ mod hash;
 mod nh;
 
 use super::aes::{decrypt, encrypt};
-use super::{AesKeys, Vector};
+use super::{AesKeys, Vector, wipe};
 use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, Sectors};
 use crate::shared::adiantum::{Derived, NONCE, hash_tweak, key_words};
 use crate::shared::chacha::{CHACHA_BLOCK, CONSTANTS};
 use crate::shared::poly1305::Point;
 use hash::Walk;
-use zeroize::Zeroize;
 
 /// Steps of hashing for the ChaCha blocks that are made at once.
 const STEPS: usize = 16 / hash::VECTORS;
@@ -137,11 +136,11 @@ impl<'a> State<'a> {
 
     /// Overwrites everything that comes from the key.
     #[inline(always)]
-    fn wipe(&mut self) {
-        self.first_hashes.zeroize();
-        self.tweak_hashes.zeroize();
-        self.middle.zeroize();
-        self.subkeys.zeroize();
+    fn wipe<V: Vector>(&mut self) {
+        forget::<V>(&mut self.first_hashes);
+        forget::<V>(&mut self.tweak_hashes);
+        forget::<V>(&mut self.middle);
+        forget::<V>(self.subkeys.as_flattened_mut());
     }
 }
 
@@ -168,9 +167,17 @@ pub(super) fn crypt<V: Vector>(keys: &Keys, mut sectors: Sectors<'_, '_>, encryp
         now.finish(&hashes, bytes);
         core::mem::swap(&mut now, &mut next);
     }
-    now.wipe();
-    next.wipe();
-    hashes.zeroize();
+    now.wipe::<V>();
+    next.wipe::<V>();
+    forget::<V>(&mut hashes);
+}
+
+/// Overwrites blocks, as many as a batch has, or more, in whole vectors: one by one it would take
+/// a tenth of the time of a sector alone.
+#[inline(always)]
+fn forget<V: Vector>(blocks: &mut [u128]) {
+    // SAFETY: they are writable; a batch is whole vectors.
+    unsafe { wipe::<V>(blocks.as_mut_ptr().cast(), size_of_val(blocks)) };
 }
 
 /// AES on the middle blocks of a batch, in `N` vectors.
