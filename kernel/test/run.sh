@@ -52,7 +52,7 @@ job() {
     for file in dm-xtent.ko xtent_fast.ko planted.ko shifted.ko xtent_run_test.ko; do
         files+=(--file "$file=$modules/$file")
     done
-    for file in addkey dirty zones; do files+=(--file "$file=$work/$file-$arch"); done
+    for file in addkey dirty lines zones; do files+=(--file "$file=$work/$file-$arch"); done
     case $scripts in verify.sh | interrupts.sh) files+=("${fio[@]}") ;; esac
     cat >"$work/job" <<JOB
 . /in/log.sh
@@ -158,7 +158,7 @@ run_bed() {
     s390x) cc=s390x-linux-gnu-gcc ;;
     *) arch=host ;;
     esac
-    for program in addkey dirty zones; do
+    for program in addkey dirty lines zones; do
         [ -e "$work/$program-$arch" ] ||
             $cc -static -O1 -Wall -Werror -o "$work/$program-$arch" "$here/$program.c"
     done
@@ -179,6 +179,7 @@ run_bed() {
         return
     fi
     job "tables, keys, LUKS; parallel load; failing disks" "control.sh load.sh failing.sh" 32 .
+    job "random tables" lines.sh 2 .
     job "ways of requests" ways.sh 32 .
     job "zones" zoned.sh 2 .
     # Without preemption its cryptd never has more than one request waiting on a CPU.
