@@ -15,7 +15,7 @@ demo="$build linux.uml:user-mode-linux cryptsetup:cryptsetup-bin dmsetup:dmsetup
     busybox:busybox-static mke2fs:e2fsprogs nbdcopy:libnbd-bin depmod:kmod readelf:binutils"
 bench="$build cryptsetup:cryptsetup-bin fio:fio nbdkit:nbdkit qemu-nbd:qemu-utils qemu-img:qemu-utils nbdinfo:libnbd-bin
     /usr/bin/python3:python3 make:make perl:perl openssl:openssl"
-test="$demo $bench nbdsh:python3-libnbd zstd:zstd xz:xz-utils bzip2:bzip2 fusermount3:fuse3 fdisk:fdisk fuse2fs:fuse2fs jq:jq losetup:mount c++:g++
+test="$demo $bench nbdsh:python3-libnbd zstd:zstd xz:xz-utils bzip2:bzip2 fusermount3:fuse3 fdisk:fdisk fuse2fs:fuse2fs mkfs.btrfs:btrfs-progs jq:jq losetup:mount c++:g++
     udevadm:udev shellcheck:shellcheck file:file valgrind:valgrind make:make
     swtpm:swtpm swtpm_ioctl:swtpm-tools tpm2_pcrextend:tpm2-tools libtss2-tcti-swtpm0:libtss2-tcti-swtpm0
     systemd-cryptenroll:systemd clevis-luks-bind:clevis-luks clevis-decrypt-tpm2:clevis-tpm2

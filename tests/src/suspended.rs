@@ -20,12 +20,14 @@ pub fn assert_keys_are_taken_and_given(modules: Option<&Path>) {
     let old = Shape::LUKS1.image(Maker::Cryptsetup, &scratch, MIB as u64);
     let elsewhere = Scratch::new();
     let other = Shape::LUKS2_4096.image(Maker::Cryptsetup, &elsewhere, MIB as u64);
+    let ground = Shape::LUKS2.image(Maker::Cryptsetup, &elsewhere, 128 * MIB as u64);
     let apart = scratch.image("apart", MIB as u64);
     let key = scratch.file("key", KEY);
     let header = detached_header(&scratch, "header", &key, &apart);
     let data = pattern(MIB, 91);
     let outcome = with_modules(Job::new(SCRIPT), modules)
         .disk("large", &large.image)
+        .disk("ground", &ground.image)
         .disk("old", &old.image)
         .disk("other", &other.image)
         .disk("apart", &apart)
@@ -143,6 +145,53 @@ forget
 mount -t ext4 -o ro /dev/mapper/v /mnt
 cat /mnt/loaded >loaded
 umount /mnt
+
+# What is said goes to a file system that waits by then, and keeps no turn that the resume would wait for.
+mount -t ext4 /dev/mapper/v /mnt
+xtent suspend v >/mnt/said 2>&1 &
+writer=$!
+until is SUSPENDED v; do usleep 1000; done
+waits $writer
+keyless v
+xtent resume $key v
+wait $writer
+grep 'its key is wiped' /mnt/said
+# Who waited for a passphrase meanwhile finds nothing to do.
+umount /mnt
+xtent suspend v
+mkfifo /tmp/late
+fails 1 xtent resume --key-file /tmp/late v &
+late=$!
+exec 3>/tmp/late
+xtent resume $key v
+cat /in/key >&3
+exec 3>&-
+wait $late
+told 'not suspended'
+
+# Nobody could be started to resume these.
+mkswap /dev/mapper/v
+swapon /dev/mapper/v
+fails 5 xtent suspend v
+told 'swap space'
+is ACTIVE v
+swapoff /dev/mapper/v
+xtent open $key b /d/ground
+mkfs.btrfs -q /dev/mapper/b
+mount -t btrfs /dev/mapper/b /mnt
+btrfs subvolume create /mnt/below
+cp /in/xtent /mnt/below
+modprobe overlay
+mkdir /run/empty /run/over
+mount -t overlay -o lowerdir=/mnt/below:/run/empty over /run/over
+for folder in /mnt/below /run/over; do
+    fails 5 $folder/xtent --cpu portable suspend b
+    told 'this program'
+    is ACTIVE b
+done
+umount /run/over
+umount /mnt
+xtent close b
 
 # What would take another table with it stays.
 dmsetup reload v --table '0 8 error'

@@ -4,7 +4,7 @@
 mod executor;
 mod fuse;
 pub mod metrics;
-mod mountinfo;
+pub mod mountinfo;
 pub mod mounts;
 pub mod nbd;
 mod request;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Unique while it is mounted.
     pub(crate) id: u64,
     /// The mount under it.
@@ -19,9 +19,11 @@ pub(crate) struct Entry {
     /// The folder that it is mounted on.
     pub(crate) point: PathBuf,
     /// File system type, `fuse.xtent`.
-    pub(crate) fstype: String,
+    pub fstype: String,
     /// What `mount` was given as its source.
-    pub(crate) source: OsString,
+    pub source: OsString,
+    /// The file system's own options, with commas between.
+    pub options: OsString,
 }
 
 /// A block device, as mounts of it show it.
@@ -53,6 +55,19 @@ pub(crate) fn at(dir: &Path) -> io::Result<Option<Entry>> {
     Ok(topmost(all()?, dir))
 }
 
+/// The mount that a file or folder lies on, by its path without symbolic links.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn holding(path: &Path) -> io::Result<Option<Entry>> {
+    Ok(above(&all()?, path))
+}
+
+fn above(entries: &[Entry], path: &Path) -> Option<Entry> {
+    path.ancestors()
+        .find_map(|dir| topmost(entries.to_vec(), dir))
+}
+
 /// The one of several mounts on one point that no other lies upon.
 fn topmost(entries: Vec<Entry>, dir: &Path) -> Option<Entry> {
     let here: Vec<Entry> = entries.into_iter().filter(|e| e.point == dir).collect();
@@ -78,11 +93,12 @@ fn parse_line(line: &[u8]) -> Option<Entry> {
         point: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
         fstype: text(dash + 1)?,
         source: OsString::from_vec(unescape(fields.get(dash + 2)?)),
+        options: OsString::from_vec(unescape(fields.get(dash + 3)?)),
     })
 }
 
 /// Undoes the kernel's `\ooo` for blanks, newlines and backslashes.
-fn unescape(field: &[u8]) -> Vec<u8> {
+pub fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, tail)) = rest.split_first() {
@@ -143,6 +159,17 @@ mod tests {
             "upper"
         );
         assert_eq!(topmost(parse(text), Path::new("/n")), None);
+    }
+
+    #[test]
+    fn a_path_is_on_the_nearest_mount_above_it() {
+        let text = b"20 1 0:1 / / rw - btrfs /dev/dm-0 rw,subvol=/\n\
+            21 20 0:2 / /usr rw - overlay overlay rw,lowerdir=/a:/b\n";
+        let of = |path: &str| above(&parse(text), Path::new(path)).unwrap();
+        assert_eq!(of("/").source, "/dev/dm-0");
+        assert_eq!(of("/usrx/lib").source, "/dev/dm-0");
+        assert_eq!(of("/usr").options, "rw,lowerdir=/a:/b");
+        assert_eq!(of("/usr/lib/x").fstype, "overlay");
     }
 
     #[test]

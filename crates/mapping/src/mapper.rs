@@ -302,11 +302,12 @@ impl Mapper {
             None => false,
         };
         if is_other || has_below {
-            return Err(Error::new(
-                ErrorKind::Foreign,
-                format!("{name} is more than one mapping of an encrypted volume"),
-            )
-            .advise(format!("`cryptsetup close {name}` knows how to close it.")));
+            let what = match is_other {
+                true => "has another target than dm-crypt's and dm-xtent's",
+                false => "is more than one mapping of an encrypted volume",
+            };
+            return Err(Error::new(ErrorKind::Foreign, format!("{name} {what}"))
+                .advise(format!("`cryptsetup close {name}` knows how to close it.")));
         }
         Ok(())
     }

@@ -140,10 +140,11 @@ impl Mapper {
         let uuid = dm_uuid(&seen.uuid)?;
         // The name may be another's by now.
         let id = DevId::Uuid(&uuid);
-        let now = self.refuse_other(seen)?;
-        if !now.is_suspended {
+        // Another command may have resumed it, after which its table has the name of a key, too.
+        if !self.refuse_other_mapping(seen)?.is_suspended {
             return Err(told::runs(name));
         }
+        self.refuse_other(seen)?;
         if seen.layout.key_length.is_some_and(|it| it != key.len()) {
             return Err(Error::new(
                 ErrorKind::Argument,
@@ -167,18 +168,20 @@ impl Mapper {
         resumed.map(|_| ()).map_err(|e| io_error(&e))
     }
 
-    /// Fails unless the mapping is the one that was looked at, with the same table. Gives what it is now.
-    fn refuse_other(&self, seen: &Seen) -> Result<Seen, Error> {
+    /// Fails unless the mapping is the one that was looked at, with the same table.
+    fn refuse_other(&self, seen: &Seen) -> Result<(), Error> {
+        match self.refuse_other_mapping(seen)?.found == seen.found {
+            true => Ok(()),
+            false => Err(told::changed(&seen.name)),
+        }
+    }
+
+    /// Fails unless the mapping is the one that was looked at. Gives what it is now.
+    fn refuse_other_mapping(&self, seen: &Seen) -> Result<Seen, Error> {
         let now = self.look(&seen.name)?;
-        let is_the_same =
-            now.device == seen.device && now.uuid == seen.uuid && now.found == seen.found;
-        match is_the_same {
+        match now.device == seen.device && now.uuid == seen.uuid {
             true => Ok(now),
-            false => Err(Error::new(
-                ErrorKind::Busy,
-                format!("{} has changed meanwhile", seen.name),
-            )
-            .advise("Give the command again.")),
+            false => Err(told::changed(&seen.name)),
         }
     }
 }

@@ -102,6 +102,11 @@ pub(crate) fn runs(name: &Name) -> Error {
         .advise("There is nothing to do: its key is there, and nobody waits.")
 }
 
+pub(crate) fn changed(name: &Name) -> Error {
+    Error::new(ErrorKind::Busy, format!("{name} has changed meanwhile"))
+        .advise("Give the command again.")
+}
+
 pub(crate) fn not_suspended(name: &Name, error: &DmError) -> Error {
     Error::refused(
         format!("{name} cannot be suspended, and is in use as before"),

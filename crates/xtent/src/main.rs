@@ -15,6 +15,8 @@ mod elsewhere;
 mod engine;
 mod failure;
 mod fds;
+#[cfg(feature = "device-mapper")]
+mod ground;
 mod growth;
 mod headerless;
 mod holder;

@@ -70,7 +70,8 @@ fn lies_on(upper: Identity, lower: Identity, depth: u32) -> bool {
                 .any(|next| lies_on(next, lower, depth - 1))
 }
 
-/// Whether the file system of `path` lies on the block device `number`, as far as the system tells.
+/// Whether the file system of `path` lies on the block device `number`, as far as its number tells: btrfs and
+/// others have numbers of no device.
 #[cfg(feature = "device-mapper")]
 pub(crate) fn lies_on_device(path: &Path, number: u64) -> bool {
     let on = |metadata: Metadata| Identity::BlockDevice {
@@ -79,6 +80,15 @@ pub(crate) fn lies_on_device(path: &Path, number: u64) -> bool {
     let lower = Identity::BlockDevice { number };
     path.metadata()
         .is_ok_and(|metadata| lies_on(on(metadata), lower, DEEPEST))
+}
+
+/// Whether `path` is the block device `number`, or one that is made of it.
+#[cfg(feature = "device-mapper")]
+pub(crate) fn is_made_of(path: &Path, number: u64) -> bool {
+    path.metadata().is_ok_and(|metadata| {
+        let lower = Identity::BlockDevice { number };
+        lies_on(Identity::of(&metadata), lower, DEEPEST)
+    })
 }
 
 /// Whether `path` is the block device `number`, or the image of that if it is a loop device.

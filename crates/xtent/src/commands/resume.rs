@@ -33,6 +33,9 @@ NOTES:
   The key is the one that the header's digest stands for, and is set only if the mapping is of that
   volume: UUID, device, place, cipher, sector size and size of the key have to be those of its table. A
   passphrase that opens nothing, and every other failure, leaves it suspended and without a key.
+  A header of that UUID with the key of another time, which was put back from a backup or is of a copy that was
+  reencrypted, cannot be told from the right one: what is read is noise then, and what is written is lost.
+  --expect-header tells them apart by a pin of `xtent header pin`.
 
   The device is the one that the mapping's table names; of an image, the loop device. CONTAINER names it
   where it goes by no name that is found. Mappings of dm-crypt that `cryptsetup luksSuspend` or `dmsetup

@@ -1,7 +1,5 @@
 //! `xtent suspend`: takes the key of a mapping away, while whoever uses it waits. `xtent resume` gives it back.
 
-use std::path::Path;
-
 use rustix::mm::{MlockAllFlags, mlockall};
 use sector_cipher::CipherSpec;
 use serde_json::json;
@@ -9,7 +7,7 @@ use xtent_mapping::{Format, Mapper, Name, Seen};
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure, Result};
-use crate::same;
+use crate::ground::{Needed, needed_on};
 use crate::signals::Held;
 use crate::turn::{self, Turn};
 use crate::ublk;
@@ -22,9 +20,10 @@ EXAMPLES:
 
 NOTES:
   What is under way comes to its end, a file system on the mapping is written out and frozen, and the
-  target (dm-xtent or dm-crypt) overwrites its key. Whoever reads or writes from then on waits, in
-  the kernel, until `xtent resume`: nothing fails, and nothing is lost. The kernel's keyring has no key of
-  `xtent open` in it: it was there only while the mapping was made.
+  target (dm-xtent or dm-crypt) overwrites its key. (A file system on LVM or on another mapping above it is not
+  frozen: it waits at its next read or write, and what it has not written out stays in memory.) Whoever reads or
+  writes from then on waits, in the kernel, until `xtent resume`: nothing fails, and nothing is lost. The kernel's
+  keyring has no key of `xtent open` in it: it was there only while the mapping was made.
 
   Only the key is gone. What programs and the kernel's cache have read before is in memory as plaintext still
   (`echo 3 >/proc/sys/vm/drop_caches`, before, lets go of what nobody uses).
@@ -35,8 +34,11 @@ NOTES:
 
   A mapping that was suspended otherwise (`dmsetup suspend`) stays so, and loses its key. One whose key is gone
   already is an error (5). If the target cannot wipe its key, the mapping goes on as
-  before where it still has it, and else the error says that it stays suspended. A volume that has the
-  system's root or this program on it is refused: nothing could be started to resume it.
+  before where it still has it, and else the error says that it stays suspended.
+
+  A volume that has the system's root, this program, a library of it or swap space in use on it is refused (5):
+  nothing could be started to resume it. What else you log in and resume with, such as your home, a key file or
+  a header, is yours to keep elsewhere, or have a shell of root open.
 
   SIGINT and SIGTERM do not cut it short. SIGKILL leaves a mapping that runs, or one that is suspended and may
   have its key still: `xtent suspend` wipes that, `xtent resume` goes on.";
@@ -56,18 +58,20 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let name = &args.name;
     refuse_ublk(name)?;
     let mapper = Mapper::connect()?;
-    let _turn = Turn::wait_for(name, turn::Kind::Mapping, &output)?;
+    let turn = Turn::wait_for(name, turn::Kind::Mapping, &output)?;
     let seen = mapper.look(name)?;
     luks_format(&seen)?;
     refuse_unknown_cipher(&seen)?;
     refuse_own_ground(&seen)?;
-    // Swap space may be on what is going to wait.
+    // Swap space may be on what is going to wait, where the system does not tell.
     if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
         tracing::warn!(%error, "this program could not be kept in memory");
     }
     // Not a suspended mapping with its key.
     let _held = Held::all()?;
     mapper.suspend(&seen)?;
+    // What is said from here on may go to a file on the mapping, and wait for `xtent resume`.
+    drop(turn);
     let before = match seen.is_suspended() {
         true => "was suspended before, and its key is wiped now",
         false => "is suspended, and its key is wiped",
@@ -133,20 +137,19 @@ fn refuse_unknown_cipher(seen: &Seen) -> Result<()> {
 
 /// Refuses what `xtent resume` could not be started without.
 fn refuse_own_ground(seen: &Seen) -> Result<()> {
-    for (path, what) in [
-        ("/", "the system's root"),
-        ("/proc/self/exe", "this program"),
-    ] {
-        if same::lies_on_device(Path::new(path), seen.device()) {
-            let name = seen.name();
-            return Err(Failure::new(
-                Exit::Busy,
-                format!("{name} has {what} on it: nothing could be started to resume it"),
-            )
-            .advise(
-                "Turn the machine off, or do it with all that it takes in memory (an initramfs).",
-            ));
-        }
-    }
-    Ok(())
+    let Some(what) = needed_on(seen.device()) else {
+        return Ok(());
+    };
+    let name = seen.name();
+    let (why, advice) = match what {
+        Needed::Root | Needed::Program => (
+            "nothing could be started to resume it",
+            "Turn the machine off, or do it with all that it takes in memory (an initramfs).",
+        ),
+        Needed::Swap => (
+            "whatever is swapped out would wait, with who is to resume it",
+            "`swapoff` takes it out of use (`swapon --show` lists it).",
+        ),
+    };
+    Err(Failure::new(Exit::Busy, format!("{name} has {what} on it: {why}")).advise(advice))
 }
