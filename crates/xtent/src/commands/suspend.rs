@@ -14,7 +14,7 @@ use crate::ublk;
 
 const MANUAL: &str = "\
 EXAMPLES:
-  Have no key in memory while the machine is carried about, and go on afterwards:
+  Have no key in memory while nobody is at the machine, and go on afterwards:
     xtent suspend secret
     xtent resume secret
 
@@ -27,6 +27,10 @@ NOTES:
 
   Only the key is gone. What programs and the kernel's cache have read before is in memory as plaintext still
   (`echo 3 >/proc/sys/vm/drop_caches`, before, lets go of what nobody uses).
+
+  `sync` waits as well, and so does suspend to RAM, which begins with one unless /sys/power/sync_on_suspend
+  has a 0. Then it fails while anybody waits (`Freezing of tasks failed` in the kernel's log): stop before
+  `xtent suspend` who uses the volume (SIGSTOP, or the freezer of their cgroup).
 
   Volumes with a LUKS header only, whoever has opened them: without one nothing could tell at the resume
   whether a key is the right one. `cryptsetup luksSuspend` does the same for mappings of dm-crypt, and
