@@ -6,4 +6,4 @@ dd if=/dev/urandom of=/dev/ram0 bs=64k 2>/dev/null
 # Each that is refused is told of.
 dmesg -n 1
 cd /tmp || exit
-/in/lines 1 2000 /dev/ram0
+/in/lines 1 $((ROUNDS * 300)) /dev/ram0
