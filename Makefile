@@ -62,8 +62,8 @@ kernel-vectors:
 
 kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@scripts/setup.sh kernel-all
-	@kernel/test/run.sh all
-	$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored
+	@status=0; kernel/test/run.sh all || status=1; \
+		$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored || status=1; exit $$status
 
 kernel-series: ## the patch series for Linux 7.3: mails, checks, builds, guests; PART=... does one part; half an hour
 	@scripts/setup.sh kernel-series

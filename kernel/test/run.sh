@@ -32,20 +32,23 @@ truncate -s 64M "$work/nvme"
 # shellcheck source=scripts/lib/guest-jobs.sh
 . "$root/scripts/lib/guest-jobs.sh"
 
-# wanted NAME: whether this bed's job is to run.
+# wanted NAME: whether this bed's job is to run. Where it cannot, since the bed is broken, that is noted.
 wanted() {
     local its_part=--rest
     case $1 in
     *planted* | "against dm-crypt"* | "tables, keys, LUKS"*) its_part=--quick ;;
     esac
-    [ "${part:-$its_part}" = "$its_part" ] && [[ "$bed, $1" =~ ${JOBS:-.} ]]
+    [ "${part:-$its_part}" = "$its_part" ] && [[ "$bed, $1" =~ ${JOBS:-.} ]] || return
+    [ -n "$broken" ] || return 0
+    not_run "$1 on $bed, $broken"
+    return 1
 }
 
 # job NAME SCRIPTS MEGABYTES CIPHERS MODULE-OPTIONS...: runs scripts of this folder in
 # a guest with two RAM disks, each with the modules loaded anew. The kernel's log is
 # searched for complaints after each.
 job() {
-    local name="$bed, $1" scripts=$2 size=$3 ciphers=$4 started=$SECONDS files=() file why
+    local name="$bed, $1" scripts=$2 size=$3 ciphers=$4 started=$SECONDS files=() file why status=0
     wanted "$1" || return 0
     shift 4
     for file in $scripts log.sh engine-lib.sh; do files+=(--file "$file=$here/$file"); done
@@ -75,8 +78,9 @@ for script in $scripts; do
 done
 echo "\$results"
 JOB
-    if "$root/scripts/guest.sh" --on "$bed" ${memory:+--memory "$memory"} "${files[@]}" --disk "scratch=$work/scratch" \
-        ${nvme:+--nvme "nvme=$nvme"} --timeout 1800 "$work/job" >"$work/log" 2>&1; then
+    "$root/scripts/guest.sh" --on "$bed" ${memory:+--memory "$memory"} "${files[@]}" --disk "scratch=$work/scratch" \
+        ${nvme:+--nvme "nvme=$nvme"} --timeout 1800 "$work/job" >"$work/log" 2>&1 || status=$?
+    if [ $status = 0 ]; then
         why=$(tail -1 "$work/log")
         if [[ $why == "NOT RUN: "* ]]; then
             echo "$name: $why"
@@ -85,6 +89,8 @@ JOB
             passed "$name" "$why; $((SECONDS - started)) s"
         fi
     else
+        # Nor would it for the others, each of which would wait as long.
+        [ $status -lt 124 ] || grep -q '^BED: start' "$work/log" || broken="which does not boot"
         failed "$name"
     fi
 }
@@ -136,8 +142,17 @@ flags() {
     sed -nE '/^(flags|[Ff]eatures)/{s/.*: //p;q}' "$work/log" | grep .
 }
 
+# programs CC ARCH: builds what guests of that kind run.
+programs() {
+    local program
+    for program in addkey dirty lines zones; do
+        [ -e "$work/$program-$2" ] ||
+            "$1" -static -O1 -Wall -Werror -o "$work/$program-$2" "$here/$program.c" || return
+    done
+}
+
 run_bed() {
-    local modules arch=$bed memory="" nvme="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1 page=4096
+    local modules="" arch=$bed memory="" nvme="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1 page=4096
     local planted="lockdep sleep leak kasan"
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow, and so are two whose every access to memory is checked.
@@ -150,7 +165,6 @@ run_bed() {
     # So much that some of it is not mapped at all times.
     [ "$bed" != armhf ] || memory=1280
     [ "$bed" != arm64-64k ] || page=65536
-    modules=$("$here/build.sh" "$bed")
     local cc=cc
     case $bed in
     arm64*) cc=aarch64-linux-gnu-gcc ;;
@@ -158,10 +172,12 @@ run_bed() {
     s390x) cc=s390x-linux-gnu-gcc ;;
     *) arch=host ;;
     esac
-    for program in addkey dirty lines zones; do
-        [ -e "$work/$program-$arch" ] ||
-            $cc -static -O1 -Wall -Werror -o "$work/$program-$arch" "$here/$program.c"
-    done
+    # What went wrong is on the screen; the other beds have their turn.
+    { modules=$("$here/build.sh" "$bed") && programs "$cc" "$arch"; } || {
+        : >"$work/log"
+        broken="which could not be made"
+        failed "$bed, its kernel and modules"
+    }
     job "a planted report is found" planted.sh 4 .
     case $bed in
     uml)
@@ -264,7 +280,11 @@ all) beds="uml uml-6.12 uml-6.12-fast uml-7 uml-7-fast uml-7-smp uml-7-smp-fast 
     x86-6.12-threadirqs x86-rt x86-7 arm64 arm64-64k armhf s390x" ;;
 *) beds=$* ;;
 esac
+broken=
+reports=()
 for bed in $beds; do
+    before=("$passed" "$failed" "$failures" "$left_out")
+    broken=
     run_bed
     if [ "$bed" = uml ]; then
         lint
@@ -274,7 +294,9 @@ for bed in $beds; do
     case $bed in x86-6*) fips ;; esac
     # Any kernel's file systems will do; this one has most of them new.
     [ "$bed" != x86-6.12 ] || power_off
+    reports+=("$bed: $((passed - before[0])) passed, $((failed - before[1])) failed${failures#"${before[2]}"}${left_out#"${before[3]}"}")
 done
 [ $((passed + failed)) -gt 0 ] || { echo "no job ran that is called ${JOBS:-}$left_out" >&2 && exit 2; }
-echo "$passed passed, $failed failed$left_out"
+[ ${#reports[@]} = 1 ] || { printf '%s\n' "${reports[@]}" && left_out=; }
+echo "$passed passed, $failed failed$failures$left_out"
 [ "$failed" = 0 ]

@@ -3,6 +3,7 @@
 
 passed=0
 failed=0
+failures=
 left_out=
 passed() { # passed NAME WHAT
     echo "$1: ok ($2)"
@@ -12,6 +13,7 @@ failed() { # failed NAME: with the log
     cat "$work/log"
     echo "$1: FAILED"
     failed=$((failed + 1))
+    failures="$failures; FAILED: $1"
 }
 not_run() { # not_run WHAT: and why
     left_out="$left_out; NOT RUN: $1"
