@@ -27,6 +27,9 @@ export CONFIG_XTENT_RUN_TEST=m
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# For a guest that hangs, in seconds: many times what any job takes alone, since emulated CPUs get
+# little of a busy machine.
+patience=3600
 truncate -s 256M "$work/scratch"
 truncate -s 64M "$work/nvme"
 # shellcheck source=scripts/lib/guest-jobs.sh
@@ -79,7 +82,7 @@ done
 echo "\$results"
 JOB
     "$root/scripts/guest.sh" --on "$bed" ${memory:+--memory "$memory"} "${files[@]}" --disk "scratch=$work/scratch" \
-        ${nvme:+--nvme "nvme=$nvme"} --timeout 1800 "$work/job" >"$work/log" 2>&1 || status=$?
+        ${nvme:+--nvme "nvme=$nvme"} --timeout "$patience" "$work/job" >"$work/log" 2>&1 || status=$?
     if [ $status = 0 ]; then
         why=$(tail -1 "$work/log")
         if [[ $why == "NOT RUN: "* ]]; then
@@ -136,7 +139,7 @@ flags() {
     uml*) cp /proc/cpuinfo "$work/log" ;;
     *)
         echo 'cat /proc/cpuinfo' >"$work/flags"
-        "$root/scripts/guest.sh" --on "$bed" --timeout 400 "$work/flags" >"$work/log" 2>&1 || return
+        "$root/scripts/guest.sh" --on "$bed" --timeout "$patience" "$work/flags" >"$work/log" 2>&1 || return
         ;;
     esac
     sed -nE '/^(flags|[Ff]eatures)/{s/.*: //p;q}' "$work/log" | grep .
@@ -231,7 +234,7 @@ run_bed() {
 fips() {
     local name="$bed, FIPS mode" started=$SECONDS
     wanted "FIPS mode" || return 0
-    if "$root/scripts/guest.sh" --on "$bed" --append fips=1 --timeout 400 \
+    if "$root/scripts/guest.sh" --on "$bed" --append fips=1 --timeout "$patience" \
         --file "dm-xtent.ko=$("$here/build.sh" "$bed")/dm-xtent.ko" "$here/fips.sh" >"$work/log" 2>&1; then
         passed "$name" "$(tail -1 "$work/log"); $((SECONDS - started)) s"
     else
