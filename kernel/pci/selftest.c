@@ -4,6 +4,7 @@
  * offers, both ways, from one memory to another and in place, against the kernel's AES.
  */
 #include <linux/completion.h>
+#include <linux/math64.h>
 #include <linux/slab.h>
 #include <crypto/algapi.h>
 
@@ -126,7 +127,7 @@ static int test_one(struct test *t, u8 op, unsigned int unit, unsigned int key_b
 	const bool xts = op != XTENT_ENGINE_OP_ECB;
 	const bool run = op == XTENT_ENGINE_OP_RUN;
 	const u64 units = min(op == XTENT_ENGINE_OP_XTS ? 1ull : UNITS,
-			      t->xtp->caps.bytes / unit);
+			      div_u64(t->xtp->caps.bytes, unit));
 	const unsigned int bytes = units * unit;
 	bool good;
 	int r;
