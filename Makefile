@@ -17,7 +17,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CIPHER_BENCH := --manifest-path bench/ciphers/Cargo.toml --target-dir $(TARGET)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all kernel-series rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-adiantum bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
+.PHONY: help build demo test test-later test-all soak kernel-test kernel-vectors kernel-test-all kernel-stress kernel-series rtl-test engine-demo engine-test engine-kernel-test rtl-test-full rtl-report test-constant-time test-aarch64 test-uml612 test-ublk static test-static fuzz bench bench-adiantum bench-volume bench-far bench-tls bench-direct bench-rbd bench-guest bench-engine bench-papers bench-soc bench-kernel man install install-system deb test-deb tour test-boot test-fido2 test-ceph test-container install-lib package-check check audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 	@scripts/setup.sh kernel-all
 	@status=0; kernel/test/run.sh all || status=1; \
 		$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored || status=1; exit $$status
+
+kernel-stress: ## dm-xtent with all that it can do at once, for MINUTES (30), in the kernel BED (uml-7-smp)
+	@scripts/setup.sh kernel
+	@kernel/test/stress.sh $(or $(BED),uml-7-smp) $(or $(MINUTES),30)
 
 kernel-series: ## the patch series for Linux 7.3: mails, checks, builds, guests; PART=... does one part; half an hour
 	@scripts/setup.sh kernel-series
