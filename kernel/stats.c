@@ -73,6 +73,12 @@ void xt_clock_stop(struct xt_clock *clock, struct xt_target *xt)
 		xt_count(xt, ticks[i], clock->ticks[i]);
 }
 
+/* Nobody else writes this CPU's counter, but whoever emits the status may read it. */
+static void add(u64 *counter, u64 n)
+{
+	WRITE_ONCE(*counter, *counter + n);
+}
+
 /*
  * A request, which is a run of so many sectors. All at once, and without interrupts off:
  * where it is given to the target, nobody but whoever gives it counts these.
@@ -83,13 +89,13 @@ void xt_count_request(struct xt_target *xt, bool write, unsigned int sectors)
 	struct xt_counters *c = get_cpu_ptr(xt->counters);
 
 	if (write) {
-		c->writes++;
-		c->write_sectors += sectors;
+		add(&c->writes, 1);
+		add(&c->write_sectors, sectors);
 	} else {
-		c->reads++;
-		c->read_sectors += sectors;
+		add(&c->reads, 1);
+		add(&c->read_sectors, sectors);
 	}
-	c->runs[class]++;
+	add(&c->runs[class], 1);
 	put_cpu_ptr(xt->counters);
 }
 
