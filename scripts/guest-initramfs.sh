@@ -172,6 +172,16 @@ if [ -d /sys/bus/ccw ]; then
     done
     disk=/run/disks/vd
 fi
+if [ -e /dev/sda ] && [ ! -e ${disk}a ]; then
+    # IDE disks are looked for side by side; their places are in the names of their folders.
+    mkdir /run/disks
+    letters=abcdefghijklmnop
+    for block in $(for block in /sys/block/sd*; do readlink -f "$block"; done | sort); do
+        ln -s "/dev/${block##*/}" "/run/disks/sd$(echo "$letters" | cut -c1)"
+        letters=$(echo "$letters" | cut -c2-)
+    done
+    disk=/run/disks/sd
+fi
 tar -xf ${disk}a -C /in || echo "BED: cannot read the job"
 letters=cdefghijklmnop
 while read -r name; do
@@ -200,6 +210,8 @@ cd /
 echo "BED: end"
 sync
 tar -cf ${disk}b -C /out . && sync && echo "BED: saved"
+# A serial line may be as slow as a real one, and what it has not sent yet is lost.
+[ $disk != /run/disks/sd ] || sleep 1
 poweroff -f
 INIT
 chmod +x "$root/init"

@@ -4,7 +4,8 @@
 # virtualisation. No privileges on the host.
 #
 # usage: guest.sh [options] JOB
-#   --on BED            the kernel, as scripts/kernel.sh names it; default uml
+#   --on BED            the kernel, as scripts/kernel.sh names it; default uml. x86-7-bochs runs in Bochs, not in
+#                       QEMU, and has one disk at most
 #   --disk NAME=FILE    the script sees FILE as the block device /d/NAME
 #                       (size a multiple of 512; NAME=FILE:ro for read-only; QEMU
 #                       takes nbd+unix:///?socket=PATH as well)
@@ -251,6 +252,12 @@ case $bed in
 uml*)
     [ -z "$migrate$nvme" ] || die "--migrate and --nvme are for QEMU"
     uml
+    ;;
+*-bochs)
+    [[ -z "$migrate$nvme$engine$iommu$host${sockets[*]-}" && ${#paths[@]} -le 1 ]] ||
+        die "$bed has no more than one disk, and nothing that only QEMU has"
+    command=(env "MEMORY=${memory:-512}" "$here/guest-bochs.sh" "$work/bochs" "$work/console" "$kernel/image" "$initramfs"
+        "console=ttyS0 quiet panic=-1 mitigations=off ${append[*]-}" "$work/job.tar" "$work/results.tar" ${paths[@]+"${paths[@]}"})
     ;;
 *) qemu ;;
 esac

@@ -112,6 +112,35 @@ QEMU
     printf '%s\n' "$root"
 }
 
+# bochs_root: a folder with a Bochs that has AVX-512 and boots Linux, that of trixie, made the first time. Its
+# program is "bochs" there, which needs no root. With Debian 12's, 2.7, Linux finds the layout of the registers' state
+# wrong and gives AVX up; with sid's, 3.1, it divides by zero when it registers a clock.
+bochs_root() {
+    local root=$cache/bochs new=$work/bochs free
+    [ -e "$root/bochs" ] || {
+        free=$(df --output=avail -m "$cache" | tail -1)
+        [ "$free" -ge 400 ] || die "$cache has $free MB left; Bochs needs 400 while it is unpacked"
+        foreign_apt amd64 trixie trixie-backports
+        # It asks for GTK's libraries, whatever it shows its screen with.
+        step "downloading Bochs of trixie, 60 MB" unpack_all "$new" bochs bochs-term bochsbios vgabios
+        native_apt
+        # As in qemu_root.
+        cat >"$new/bochs" <<'BOCHS'
+#!/bin/sh
+root=$(dirname "$(realpath "$0")")
+libraries=$root/usr/lib/x86_64-linux-gnu
+export LTDL_LIBRARY_PATH="$libraries/bochs/plugins" BXSHARE="$root/usr/share/bochs" TERM=linux
+exec "$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$libraries" "$root/usr/bin/bochs-bin" "$@"
+BOCHS
+        chmod 755 "$new/bochs"
+        # Not grep -q, which may be gone before the list has ended.
+        "$new/bochs" --help cpu 2>&1 | grep corei7_icelake_u >/dev/null || die "this Bochs has no corei7_icelake_u"
+        rm -rf "$root"
+        mv "$new" "$root"
+    }
+    printf '%s\n' "$root"
+}
+
 # newest_source: the folder with the source of the newest kernel 7 that trixie-backports has.
 newest_source() {
     local package

@@ -27,12 +27,18 @@
 #   arm64  armhf  s390x
 #              Debian's 6.1 for 64-bit and 32-bit ARM and for IBM Z, whose bytes are the other way
 #              round, for QEMU
+#   x86-7-kcsan
+#              7.3 or newer for two CPUs in QEMU, with KCSAN, which finds races, built from Debian's source: ten
+#              minutes of one CPU
+#   x86-7-bochs
+#              the same for one CPU and Bochs, which has AVX-512, without KCSAN
 #   arm64-64k  6.12 for 64-bit ARM with pages of 64 KiB, built like uml-6.12-fast, for QEMU
 #
 #   source-6.1  source-6.12  source-7
 #              no kernel but the folder with Debian's source of one, that of uml or the newer two
 #   qemu       nor this: the folder with a qemu-system-x86_64 of Debian's backports that takes PCI
 #              devices of other processes, for guest.sh --engine
+#   bochs      nor this: the folder with a Bochs of Debian's trixie, for the guests of x86-7-bochs
 #
 # Packages are unpacked, not installed. Kernels are kept in ~/.cache/xtent/kernel, or in the
 # folder that XTENT_KERNEL_CACHE names.
@@ -92,19 +98,20 @@ uml)
         keep "$version" um
     }
     ;;
-uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm64-64k)
+uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm64-64k | x86-7-kcsan | x86-7-bochs)
     configs=("$here/../kernel/test/uml-6.12.config")
     # The last word on an option counts.
     [[ "$bed" != uml-7* ]] || configs+=("$here/../kernel/test/uml-7.config")
     [[ "$bed" != *-smp* ]] || configs+=("$here/../kernel/test/uml-smp.config")
     [[ "$bed" != *-smp ]] || configs+=("$here/../kernel/test/uml-smp-checked.config")
-    [[ "$bed" != *-fast && "$bed" != arm64* ]] || configs+=("$here/../kernel/test/uml-fast.config")
-    [[ "$bed" != arm64* ]] || configs+=("$here/../kernel/test/$bed.config")
+    [[ "$bed" == uml* && "$bed" != *-fast ]] || configs+=("$here/../kernel/test/uml-fast.config")
+    [[ "$bed" != x86* ]] || configs+=("$here/../kernel/test/x86-7.config")
+    [[ "$bed" == uml* ]] || configs+=("$here/../kernel/test/$bed.config")
     # Of the configuration only: a newer revision of the package is no reason to build again.
     folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
         case $bed in
-        uml-7*) tree=$(newest_source) ;;
+        uml-7* | x86*) tree=$(newest_source) ;;
         *) tree=$(source_tree linux-source-6.12) ;;
         esac
         mkdir -p "$folder/build"
@@ -117,6 +124,7 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm
             # Programs for that machine.
             ln -sfn "$("$here/kernel.sh" arm64)/root" "$folder/root"
             ;;
+        x86*) arch=x86_64 kernel=arch/x86/boot/bzImage ;;
         esac
         step "configuring" "${build[@]}" tinyconfig
         cat "${configs[@]}" >>"$folder/build/.config"
@@ -191,6 +199,7 @@ source-6.1) folder=$(source_tree linux-source-6.1 "$(linux.uml --version)") ;;
 source-6.12) folder=$(source_tree linux-source-6.12) ;;
 source-7) folder=$(newest_source) ;;
 qemu) folder=$(qemu_root) ;;
+bochs) folder=$(bochs_root) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2

@@ -4,7 +4,7 @@
 #
 # usage: build.sh BED    a kernel of scripts/kernel.sh: uml, uml-6.12, uml-6.12-fast, uml-7, uml-7-fast,
 #                        uml-7-smp, uml-7-smp-fast, x86-6.1, x86-6.12, x86-6.12-threadirqs, x86-rt,
-#                        x86-7, arm64, arm64-64k, armhf or s390x
+#                        x86-7, x86-7-kcsan, x86-7-bochs, arm64, arm64-64k, armhf or s390x
 # shellcheck disable=SC2154  # of kernel-packages.sh
 set -euo pipefail
 export LC_ALL=C
@@ -20,7 +20,7 @@ sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bed=${1:-}
 case $bed in
 uml | uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast) ;;
-x86-6.1 | x86-6.12 | x86-6.12-threadirqs | x86-rt | x86-7 | arm64 | arm64-64k | armhf | s390x) ;;
+x86-6.1 | x86-6.12 | x86-6.12-threadirqs | x86-rt | x86-7 | x86-7-kcsan | x86-7-bochs | arm64 | arm64-64k | armhf | s390x) ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2
     exit 2
@@ -55,9 +55,10 @@ uml)
     make+=(-C "$output" ARCH=um KBUILD_MODPOST_WARN=1)
     ;;
 uml-6.12-fast | uml-7-fast | uml-7-smp-fast) make+=(-C "$kernel/build" ARCH=um) ;;
-# KASAN makes frames larger.
+# KASAN and KCSAN make frames larger.
 uml-6.12 | uml-7 | uml-7-smp) make+=(-C "$kernel/build" ARCH=um KCFLAGS=-Wframe-larger-than=4096) ;;
-x86-6.1 | x86-6.12 | x86-6.12-threadirqs | x86-rt) make+=(-C "$kernel/build" CC=gcc) ;;
+x86-6.1 | x86-6.12 | x86-6.12-threadirqs | x86-rt | x86-7-bochs) make+=(-C "$kernel/build" CC=gcc) ;;
+x86-7-kcsan) make+=(-C "$kernel/build" CC=gcc KCFLAGS=-Wframe-larger-than=4096) ;;
 arm64 | arm64-64k) make+=(-C "$kernel/build" ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc) ;;
 s390x) make+=(-C "$kernel/build" ARCH=s390 CROSS_COMPILE=s390x-linux-gnu- CC=s390x-linux-gnu-gcc) ;;
 armhf) make+=(-C "$kernel/build" ARCH=arm CROSS_COMPILE=arm-linux-gnueabihf- CC=arm-linux-gnueabihf-gcc) ;;

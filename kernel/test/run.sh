@@ -29,7 +29,7 @@ trap 'rm -rf "$work"' EXIT
 
 # For a guest that hangs, in seconds: many times what any job takes alone, since emulated CPUs get
 # little of a busy machine.
-patience=3600
+patience=5400
 truncate -s 256M "$work/scratch"
 truncate -s 64M "$work/nvme"
 # shellcheck source=scripts/lib/guest-jobs.sh
@@ -58,7 +58,7 @@ job() {
     for file in dm-xtent.ko xtent_fast.ko planted.ko shifted.ko xtent_run_test.ko; do
         files+=(--file "$file=$modules/$file")
     done
-    for file in addkey dirty lines zones; do files+=(--file "$file=$work/$file-$arch"); done
+    for file in $programs; do files+=(--file "$file=$work/$file-$arch"); done
     case $scripts in verify.sh | interrupts.sh) files+=("${fio[@]}") ;; esac
     cat >"$work/job" <<JOB
 . /in/log.sh
@@ -145,10 +145,10 @@ flags() {
     sed -nE '/^(flags|[Ff]eatures)/{s/.*: //p;q}' "$work/log" | grep .
 }
 
-# programs CC ARCH: builds what guests of that kind run.
-programs() {
+# build_programs CC ARCH: builds what guests of that kind run.
+build_programs() {
     local program
-    for program in addkey dirty lines zones; do
+    for program in $programs; do
         [ -e "$work/$program-$2" ] ||
             "$1" -static -O1 -Wall -Werror -o "$work/$program-$2" "$here/$program.c" || return
     done
@@ -156,13 +156,16 @@ programs() {
 
 run_bed() {
     local modules="" arch=$bed memory="" nvme="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1 page=4096
-    local planted="lockdep sleep leak kasan"
+    local planted="" programs="addkey dirty lines zones"
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow, and so are two whose every access to memory is checked.
     case $bed in
     uml-7-smp) rounds=2 passes=1 cpus=2 planted="sleep leak kasan" ;;
     uml*-smp*) cpus=2 ;;
+    uml-6.12 | uml-7) planted="lockdep sleep leak kasan" ;;
     uml*) ;;
+    x86-7-bochs) sectors="512 4096" programs="addkey dirty registers" ;;
+    x86-7-kcsan) sectors="512 4096" rounds=2 passes=1 cpus=2 planted="sleep kcsan" ;;
     *) sectors="512 4096" rounds=2 passes=1 cpus=2 ;;
     esac
     # So much that some of it is not mapped at all times.
@@ -176,11 +179,17 @@ run_bed() {
     *) arch=host ;;
     esac
     # What went wrong is on the screen; the other beds have their turn.
-    { modules=$("$here/build.sh" "$bed") && programs "$cc" "$arch"; } || {
+    { modules=$("$here/build.sh" "$bed") && build_programs "$cc" "$arch"; } || {
         : >"$work/log"
         broken="which could not be made"
         failed "$bed, its kernel and modules"
     }
+    if [ "$bed" = x86-7-bochs ]; then
+        job "registers of others" vectors.sh 1 . isa=vaes512
+        job "against dm-crypt, vaes512" against-dm-crypt.sh 1 "xts-plain64 64" isa=vaes512
+        not_run "the other jobs on $bed, which is slow"
+        return
+    fi
     job "a planted report is found" planted.sh 4 .
     case $bed in
     uml)
@@ -280,7 +289,7 @@ power_off() {
 case "${*:-}" in
 "") beds=uml ;;
 all) beds="uml uml-6.12 uml-6.12-fast uml-7 uml-7-fast uml-7-smp uml-7-smp-fast x86-6.1 x86-6.12
-    x86-6.12-threadirqs x86-rt x86-7 arm64 arm64-64k armhf s390x" ;;
+    x86-6.12-threadirqs x86-rt x86-7 x86-7-kcsan x86-7-bochs arm64 arm64-64k armhf s390x" ;;
 *) beds=$* ;;
 esac
 broken=
