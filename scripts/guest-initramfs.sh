@@ -210,8 +210,8 @@ cd /
 echo "BED: end"
 sync
 tar -cf ${disk}b -C /out . && sync && echo "BED: saved"
-# A serial line may be as slow as a real one, and what it has not sent yet is lost.
-[ $disk != /run/disks/sd ] || sleep 1
+# A serial line may be as slow as a real one, and what it has not sent yet is lost: stty waits for that.
+[ $disk != /run/disks/sd ] || stty echo </dev/console
 poweroff -f
 INIT
 chmod +x "$root/init"
