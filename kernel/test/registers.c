@@ -15,24 +15,22 @@ struct registers {
 	uint64_t k[8];
 };
 
-#define EIGHT(one, from) one(from, 0) one(from, 1) one(from, 2) one(from, 3) one(from, 4) one(from, 5) one(from, 6) one(from, 7)
-#define TWO(one, from) one(from, 8) one(from, 9)
-#define LOAD(tens, n) "vmovdqu64 (" #tens #n "*64)(%[in]), %%zmm" #tens #n "\n"
-#define STORE(tens, n) "vmovdqu64 %%zmm" #tens #n ", (" #tens #n "*64)(%[out])\n"
-#define LOAD_K(k, n) "kmovq (2048+" #n "*8)(%[in]), %%k" #n "\n"
-#define STORE_K(k, n) "kmovq %%k" #n ", (2048+" #n "*8)(%[out])\n"
-/* 0 to 31. */
-#define ALL(one) EIGHT(one, ) TWO(one, ) EIGHT(one, 1) TWO(one, 1) EIGHT(one, 2) TWO(one, 2) one(3, 0) one(3, 1)
+/* For the assembler: what follows, for each n. */
+#define FOR_K ".irp n, 0,1,2,3,4,5,6,7\n"
+#define FOR_ZMM ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
 
 /* Some hundred thousand instructions that use none of them. */
 static void keep(const struct registers *in, struct registers *out)
 {
 	unsigned long turns = 200000;
 
-	asm volatile(EIGHT(LOAD_K, ) ALL(LOAD)
+	asm volatile(FOR_K "kmovq (2048 + \\n * 8)(%[in]), %%k\\n\n.endr\n"
+		     FOR_ZMM "vmovdqu64 (\\n * 64)(%[in]), %%zmm\\n\n.endr\n"
 		     "1: dec %[turns]\n"
 		     "jnz 1b\n"
-		     ALL(STORE) EIGHT(STORE_K, ) "vzeroupper\n"
+		     FOR_ZMM "vmovdqu64 %%zmm\\n, (\\n * 64)(%[out])\n.endr\n"
+		     FOR_K "kmovq %%k\\n, (2048 + \\n * 8)(%[out])\n.endr\n"
+		     "vzeroupper\n"
 		     : [turns] "+r"(turns)
 		     : [in] "r"(in), [out] "r"(out)
 		     : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
