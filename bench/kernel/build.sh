@@ -3,7 +3,7 @@
 # dm-xtent.ko; aesni-intel.ko, the kernel's own AES driver for x86, from the source of
 # Linux 6.12 or, for such a bed, 7; host_clock.ko; and the program io. All of it goes below target/kernel.
 #
-# usage: build.sh BED    uml, uml-6.12-fast or uml-7-smp-fast of scripts/kernel.sh
+# usage: build.sh BED    uml, uml-6.12-fast, uml-7-fast or uml-7-smp-fast of scripts/kernel.sh
 # shellcheck disable=SC2154  # of kernel-packages.sh
 set -euo pipefail
 export LC_ALL=C
@@ -30,12 +30,12 @@ uml)
     tree=$(source_tree linux-source-6.12)
     make+=(-C "$cache/prepared-uml-$(cat "$kernel/version")" KBUILD_MODPOST_WARN=1)
     ;;
-uml-6.12-fast | uml-7-smp-fast)
+uml-6.12-fast | uml-7-fast | uml-7-smp-fast)
     # The very source that the kernel was built from.
     tree=$(realpath "$kernel/build/source")
     make+=(-C "$kernel/build")
     ;;
-*) die "usage: build.sh uml|uml-6.12-fast|uml-7-smp-fast" ;;
+*) die "usage: build.sh uml|uml-6.12-fast|uml-7-fast|uml-7-smp-fast" ;;
 esac
 case $bed in
 uml-7*) names+=(aes-gcm-vaes-avx2.S aes-gcm-vaes-avx512.S aes-ctr-avx-x86_64.S) ;;

@@ -74,6 +74,10 @@ def seven(args):
     return args.on.startswith("uml-7")
 
 
+def smp(args):
+    return "-smp" in args.on
+
+
 def numbers(args, part):
     """What the guest's script has to know."""
     quick = args.quick
@@ -115,7 +119,9 @@ def boot(args, built, part, folder):
                "--memory", str({"writeback": 2, "latency": 3}.get(part, 1) * values["span"] + 384), "--timeout", str(args.timeout)]
     if seven(args):
         # The tests of the kernel's self-tests that take seconds are for kernel/test.
-        command += ["--append", f"ncpus={args.cpus}", "--append", "cryptomgr.noslowtests=1"]
+        command += ["--append", "cryptomgr.noslowtests=1"]
+    if smp(args):
+        command += ["--append", f"ncpus={args.cpus}"]
     for name in ("dm-xtent.ko", "aesni-intel.ko", "host_clock.ko", "io"):
         command += ["--file", f"{name}={built / name}"]
     # busybox' own reads little at a time, and every system call is dear here.
@@ -304,7 +310,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "target/bench-kernel",
                         help="folder for results.json, results.md and kernel.svg; the disk's file is made there")
-    parser.add_argument("--on", choices=("uml", "uml-6.12-fast", "uml-7-smp-fast"), default="uml",
+    parser.add_argument("--on", choices=("uml", "uml-6.12-fast", "uml-7-fast", "uml-7-smp-fast"), default="uml",
                         help="the kernel, of scripts/kernel.sh: Debian's 6.1, or 6.12 or 7, which are built the first time")
     parser.add_argument("--cpus", type=int, choices=(1, 2), default=1, help="of the guest; two with uml-7-smp-fast only")
     parser.add_argument("--level", choices=("wide", "aesni"), default="wide",
@@ -325,8 +331,8 @@ def main():
     parser.add_argument("--require", choices=("goal",), help="fail unless the goals are met")
     args = parser.parse_args()
     parts = args.only or ["ram", "disk", "files"] + (["latency", "writeback"] if seven(args) else [])
-    if not seven(args) and (args.cpus > 1 or set(parts) & set(field.ORDER)):
-        parser.error(f"{args.on} has one CPU and no null_blk; take --on uml-7-smp-fast")
+    if args.cpus > 1 and not smp(args) or not seven(args) and set(parts) & set(field.ORDER):
+        parser.error(f"{args.on} has one CPU or none of these parts; take --on uml-7-smp-fast")
     args.output.mkdir(parents=True, exist_ok=True)
 
     built = subprocess.run([HERE / "build.sh", args.on], stdout=subprocess.PIPE, text=True, check=False)
