@@ -16,8 +16,11 @@
 /* How many targets share the memory that writes may take. */
 static atomic_t sharers = ATOMIC_INIT(0);
 
-/* Pieces of memory are this long if there are such. */
-#define XT_PIECE_ORDER 0
+/*
+ * Pieces of memory are this long if there are such: the longest of which the kernel keeps
+ * lists for each CPU. For longer ones every CPU takes the lock of the zone.
+ */
+#define XT_PIECE_ORDER PAGE_ALLOC_COSTLY_ORDER
 
 /* A write that takes no longer, by xt_xts_ns(), is encrypted sooner than handed over. */
 #define XT_SPREAD_NS 16000
