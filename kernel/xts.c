@@ -13,7 +13,7 @@
 
 static char *isa = "auto";
 module_param(isa, charp, 0444);
-MODULE_PARM_DESC(isa, "Instruction set of XTS: auto, vaes512, vaes256, aesni, or none for the crypto API");
+MODULE_PARM_DESC(isa, "Instruction set of XTS: auto, vaes512, vaes256, aesni_avx, aesni, or none for the crypto API");
 
 /*
  * A section with the FPU keeps all others from the CPU: so long, but for 4096 bytes
@@ -74,10 +74,15 @@ static bool has_aesni(void)
 	       boot_cpu_has(X86_FEATURE_XMM4_1);
 }
 
+static bool has_aesni_avx(void)
+{
+	return has_aesni() && boot_cpu_has(X86_FEATURE_AVX) && has_state(false);
+}
+
 static bool has_vaes256(void)
 {
-	return has_aesni() && boot_cpu_has(X86_FEATURE_AVX2) && boot_cpu_has(X86_FEATURE_VAES) &&
-	       boot_cpu_has(X86_FEATURE_VPCLMULQDQ) && has_state(false);
+	return has_aesni_avx() && boot_cpu_has(X86_FEATURE_AVX2) &&
+	       boot_cpu_has(X86_FEATURE_VAES) && boot_cpu_has(X86_FEATURE_VPCLMULQDQ);
 }
 
 static bool has_vaes512(void)
@@ -91,6 +96,7 @@ static bool has_vaes512(void)
 static const struct xt_xts_backend backends[] = {
 	{ "vaes512", has_vaes512, xt_xts_encrypt_vaes512, xt_xts_decrypt_vaes512 },
 	{ "vaes256", has_vaes256, xt_xts_encrypt_vaes256, xt_xts_decrypt_vaes256 },
+	{ "aesni_avx", has_aesni_avx, xt_xts_encrypt_aesni_avx, xt_xts_decrypt_aesni_avx },
 	{ "aesni", has_aesni, xt_xts_encrypt_aesni, xt_xts_decrypt_aesni },
 };
 
@@ -210,7 +216,7 @@ int xt_xts_init(void)
 			chosen = backend;
 	}
 	if (!chosen && !automatic && strcmp(isa, "none")) {
-		DMERR("isa=%s is unknown: auto, vaes512, vaes256, aesni or none", isa);
+		DMERR("isa=%s is unknown: auto, vaes512, vaes256, aesni_avx, aesni or none", isa);
 		return -EINVAL;
 	}
 	if (chosen && fips_enabled) {

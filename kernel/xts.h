@@ -75,6 +75,7 @@ int xt_xts_init(void);
 				  const struct xt_batch *batch,		       \
 				  unsigned int sector_size)
 XT_DECLARE_XTS(aesni);
+XT_DECLARE_XTS(aesni_avx);
 XT_DECLARE_XTS(vaes256);
 XT_DECLARE_XTS(vaes512);
 

@@ -1,35 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* XTS on AES-NI and PCLMULQDQ: one block a vector. */
-#include <linux/string.h>
-#include <immintrin.h>
-
-#include "xts.h"
-
+/* XTS on AES-NI and PCLMULQDQ, for CPUs without AVX. */
 #define ISA aesni
-#define V __m128i
-#define BLOCKS 1
-#define LOAD(p) _mm_loadu_si128((const __m128i *)(p))
-#define STORE(p, v) _mm_storeu_si128((__m128i *)(p), v)
-#define BROADCAST(p) LOAD(p)
-#define XOR(a, b) _mm_xor_si128(a, b)
-#define SHL(v, n) _mm_slli_epi64(v, n)
-#define SHR(v, n) _mm_srli_epi64(v, n)
-#define UP64(v) _mm_slli_si128(v, 8)
-#define CLMUL_HIGH(a, b) _mm_clmulepi64_si128(a, b, 0x01)
-#define TIMES_X(v, polynomial) times_x(v, polynomial)
-#define FIRST(p, polynomial) LOAD(p)
-#define ENC(x, k) _mm_aesenc_si128(x, k)
-#define ENCLAST(x, k) _mm_aesenclast_si128(x, k)
-#define DEC(x, k) _mm_aesdec_si128(x, k)
-#define DECLAST(x, k) _mm_aesdeclast_si128(x, k)
-
-/* The masks of a sector depend on each other, and a product would take longer than this. */
-static __always_inline V times_x(V v, V polynomial)
-{
-	V carries = _mm_srai_epi32(_mm_shuffle_epi32(v, 0x13), 31);
-
-	return XOR(SHL(v, 1), _mm_and_si128(carries, polynomial));
-}
+#define FORGET() forget()
 
 static __always_inline void forget(void)
 {
@@ -39,6 +11,5 @@ static __always_inline void forget(void)
 		     : : : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
 		     "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
-#define FORGET() forget()
 
-#include "xts_x86.h"
+#include "xts_one_block.h"

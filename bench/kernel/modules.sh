@@ -11,7 +11,7 @@ die() {
 }
 # The driver needs it, and it may be built in.
 modprobe cryptd 2>/dev/null
-[ "${level:-wide}" = aesni ] && only=only_aesni=1 isa=isa=aesni || only='' isa=''
+[ "${level:-wide}" = aesni ] && only=only_aesni=1 isa=isa=aesni_avx || only='' isa=''
 for module in "host_clock.ko $only" "aesni-intel.ko $only" "dm-xtent.ko $isa"; do
     # shellcheck disable=SC2086  # words
     insmod /in/$module || die "cannot load $module"

@@ -98,7 +98,7 @@ on_disk() {
             deferred=$(echo "$status" | sed 's/.* deferred \([0-9]*\).*/\1/')
             reads=$(echo "$status" | sed 's/.* reads \([0-9]*\) .*/\1/')
             case "$1, $status, $more" in
-            *" xtent vaes"* | *" xtent aesni "*) ;;
+            *" xtent vaes"* | *" xtent aesni"*) ;;
             *) [ "$now" -ge "$reads" ] || fail "$what: the crypto API in an interrupt? $status" ;;
             esac
             # That the disk is what it should be. With one CPU the block layer needs no soft interrupt.

@@ -104,6 +104,7 @@ lacks() {
     case $1 in
     vaes512) needs="vaes vpclmulqdq avx512vl avx512bw avx512dq" ;;
     vaes256) needs="vaes vpclmulqdq avx2" ;;
+    aesni_avx) needs="aes pclmulqdq avx" ;;
     aesni) needs="aes pclmulqdq" ;;
     none) needs="" ;;
     esac
@@ -116,7 +117,7 @@ lacks() {
 # that runs does so with these ciphers, the others with XTS.
 against() {
     local isa lacking flags="" ciphers=$1
-    for isa in vaes512 vaes256 aesni none; do
+    for isa in vaes512 vaes256 aesni_avx aesni none; do
         wanted "against dm-crypt, $isa" || continue
         [ -n "$flags" ] || flags=$(flags) || {
             failed "$bed, what its CPU has"

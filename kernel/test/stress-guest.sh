@@ -271,7 +271,7 @@ of_device() {
 
 # one_round: all of it at once for $each seconds, the first time longer if need be.
 one_round() {
-    isa=$(nth $round auto vaes256 aesni none vaes512)
+    isa=$(nth $round auto vaes256 aesni none vaes512 aesni_avx)
     insmod /in/dm-xtent.ko isa="$isa" 2>/dev/null || insmod /in/dm-xtent.ko || fail "dm-xtent.ko"
     insmod /in/xtent_run_test.ko sync_every=3 || fail "xtent_run_test.ko"
     dmesg | sed -n 's/.*XTS on \([^,]*\).*/\1/p' | tail -1 >>/tmp/isas

@@ -54,7 +54,7 @@ xts="XTS on $(dmsetup status d | cut -d' ' -f4)"
 remove
 own=
 case $xts in
-*" vaes"* | *" aesni")
+*" vaes"* | *" aesni"*)
     own=1
     xts=$(dmesg | grep -o "$xts.*" | tail -1)
     ;;

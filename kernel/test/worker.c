@@ -205,7 +205,7 @@ static void write_once(enum way way, uint64_t sector, unsigned int count, uint32
 	}
 }
 
-static void trim(uint64_t sector, unsigned int count)
+static void discard(uint64_t sector, unsigned int count)
 {
 	uint64_t range[2] = { map->start + sector * map->unit, (uint64_t)count * map->unit };
 
@@ -259,7 +259,7 @@ static void write_until_done(void)
 		else if (what < 12)
 			write_once(CACHED_SYNC, sector, count, write++);
 		else if (what < 13 && can_trim)
-			trim(sector, 1 + below(count));
+			discard(sector, 1 + below(count));
 		else if (what >= 20)
 			write_once(CACHED, sector, count, write++);
 		if (below(4) == 0)
