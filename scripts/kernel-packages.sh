@@ -85,14 +85,20 @@ sid_root() {
     printf '%s\n' "$root"
 }
 
+# begin_trixie WHAT: packages of trixie and its backports from here on, if there is room for that program.
+begin_trixie() {
+    local free
+    free=$(df --output=avail -m "$cache" | tail -1)
+    [ "$free" -ge 400 ] || die "$cache has $free MB left; $1 needs 400 while it is unpacked"
+    foreign_apt amd64 trixie trixie-backports
+}
+
 # qemu_root: a folder with a QEMU that takes PCI devices of other processes (vfio-user, since 10.1),
 # that of trixie-backports, made the first time. Its program is qemu-system-x86_64 there, which needs no root.
 qemu_root() {
-    local root=$cache/qemu new=$work/qemu free
+    local root=$cache/qemu new=$work/qemu
     [ -e "$root/qemu-system-x86_64" ] || {
-        free=$(df --output=avail -m "$cache" | tail -1)
-        [ "$free" -ge 400 ] || die "$cache has $free MB left; QEMU needs 400 while it is unpacked"
-        foreign_apt amd64 trixie trixie-backports
+        begin_trixie QEMU
         step "downloading QEMU of trixie-backports, 40 MB" unpack_all "$new" -t trixie-backports qemu-system-x86
         native_apt
         # By the loader and libraries that came with it, and nothing of this machine's. Beside the program
@@ -116,11 +122,9 @@ QEMU
 # program is "bochs" there, which needs no root. With Debian 12's, 2.7, Linux finds the layout of the registers' state
 # wrong and gives AVX up; with sid's, 3.1, it divides by zero when it registers a clock.
 bochs_root() {
-    local root=$cache/bochs new=$work/bochs free
+    local root=$cache/bochs new=$work/bochs
     [ -e "$root/bochs" ] || {
-        free=$(df --output=avail -m "$cache" | tail -1)
-        [ "$free" -ge 400 ] || die "$cache has $free MB left; Bochs needs 400 while it is unpacked"
-        foreign_apt amd64 trixie trixie-backports
+        begin_trixie Bochs
         # It asks for GTK's libraries, whatever it shows its screen with.
         step "downloading Bochs of trixie, 60 MB" unpack_all "$new" bochs bochs-term bochsbios vgabios
         native_apt
