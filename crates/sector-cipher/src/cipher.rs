@@ -328,8 +328,8 @@ impl Cipher {
     }
 
     #[inline(always)]
-    fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
-        self.row.crypt::<ENCRYPT>(&self.keys, sectors);
+    fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
+        self.row.crypt::<ENCRYPT>(&self.keys, &mut sectors);
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) type SetKeys = unsafe fn(&mut Keys, &KeySource<'_>);
 ///
 /// # Safety
 /// The row's `detect` has been true.
-pub(crate) type Crypt = unsafe fn(&Keys, Sectors<'_, '_>);
+pub(crate) type Crypt = unsafe fn(&Keys, &mut Sectors<'_, '_>);
 
 /// A back-end.
 pub(crate) struct Row {
@@ -109,7 +109,7 @@ impl Detected {
 
     /// Runs the kernel of the keys' mode over a stream. The keys were set by the same row.
     #[inline(always)]
-    pub(crate) fn crypt<const ENCRYPT: bool>(self, keys: &Keys, sectors: Sectors<'_, '_>) {
+    pub(crate) fn crypt<const ENCRYPT: bool>(self, keys: &Keys, sectors: &mut Sectors<'_, '_>) {
         let crypt = if ENCRYPT {
             self.0.encrypt
         } else {
@@ -124,7 +124,7 @@ fn set_portable(keys: &mut Keys, from: &KeySource<'_>) {
     *keys = Keys::Portable(portable::Keys::new(from.spec, from.key, from.essiv));
 }
 
-fn crypt_portable<const ENCRYPT: bool>(keys: &Keys, sectors: Sectors<'_, '_>) {
+fn crypt_portable<const ENCRYPT: bool>(keys: &Keys, sectors: &mut Sectors<'_, '_>) {
     match keys {
         Keys::Portable(keys) => keys.crypt::<ENCRYPT>(sectors),
         _ => unreachable!("the keys are of the same row"),

@@ -31,7 +31,7 @@ impl Aez10 {
         Self { aes, i, j }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
+    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         whole::for_each(sectors, |tweak, blocks| {
             let (pairs, _) = blocks.as_chunks_mut();
             self.crypt_pairs::<ENCRYPT>(tweak, pairs);

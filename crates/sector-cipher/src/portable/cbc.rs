@@ -29,7 +29,7 @@ impl Cbc {
         ivs
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
+    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         if ENCRYPT {
             self.encrypt(sectors);
         } else {
@@ -38,7 +38,7 @@ impl Cbc {
     }
 
     /// Serial inside a sector: the places are filled with several sectors.
-    fn encrypt(&self, mut sectors: Sectors<'_, '_>) {
+    fn encrypt(&self, sectors: &mut Sectors<'_, '_>) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {
@@ -63,7 +63,7 @@ impl Cbc {
         }
     }
 
-    fn decrypt(&self, mut sectors: Sectors<'_, '_>) {
+    fn decrypt(&self, sectors: &mut Sectors<'_, '_>) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {

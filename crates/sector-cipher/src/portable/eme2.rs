@@ -34,7 +34,7 @@ impl Eme2 {
         }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
+    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         whole::for_each(sectors, |tweak, blocks| {
             let tweak = self.hash(&tweak.to_le_bytes());
             self.crypt_blocks::<ENCRYPT>(tweak, blocks);

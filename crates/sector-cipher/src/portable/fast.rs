@@ -37,7 +37,7 @@ impl Fast {
         Self { aes, hash, powers }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
+    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         let blocks = sectors.bytes() / BLOCK;
         let tau = self.powers[0];
         let mut batch = sectors.empty_batch();

@@ -21,7 +21,7 @@ impl Hctr2 {
         Self { aes, h, l }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
+    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         let blocks = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {

@@ -57,7 +57,7 @@ impl Keys {
     }
 
     /// Encrypts or decrypts the stream.
-    pub(crate) fn crypt<const ENCRYPT: bool>(&self, sectors: Sectors<'_, '_>) {
+    pub(crate) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         match self {
             Self::Xts(keys) => keys.crypt::<ENCRYPT>(sectors),
             Self::Cbc(keys) => keys.crypt::<ENCRYPT>(sectors),

@@ -12,7 +12,7 @@ const BLOCKS: usize = 4096 / BLOCK;
 
 /// Calls `crypt` with the tweak and the blocks, as little-endian integers, of
 /// each sector, and puts back what it makes of them.
-pub(super) fn for_each(mut sectors: Sectors<'_, '_>, crypt: impl Fn(u128, &mut [u128])) {
+pub(super) fn for_each(sectors: &mut Sectors<'_, '_>, crypt: impl Fn(u128, &mut [u128])) {
     let mut buffer = [0; BLOCKS];
     let blocks = &mut buffer[..sectors.bytes() / BLOCK];
     let mut batch = sectors.empty_batch();

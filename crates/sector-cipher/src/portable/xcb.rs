@@ -45,7 +45,7 @@ impl Xcb {
         }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
+    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         let blocks = sectors.bytes() / BLOCK;
         let last = blocks - 1;
         let inner = lengths(2 * BLOCK, sectors.bytes() - BLOCK);

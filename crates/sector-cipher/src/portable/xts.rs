@@ -23,7 +23,7 @@ impl Xts {
         }
     }
 
-    pub(crate) fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
+    pub(crate) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {

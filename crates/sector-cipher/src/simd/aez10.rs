@@ -105,7 +105,7 @@ impl Keys {
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     keys: &Keys,
-    sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     let log = (sectors.bytes() / 512).trailing_zeros() as usize;

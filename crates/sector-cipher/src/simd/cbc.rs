@@ -8,7 +8,7 @@ use crate::run::{BATCH, BLOCK, Batch, RunEnd, Sector, Sectors};
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &AesKeys,
-    mut sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
 ) {
     let bytes = sectors.bytes();
     let mut batch = sectors.empty_batch();

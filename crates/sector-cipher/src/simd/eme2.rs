@@ -66,7 +66,7 @@ impl Keys {
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     keys: &Keys,
-    sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
 ) {
     let data = if ENCRYPT {
         &keys.aes.encrypt

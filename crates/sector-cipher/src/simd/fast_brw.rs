@@ -72,7 +72,7 @@ const MOST: usize = 4096 / STRIDE;
 pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     cpu: Cpu<V>,
     keys: &Keys,
-    mut sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
 ) {
     let log = (sectors.bytes() / STRIDE).trailing_zeros();
     if V::BLOCKS != 1 && log == 0 && sectors.left() == Some(1) {
@@ -93,7 +93,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     let mut most = [0; 2];
     let [mut pass, mut ahead] = passes.each_mut();
     let [mut pass_most, mut ahead_most] = most.each_mut();
-    if !pass.fill(&mut sectors) {
+    if !pass.fill(sectors) {
         return;
     }
     pass.first_hash(cpu, 0);
@@ -104,7 +104,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
             1 | 2 => pass.middle::<V, 2, ROUNDS>(cpu, ENCRYPT),
             _ => pass.middle::<V, 8, ROUNDS>(cpu, ENCRYPT),
         }
-        let more = ahead.fill(&mut sectors);
+        let more = ahead.fill(sectors);
         pass.counter_and_hashes::<V, ROUNDS>(cpu, ahead);
         pass.join(cpu, true);
         pass.finish(cpu, ENCRYPT);

@@ -75,7 +75,7 @@ pub(super) trait Scheme {
 #[inline(always)]
 pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize>(
     scheme: &S,
-    sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     // As many vectors side by side as there are registers for.
@@ -89,7 +89,7 @@ pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize>(
 #[inline(always)]
 fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     scheme: &S,
-    mut sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     if sectors.left() == Some(1) {
@@ -117,7 +117,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     let (mut used_groups, mut used_lanes) = (0, 0);
     loop {
         let [first, second, third, fourth] = &mut order;
-        first.fill(&mut sectors, together);
+        first.fill(sectors, together);
         let (hashed, counted) = (first.len, third.len);
         if hashed == 0 && second.len == 0 && counted == 0 && fourth.len == 0 {
             break;
@@ -212,7 +212,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
 #[inline(always)]
 fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     scheme: &S,
-    mut sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     let bytes = sectors.bytes();

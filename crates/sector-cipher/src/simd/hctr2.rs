@@ -61,7 +61,7 @@ impl Keys {
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     keys: &Keys,
-    sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);

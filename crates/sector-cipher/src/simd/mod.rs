@@ -62,7 +62,10 @@ unsafe fn set_keys<K: Vector>(keys: &mut row::Keys, from: &KeySource<'_>) {
 
 /// # Safety
 /// [`Vector::detect`] of `V` has been true.
-unsafe fn crypt_row<V: Vector, const ENCRYPT: bool>(keys: &row::Keys, sectors: Sectors<'_, '_>) {
+unsafe fn crypt_row<V: Vector, const ENCRYPT: bool>(
+    keys: &row::Keys,
+    sectors: &mut Sectors<'_, '_>,
+) {
     // SAFETY: the caller's promise.
     let cpu = unsafe { Cpu::<V>::detected() };
     match keys {
@@ -142,7 +145,7 @@ unsafe fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
 
 /// Runs the kernel of a mode for `V`, one for each number of AES rounds. The keys are set.
 #[inline(always)]
-fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encrypt: bool) {
+fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     // `move`, since a kernel that takes the evidence would get the address of nothing otherwise.
     macro_rules! kernel {
         ($keys:ident: $mode:ident $(<$direction:literal>)? ($($argument:expr),+)) => {
@@ -170,11 +173,7 @@ fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encr
         };
     }
     match keys {
-        // The stream stays where it is: copying it costs as much as some blocks.
-        Keys::Xts(keys) => {
-            let sectors = &mut sectors;
-            directed!(keys: xts(keys, sectors));
-        }
+        Keys::Xts(keys) => directed!(keys: xts(keys, sectors)),
         // Serial inside a sector: vectors of one block do, whose code is there already.
         Keys::Cbc(keys) if encrypt => cbc::<V::One, true>(cpu.one(), keys, sectors),
         Keys::Cbc(keys) => cbc::<V, false>(cpu, keys, sectors),
@@ -195,7 +194,7 @@ fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, mut sectors: Sectors<'_, '_>, encr
 fn adiantum<V: Vector>(
     cpu: Cpu<V>,
     keys: &adiantum::Keys,
-    sectors: Sectors<'_, '_>,
+    sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     cpu.call(
@@ -205,7 +204,7 @@ fn adiantum<V: Vector>(
 }
 
 /// The kernel of CBC, whose keys have 192 bits as well.
-fn cbc<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &AesKeys, sectors: Sectors<'_, '_>) {
+fn cbc<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &AesKeys, sectors: &mut Sectors<'_, '_>) {
     match keys.rounds() {
         10 => cpu.call(
             #[inline(always)]

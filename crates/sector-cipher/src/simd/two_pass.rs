@@ -121,7 +121,7 @@ pub(super) trait TwoPass<V: Vector> {
 
 /// Runs it over the stream.
 #[inline(always)]
-pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '_>) {
+pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, sectors: &mut Sectors<'_, '_>) {
     let bytes = sectors.bytes();
     let together = (BYTES >> bytes.trailing_zeros()).min(SECTORS);
     // Left as it is: zeros would cost more than a small sector.
@@ -137,7 +137,7 @@ pub(super) fn run<V: Vector, M: TwoPass<V>>(mode: &M, mut sectors: Sectors<'_, '
     let mut current = 0;
     loop {
         if taken == batch.len() {
-            ivs::fill::<V>(&mut sectors, &mut batch);
+            ivs::fill::<V>(sectors, &mut batch);
             taken = 0;
         }
         let [a, b, c] = &mut steps;

@@ -145,7 +145,7 @@ impl<'a> State<'a> {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector>(keys: &Keys, mut sectors: Sectors<'_, '_>, encrypt: bool) {
+pub(super) fn crypt<V: Vector>(keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     let bytes = sectors.bytes();
     let mut states = [
         State::new(sectors.empty_batch()),
