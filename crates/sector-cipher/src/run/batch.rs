@@ -30,6 +30,49 @@ impl Sector {
     pub(crate) fn dst(&self) -> *mut u8 {
         self.dst
     }
+
+    /// That at `offset`, in bytes, from this one.
+    #[inline(always)]
+    fn at(self, offset: usize) -> Self {
+        Self {
+            src: self.src.wrapping_add(offset),
+            dst: self.dst.wrapping_add(offset),
+        }
+    }
+}
+
+/// Consecutive sectors of a run.
+pub(crate) struct Consecutive {
+    pub(super) first: Sector,
+    pub(super) len: usize,
+    pub(super) count: u64,
+    pub(super) end: RunEnd,
+}
+
+impl Consecutive {
+    /// How many there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What the IV of the first one counts.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The end of the run that they are from.
+    #[inline(always)]
+    pub(crate) fn end(&self) -> RunEnd {
+        self.end
+    }
+
+    /// The sector at `offset`, in bytes, from the first one.
+    #[inline(always)]
+    pub(crate) fn at(&self, offset: usize) -> Sector {
+        self.first.at(offset)
+    }
 }
 
 /// Up to [`BATCH`] following sectors of a stream.
@@ -92,12 +135,7 @@ impl Batch<'_> {
         if self.count.is_none() {
             return self.sectors()[i];
         }
-        let Sector { src, dst } = self.sectors[0];
-        let offset = i * self.bytes;
-        Sector {
-            src: src.wrapping_add(offset),
-            dst: dst.wrapping_add(offset),
-        }
+        self.sectors[0].at(i * self.bytes)
     }
 
     /// What the IV of the first sector counts, if the sectors are consecutive

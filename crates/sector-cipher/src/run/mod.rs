@@ -12,7 +12,7 @@ use crate::arch::{put, settled};
 use crate::here::ZipHere;
 use crate::{Foreign, Run, RunError};
 pub(crate) use ahead::{Ahead, RunEnd};
-pub(crate) use batch::{Batch, Sector};
+pub(crate) use batch::{Batch, Consecutive, Sector};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
@@ -270,24 +270,41 @@ impl<'a, 'b> Sectors<'a, 'b> {
         (Sector { src, dst }, iv)
     }
 
-    /// [`Self::fill`], but leaves the IVs of consecutive sectors to the kernel:
-    /// it makes them as vectors. Numbers on their way from one kind of register
-    /// to the other take the place of AES rounds.
+    /// The next sectors, `most` of them or what is left, if they are consecutive. Their IVs are
+    /// left to the kernel, which makes them as vectors: numbers on their way from one kind of
+    /// register to the other take the place of AES rounds.
+    #[inline(always)]
+    pub(crate) fn consecutive(&mut self, most: usize) -> Option<Consecutive> {
+        let len = self.left.min(most);
+        if len < most && self.rest.len() != 0 {
+            return None;
+        }
+        let end = self.end();
+        let (src, dst) = (settled(self.src), settled(self.dst.cast_const()).cast_mut());
+        let count = self.next >> self.rule.shift;
+        // Nobody asks for what is behind the last sector of all.
+        self.src = src.wrapping_add(most * self.bytes);
+        self.dst = dst.wrapping_add(most * self.bytes);
+        self.next = self.next.wrapping_add(most as u64 * self.rule.units);
+        self.left -= len;
+        Some(Consecutive {
+            first: Sector { src, dst },
+            len,
+            count,
+            end,
+        })
+    }
+
+    /// [`Self::fill`], but leaves the IVs of consecutive sectors to the kernel.
     #[inline(always)]
     pub(crate) fn fill_places(&mut self, batch: &mut Batch<'a>) {
-        let count = self.left.min(BATCH);
-        if count < BATCH && self.rest.len() != 0 {
+        let Some(places) = self.consecutive(BATCH) else {
             return self.fill(batch);
-        }
-        batch.end = self.end();
-        let (src, dst) = (settled(self.src), settled(self.dst.cast_const()).cast_mut());
-        batch.sectors[0] = Sector { src, dst };
-        self.src = src.wrapping_add(BATCH * self.bytes);
-        self.dst = dst.wrapping_add(BATCH * self.bytes);
-        batch.count = Some(self.next >> self.rule.shift);
-        self.next = self.next.wrapping_add(BATCH as u64 * self.rule.units);
-        batch.len = count;
-        self.left -= count;
+        };
+        batch.sectors[0] = places.first;
+        batch.len = places.len;
+        batch.count = Some(places.count);
+        batch.end = places.end;
     }
 
     /// What the IV counts from a sector to those behind it, and the bits of the

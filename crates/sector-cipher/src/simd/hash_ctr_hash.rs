@@ -108,16 +108,23 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     // Bytes between the parts of the middle.
     let spacing = together * bytes / PARTS;
     let mut groups = [Group::none(bytes); 4];
-    let mut before = Sums::<V>::zero();
-    let mut after = Sums::<V>::zero();
+    let mut before = Sums::<V>::unset();
+    let mut after = Sums::<V>::unset();
     let mut pass = Pass::<S, V, N>::new(scheme);
     // Four groups, each one step behind the next; the first ones of the array come first.
-    let [a, b, c, d] = groups.each_mut();
-    let mut order = [a, d, c, b];
+    let mut turn = 0;
     let (mut used_groups, mut used_lanes) = (0, 0);
     loop {
-        let [first, second, third, fourth] = &mut order;
-        first.fill(sectors, together);
+        let [a, b, c, d] = &mut groups;
+        // Pointers that moved through memory would wait for each other.
+        let [first, second, third, fourth] = match turn {
+            0 => [a, d, c, b],
+            1 => [b, a, d, c],
+            2 => [c, b, a, d],
+            _ => [d, c, b, a],
+        };
+        turn = (turn + 1) % 4;
+        first.fill::<V>(sectors, together);
         let (hashed, counted) = (first.len, third.len);
         if hashed == 0 && second.len == 0 && counted == 0 && fourth.len == 0 {
             break;
@@ -127,7 +134,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
             used_lanes = used_lanes.max(hashed);
         }
         let mut part = 0;
-        let mut done = 0;
+        let (mut done, mut due) = (0, 0);
         macro_rules! next_part {
             () => {
                 let mut lane = 0;
@@ -137,7 +144,8 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
                         part,
                         second,
                         #[inline(always)]
-                        || before.get(lane),
+                        // SAFETY: the group's hashes are done.
+                        || unsafe { before.get(lane) },
                         lane,
                     );
                     lane += V::BLOCKS;
@@ -145,7 +153,9 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
                 if part == FINISH {
                     lane = 0;
                     while lane < fourth.len {
-                        scheme.finish::<V, ROUNDS>(encrypt, fourth, after.get(lane), lane);
+                        // SAFETY: so are its second ones.
+                        let hash = unsafe { after.get(lane) };
+                        scheme.finish::<V, ROUNDS>(encrypt, fourth, hash, lane);
                         lane += V::BLOCKS;
                     }
                 }
@@ -154,15 +164,17 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
         }
         let mut last = fourth.len.wrapping_sub(1) % GROUP;
         if counted == 0 {
-            after.0[last] = pass.finish(bytes);
+            after.set(last, pass.finish(bytes));
         }
+        after.pad(fourth.len);
         for i in 0..hashed.max(counted) {
             let (sector, ahead) = (third.sectors[i], first.sectors[i].src());
             pass.start(third.start.splat(i));
             let mut offset = 0;
             while offset < bytes {
-                if done >= part * spacing && part < PARTS {
+                if done >= due && part < PARTS {
                     next_part!();
+                    due += spacing;
                 }
                 let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
                 let later = first.end.ahead(ahead.wrapping_add(behind));
@@ -179,21 +191,21 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
                     }
                 }
                 if offset == 0 && i < counted {
-                    after.0[last] = pass.take_after();
+                    after.set(last, pass.take_after());
                     last = i;
                 }
                 offset += Pass::<S, V, N>::STEP;
                 done += Pass::<S, V, N>::STEP;
             }
-            before.0[i] = pass.take_before();
+            before.set(i, pass.take_before());
         }
         while part < PARTS {
             next_part!();
         }
+        before.pad(hashed);
         fourth.len = 0;
-        order.rotate_right(1);
     }
-    let used_groups = used_groups.min(order.len());
+    let used_groups = used_groups.min(groups.len());
     // A hash of data that somebody knows tells them the hash's key. None of
     // these has a destructor, and as they are aligned their sizes are whole
     // vectors.

@@ -10,13 +10,7 @@ use core::ptr;
 #[inline(always)]
 pub(super) fn ivs<V: Vector>(sectors: &Sectors<'_, '_>, batch: &Batch<'_>, i: usize) -> V {
     if let Some(count) = batch.count() {
-        let (steps, masks) = sectors.counting();
-        let steps = &steps[i * V::BLOCKS..][..V::BLOCKS];
-        // SAFETY: as many steps as the vector has blocks.
-        let steps = unsafe { V::load(steps.as_ptr().cast()) };
-        let count = V::splat(u128::from(count)).add64(steps);
-        let [little, big] = masks.map_here(V::splat);
-        return count.and(little).xor(count.reverse_bytes().and(big));
+        return consecutive(sectors, count, i);
     }
     let ivs = &batch.ivs()[i * V::BLOCKS..][..V::BLOCKS];
     // Block by block, as they were written just before, because a CPU does not
@@ -24,6 +18,19 @@ pub(super) fn ivs<V: Vector>(sectors: &Sectors<'_, '_>, batch: &Batch<'_>, i: us
     let at = |lane: usize| ptr::from_ref(fresh(&ivs[lane % V::BLOCKS])).cast();
     // SAFETY: IVs of the batch.
     unsafe { V::gather([at(0), at(1), at(2), at(3)]) }
+}
+
+/// Vector `i`, of the IVs of consecutive sectors, that of the
+/// first of which counts `count`.
+#[inline(always)]
+pub(super) fn consecutive<V: Vector>(sectors: &Sectors<'_, '_>, count: u64, i: usize) -> V {
+    let (steps, masks) = sectors.counting();
+    let steps = &steps[i * V::BLOCKS..][..V::BLOCKS];
+    // SAFETY: as many steps as the vector has blocks.
+    let steps = unsafe { V::load(steps.as_ptr().cast()) };
+    let count = V::splat(u128::from(count)).add64(steps);
+    let [little, big] = masks.map_here(V::splat);
+    count.and(little).xor(count.reverse_bytes().and(big))
 }
 
 /// Replaces the batch by the next sectors, as [`Sectors::fill`] does, but leaves the places of

@@ -2,9 +2,10 @@
 
 use crate::here::{ZipHere, from_fn};
 use crate::run::{BLOCK, RunEnd, Sector, Sectors};
-use crate::simd::Vector;
 use crate::simd::field::Products;
-use core::ptr;
+use crate::simd::{Vector, ivs};
+use core::mem::MaybeUninit;
+use core::{ptr, slice};
 
 /// Sectors in a group, at most.
 pub(super) const GROUP: usize = 4;
@@ -36,25 +37,46 @@ impl SectorBlocks {
     /// That of one sector, in all lanes.
     #[inline(always)]
     pub(super) fn splat<V: Vector>(&self, lane: usize) -> V {
-        V::splat(self.0[lane])
+        V::spread(self.get::<V::One>(lane))
     }
 }
 
 /// The hash of each sector of a group, without tweak and reduction: what has
-/// been added up in each lane of the vectors that went through the sector.
-pub(super) struct Sums<V>(pub(super) [Products<V>; GROUP]);
+/// been added up in each lane of the vectors that went through the sector. There is nothing
+/// in it before it has been set.
+pub(super) struct Sums<V>([MaybeUninit<Products<V>>; GROUP]);
 
 impl<V: Vector> Sums<V> {
     #[inline(always)]
-    pub(super) fn zero() -> Self {
-        Self([Products::zero(); GROUP])
+    pub(super) fn unset() -> Self {
+        Self([MaybeUninit::uninit(); GROUP])
+    }
+
+    /// Sets that of the sector in `lane`.
+    #[inline(always)]
+    pub(super) fn set(&mut self, lane: usize, hash: Products<V>) {
+        self.0[lane].write(hash);
+    }
+
+    /// Sets those behind `len` sectors which [`Self::get`] reads with theirs: to nothing.
+    #[inline(always)]
+    pub(super) fn pad(&mut self, len: usize) {
+        for lane in len..len.next_multiple_of(V::BLOCKS) {
+            self.set(lane, Products::zero());
+        }
     }
 
     /// The hashes of the sectors from `lane` on, a multiple of the vector's
     /// lanes, each in a lane.
+    ///
+    /// # Safety
+    /// They have been set, or padded.
     #[inline(always)]
-    pub(super) fn get(&self, lane: usize) -> Products<V> {
-        Products::fold_each(&self.0[lane..][..V::BLOCKS])
+    pub(super) unsafe fn get(&self, lane: usize) -> Products<V> {
+        let lanes = &self.0[lane..][..V::BLOCKS];
+        // SAFETY: the caller's promise.
+        let lanes = unsafe { slice::from_raw_parts(lanes.as_ptr().cast(), lanes.len()) };
+        Products::fold_each(lanes)
     }
 }
 
@@ -77,6 +99,7 @@ pub(in crate::simd) struct Group {
 
 impl Group {
     /// One without sectors, for sectors of `bytes` bytes.
+    #[inline(always)]
     pub(super) fn none(bytes: usize) -> Self {
         Self {
             sectors: [Sector::NONE; GROUP],
@@ -105,14 +128,30 @@ impl Group {
 
     /// The next sectors of the stream, `len` at most.
     #[inline(always)]
-    pub(super) fn fill(&mut self, sectors: &mut Sectors<'_, '_>, len: usize) {
-        self.len = 0;
-        if sectors.left() == Some(0) {
-            return;
+    pub(super) fn fill<V: Vector>(&mut self, sectors: &mut Sectors<'_, '_>, len: usize) {
+        let Some(places) = sectors.consecutive(len) else {
+            return self.fill_over_ends(sectors, len);
+        };
+        self.len = places.len();
+        self.end = places.end();
+        for lane in 0..GROUP {
+            // Lanes without a sector have one that is there, for reading.
+            let number = if lane < self.len { lane } else { 0 };
+            self.sectors[lane] = places.at(number * self.bytes);
         }
+        for lane in (0..GROUP).step_by(V::BLOCKS) {
+            let vector = lane / V::BLOCKS;
+            let tweaks = ivs::consecutive::<V>(sectors, places.count(), vector);
+            self.tweaks.set(lane, tweaks);
+        }
+    }
+
+    /// The same over the ends of runs.
+    #[cold]
+    #[inline(never)]
+    fn fill_over_ends(&mut self, sectors: &mut Sectors<'_, '_>, len: usize) {
         self.len = sectors.take(&mut self.sectors[..len], &mut self.tweaks.0[..len]);
         self.end = sectors.end();
-        // Lanes without a sector have one that is there, for reading.
         for lane in self.len..GROUP {
             self.sectors[lane] = self.sectors[0];
         }
