@@ -85,8 +85,6 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
 }
 
 impl Scheme for Keys {
-    /// The sector's third block has number one.
-    const FIRST: u32 = 1_u32.wrapping_sub(2);
     const REVERSED: bool = false;
 
     #[inline(always)]
@@ -105,8 +103,8 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
-        counter::xctr(start, numbers)
+    fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N] {
+        counter::xctr(start, &counter::FROM_THIRD, block)
     }
 
     #[inline(always)]

@@ -38,8 +38,6 @@ const FINISH: usize = 1;
 
 /// A cipher of this form.
 pub(super) trait Scheme {
-    /// The number of the sector's first block in counter mode.
-    const FIRST: u32;
     /// Whether the hash takes the bytes of a block in reverse.
     const REVERSED: bool;
     /// The powers of the hash's key, one for each block.
@@ -48,8 +46,9 @@ pub(super) trait Scheme {
     fn counter_keys(&self) -> &RoundKeys;
     /// What [`Self::counters`] needs of where the counter starts.
     fn start<V: Vector>(&self, start: V) -> V;
-    /// The counters of the blocks with these numbers, up to the first round.
-    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N];
+    /// The counters of the sector's blocks from `block` on, a multiple of `N` vectors, up to the
+    /// first round.
+    fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N];
     /// Between the first hash and counter mode, for the sectors of a group from
     /// `lane` on: leaves where the counter starts. Part 0 has the hash, and the
     /// others follow; a part should wait for AES once at most.

@@ -68,7 +68,6 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
 }
 
 impl Scheme for Keys {
-    const FIRST: u32 = 0;
     const REVERSED: bool = false;
 
     #[inline(always)]
@@ -87,8 +86,8 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
-        counter::xctr(start, numbers)
+    fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N] {
+        counter::xctr(start, &counter::FROM_FIRST, block)
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, RoundKeys, Vector, aes};
+use super::{AesKeys, RoundKeys, Vector, aes, counter};
 use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroize;
@@ -128,7 +128,6 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
 }
 
 impl Scheme for Keys {
-    const FIRST: u32 = 0;
     const REVERSED: bool = true;
 
     #[inline(always)]
@@ -149,8 +148,9 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn counters<V: Vector, const N: usize>(&self, start: V, numbers: [V; N]) -> [V; N] {
-        let mut x = numbers;
+    fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N] {
+        let start = start.add32(counter::FROM_FIRST.splat(block));
+        let mut x = counter::FROM_FIRST.vectors::<V, N>(0);
         for x in &mut x {
             *x = start.add32(*x).reverse_bytes();
         }

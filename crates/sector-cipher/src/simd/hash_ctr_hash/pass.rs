@@ -3,9 +3,9 @@
 
 use super::Scheme;
 use crate::here::{MapHere, ZipHere};
-use crate::run::{Ahead, Sector};
+use crate::run::{Ahead, BLOCK, Sector};
+use crate::simd::Vector;
 use crate::simd::field::{Pair, Products};
-use crate::simd::{Vector, counter};
 
 /// A vector of blocks as the hash takes them.
 #[inline(always)]
@@ -37,9 +37,8 @@ unsafe fn add<S: Scheme, V: Vector>(hash: &mut Products<V>, src: *const u8, powe
 /// Where it is, `N` vectors at a time.
 pub(super) struct Pass<'k, S, V, const N: usize> {
     scheme: &'k S,
-    /// Where counter mode is.
+    /// Where counter mode starts.
     start: V,
-    next: V,
     /// What counter mode has written and the hash not yet taken in.
     blocks: [V; N],
     /// Whether there is any.
@@ -59,7 +58,6 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         Self {
             scheme,
             start: V::zero(),
-            next: V::zero(),
             blocks: [V::zero(); N],
             written: false,
             after: Products::zero(),
@@ -71,7 +69,6 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
     #[inline(always)]
     pub(super) fn start(&mut self, start: V) {
         self.start = self.scheme.start(start);
-        self.next = counter::numbers::<V>(S::FIRST);
     }
 
     /// The first hash, after a sector's last step.
@@ -120,8 +117,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         behind: usize,
     ) {
         let keys = self.scheme.counter_keys();
-        let numbers = counter::following::<V, N>(&mut self.next);
-        let mut x = self.scheme.counters(self.start, numbers);
+        let mut x = self.scheme.counters(self.start, offset / BLOCK);
         // Pairs of vectors to be hashed.
         let pairs = if HASH { N } else { N / 2 };
         // SAFETY: the caller's promise.
