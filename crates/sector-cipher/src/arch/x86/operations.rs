@@ -38,22 +38,53 @@ macro_rules! shifts {
     };
 }
 
-/// Rotations of words where there is no instruction for them: `$or` of `$left` and `$right`.
+/// The order of bytes that rotates each word to the left by 8 bits, and by 16.
+#[repr(align(32))]
+pub(super) struct Rotated(#[allow(dead_code, reason = "assembly reads it")] [u128; 2]);
+
+pub(super) static BY_8: Rotated = Rotated([0x0e0d_0c0f_0a09_080b_0605_0407_0201_0003; 2]);
+pub(super) static BY_16: Rotated = Rotated([0x0d0c_0f0e_0908_0b0a_0504_0706_0100_0302; 2]);
+
+/// Rotations of words where there is no instruction for them: `$or` of `$left` and `$right`, and
+/// one shuffle by whole bytes. That is assembly since the compiler, which knows what a shuffle by
+/// a constant does, makes two of it: of halves of words, or one each of what is added before.
 macro_rules! rotations {
-    ($or:ident, $left:ident, $right:ident) => {
+    (
+        $register:ty, $class:ident, $features:literal, $memory:literal:
+        $or:ident, $left:ident, $right:ident
+    ) => {
         #[inline(always)]
         fn rotl32<const N: u32>(self) -> Self {
-            // Whole bytes by one shuffle.
-            self.shuffle_bytes(match N {
-                8 => Self::splat(0x0e0d_0c0f_0a09_080b_0605_0407_0201_0003),
-                16 => Self::splat(0x0d0c_0f0e_0908_0b0a_0504_0706_0100_0302),
-                _ => {
-                    return intrinsics!($or(
-                        $left(self.0, _mm_cvtsi32_si128(N.cast_signed())),
-                        $right(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
-                    ));
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn by_bytes<const N: u32>(mut x: $register) -> $register {
+                macro_rules! shuffle {
+                    ($order:path) => {
+                        // SAFETY: computes on a register, and reads as much as it has.
+                        unsafe {
+                            core::arch::asm!(
+                                concat!("vpshufb {x}, {x}, ", $memory, " ptr [rip + {order}]"),
+                                x = inout($class) x,
+                                order = sym $order,
+                                options(pure, readonly, nostack, preserves_flags),
+                            );
+                        }
+                    };
                 }
-            })
+                if N == 8 {
+                    shuffle!($crate::arch::x86::operations::BY_8);
+                } else {
+                    shuffle!($crate::arch::x86::operations::BY_16);
+                }
+                x
+            }
+            if const { N == 8 || N == 16 } {
+                return intrinsics!(by_bytes::<N>(self.0));
+            }
+            intrinsics!($or(
+                $left(self.0, _mm_cvtsi32_si128(N.cast_signed())),
+                $right(self.0, _mm_cvtsi32_si128(32 - N.cast_signed()))
+            ))
         }
     };
 }

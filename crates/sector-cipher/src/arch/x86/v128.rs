@@ -28,7 +28,7 @@ impl Lanes for V128 {
 
     memory!(1: _mm_loadu_si128, _mm_storeu_si128);
     shifts!(_mm_sll_epi64, _mm_srl_epi64);
-    rotations!(_mm_or_si128, _mm_sll_epi32, _mm_srl_epi32);
+    rotations!(__m128i, xmm_reg, "avx", "xmmword": _mm_or_si128, _mm_sll_epi32, _mm_srl_epi32);
 
     operations! {
         fn zero() = _mm_setzero_si128;

@@ -32,7 +32,7 @@ impl<const WHOLE: bool> Lanes for V256<WHOLE> {
 
     memory!(2: _mm256_loadu_si256, _mm256_storeu_si256);
     shifts!(_mm256_sll_epi64, _mm256_srl_epi64);
-    rotations!(_mm256_or_si256, _mm256_sll_epi32, _mm256_srl_epi32);
+    rotations!(__m256i, ymm_reg, "avx2", "ymmword": _mm256_or_si256, _mm256_sll_epi32, _mm256_srl_epi32);
 
     operations! {
         fn zero() = _mm256_setzero_si256;
