@@ -1,7 +1,8 @@
 //! Counter mode on vectors side by side.
 
-use super::{Lanes, RoundKeys, Vector};
+use super::{Lanes, RoundKeys, Vector, fresh};
 use crate::here::from_fn;
+use core::ptr;
 
 /// What [`xctr`] needs of where the counter starts: what precedes AES's first
 /// round is a sum as well, so that it is done once for all counters.
@@ -18,16 +19,18 @@ pub(super) fn xctr_start<V: Vector>(keys: &RoundKeys, start: V) -> V {
 /// on, a multiple of as many blocks.
 ///
 /// Above the first `N` vectors' numbers there is one sum for all of them, but that numbers which
-/// begin below zero have, in the first vector, one more borrow.
+/// begin below zero have, in the first vector, one more borrow. The compiler must not know what is in
+/// the tables: it would make the sums of the start and the first numbers before a sector's first
+/// step, and have no registers to keep them in.
 #[inline(always)]
 pub(super) fn xctr<V: Vector, const N: usize>(
     start: V,
     numbers: &'static Numbers,
     block: usize,
 ) -> [V; N] {
-    let mut x = numbers.vectors::<V, N>(0);
-    let above = start.xor(FROM_FIRST.splat(block));
-    x[0] = numbers.from::<V>(block).xor(start);
+    let above = start.xor(fresh(&FROM_FIRST).splat(block));
+    let mut x = fresh(numbers).vectors::<V, N>();
+    x[0] = fresh(numbers).from::<V>(block).xor(start);
     for x in &mut x[1..] {
         *x = above.xor(*x);
     }
@@ -66,21 +69,27 @@ impl Numbers {
     /// A block's, in all lanes.
     #[inline(always)]
     pub(super) fn splat<V: Vector>(&self, block: usize) -> V {
+        let number = &self.0[block % self.0.len()];
         // SAFETY: a block.
-        V::spread(unsafe { V::One::load((&raw const self.0[block]).cast()) })
+        V::spread(unsafe { V::One::load(ptr::from_ref(number).cast()) })
     }
 
     /// Those from `block` on, a multiple of the vector's lanes.
     #[inline(always)]
     pub(super) fn from<V: Vector>(&self, block: usize) -> V {
+        // Which is how the compiler knows that they are there.
+        let block = block & (self.0.len() - V::BLOCKS);
         let numbers = &self.0[block..][..V::BLOCKS];
         // SAFETY: as many blocks as the vector has.
         unsafe { V::load(numbers.as_ptr().cast()) }
     }
 
-    /// Those of `N` vectors.
+    /// Those of the first `N` vectors.
     #[inline(always)]
-    pub(super) fn vectors<V: Vector, const N: usize>(&self, block: usize) -> [V; N] {
-        from_fn(|i| self.from(block + i * V::BLOCKS))
+    pub(super) fn vectors<V: Vector, const N: usize>(&self) -> [V; N] {
+        from_fn(
+            #[inline(always)]
+            |i| self.from(i * V::BLOCKS),
+        )
     }
 }

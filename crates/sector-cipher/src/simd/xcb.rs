@@ -4,7 +4,7 @@
 use super::field::{Factor, Products};
 use super::hash_ctr_hash::{self, Group, Scheme};
 use super::powers::Powers;
-use super::{AesKeys, RoundKeys, Vector, aes, counter};
+use super::{AesKeys, RoundKeys, Vector, aes, counter, fresh};
 use crate::here::{MapHere, ZipHere, from_fn};
 use crate::run::{BLOCK, Sectors};
 use zeroize::Zeroize;
@@ -149,8 +149,9 @@ impl Scheme for Keys {
 
     #[inline(always)]
     fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N] {
-        let start = start.add32(counter::FROM_FIRST.splat(block));
-        let mut x = counter::FROM_FIRST.vectors::<V, N>(0);
+        let numbers = fresh(&counter::FROM_FIRST);
+        let start = start.add32(numbers.splat(block));
+        let mut x = numbers.vectors::<V, N>();
         for x in &mut x {
             *x = start.add32(*x).reverse_bytes();
         }
