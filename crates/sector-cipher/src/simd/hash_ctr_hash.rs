@@ -166,7 +166,9 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
             after.set(last, pass.finish(bytes));
         }
         after.pad(fourth.len);
-        for i in 0..hashed.max(counted) {
+        // Groups are full but for the stream's last one.
+        debug_assert!(counted == 0 || hashed <= counted);
+        for i in 0..counted {
             let (sector, ahead) = (third.sectors[i], first.sectors[i].src());
             pass.start(third.start.splat(i));
             let mut offset = 0;
@@ -176,30 +178,40 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
                     due += spacing;
                 }
                 let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
-                let later = first.end.ahead(ahead.wrapping_add(behind));
                 // SAFETY: the sectors are there.
                 unsafe {
-                    match (i < counted, i < hashed) {
-                        (true, true) => {
-                            pass.step::<ROUNDS, true>(sector, ahead, later, offset, behind);
-                        }
-                        (true, false) => {
-                            pass.step::<ROUNDS, false>(sector, ahead, later, offset, behind);
-                        }
-                        _ => pass.hash(ahead, offset),
+                    if i < hashed {
+                        let later = first.end.ahead(ahead.wrapping_add(behind));
+                        pass.step::<ROUNDS, true>(sector, ahead, later, offset, behind);
+                    } else {
+                        let none = RunEnd::NONE.ahead(ahead);
+                        pass.step::<ROUNDS, false>(sector, ahead, none, offset, behind);
                     }
                 }
-                if offset == 0 && i < counted {
+                if offset == 0 {
                     after.set(last, pass.take_after());
                     last = i;
                 }
                 offset += Pass::<S, V, N>::STEP;
                 done += Pass::<S, V, N>::STEP;
             }
-            before.set(i, pass.take_before());
+            if i < hashed {
+                before.set(i, pass.take_before());
+            }
         }
-        while part < PARTS {
-            next_part!();
+        // What is left of the middle, or all of it where nothing is in counter mode: then by turns
+        // with the first hash, so that a CPU has that while the middle waits for itself.
+        let alone = if counted == 0 { hashed } else { 0 };
+        let mut i = 0;
+        while part < PARTS || i < alone {
+            if part < PARTS {
+                next_part!();
+            }
+            if i < alone {
+                // SAFETY: the sector is there.
+                before.set(i, unsafe { pass.hash(first.sectors[i].src(), bytes) });
+                i += 1;
+            }
         }
         before.pad(hashed);
         fourth.len = 0;
@@ -230,14 +242,9 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     let (sector, tweak) = sectors.one();
     let mut group = Group::of_one(sector, bytes, tweak);
     let mut pass = Pass::<S, V, N>::new(scheme);
-    let mut offset = 0;
-    while offset < bytes {
-        // SAFETY: the sector is there.
-        unsafe { pass.hash(sector.src(), offset) };
-        offset += Pass::<S, V, N>::STEP;
-    }
     // One lane takes less time than several.
-    let hash = pass.take_before().fold();
+    // SAFETY: the sector is there.
+    let hash = unsafe { pass.hash(sector.src(), bytes) }.fold();
     for part in 0..PARTS {
         scheme.middle::<V::One, ROUNDS>(
             encrypt,
@@ -250,7 +257,7 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     }
     pass.start(V::spread(group.start.get(0)));
     let none = RunEnd::NONE.ahead(sector.src());
-    offset = 0;
+    let mut offset = 0;
     while offset < bytes {
         let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
         // SAFETY: the sector is there.

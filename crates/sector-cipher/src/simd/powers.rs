@@ -52,23 +52,22 @@ impl Powers {
         power
     }
 
-    /// The factors of the blocks at `offset`, in bytes, in a sector.
+    /// The factors of the blocks `more` behind `offset`, in bytes, in a sector.
     ///
     /// # Safety
-    /// The offset is a multiple of two vectors' size, and in a sector.
+    /// Both are multiples of two vectors' size, and the sum is in a sector.
     #[inline(always)]
-    pub(super) unsafe fn at<V: Vector>(&self, offset: usize) -> Pair<V> {
-        debug_assert!(offset + 2 * V::BYTES <= size_of_val(&self.values));
+    pub(super) unsafe fn at<V: Vector>(&self, offset: usize, more: usize) -> Pair<V> {
+        debug_assert!(offset + more + 2 * V::BYTES <= size_of_val(&self.values));
         let values = (&raw const self.values).cast::<u8>();
         let sums = (&raw const self.sums[V::BLOCKS.trailing_zeros() as usize]).cast::<u8>();
         // SAFETY: a sector has no more blocks than the table.
         unsafe {
+            let values = values.add(offset).add(more);
             Pair {
-                values: [
-                    V::load(values.add(offset)),
-                    V::load(values.add(offset + V::BYTES)),
-                ],
-                sums: V::load(sums.add(offset / 2)),
+                values: [V::load(values), V::load(values.add(V::BYTES))],
+                // Halved apart, so that what the compiler knows of one is in the address.
+                sums: V::load(sums.add(offset / 2).add(more / 2)),
             }
         }
     }

@@ -90,7 +90,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
             for i in (0..N).step_by(2) {
                 // SAFETY: inside the table.
                 unsafe {
-                    let powers = self.scheme.powers().at(bytes - Self::STEP + i * V::BYTES);
+                    let powers = self.scheme.powers().at(bytes - Self::STEP, i * V::BYTES);
                     self.after
                         .add_two([self.blocks[i], self.blocks[i + 1]], powers);
                 }
@@ -122,7 +122,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         let pairs = if HASH { N } else { N / 2 };
         // SAFETY: the caller's promise.
         unsafe {
-            let mut powers = self.scheme.powers().at(behind);
+            let mut powers = self.scheme.powers().at(behind, 0);
             unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
                 V::aes_round::<N, true, ROUND>(&mut x, keys);
                 if HASH {
@@ -137,7 +137,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
                         add::<S, V>(&mut self.before, ahead.add(behind + i * V::BYTES), powers);
                         self.before.order(&mut x);
                     } else {
-                        powers = self.scheme.powers().at(behind + i * V::BYTES);
+                        powers = self.scheme.powers().at(behind, i * V::BYTES);
                         self.after.add_two([self.blocks[i], self.blocks[i + 1]], powers);
                         self.after.order(&mut x);
                     }
@@ -152,19 +152,24 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         }
     }
 
-    /// One step of the first hash alone.
+    /// The first hash of a sector of `bytes` bytes, alone.
     ///
     /// # Safety
-    /// As for [`Self::step`].
+    /// The sector is readable at `src`.
     #[inline(always)]
-    pub(super) unsafe fn hash(&mut self, ahead: *const u8, behind: usize) {
-        for i in (0..N).step_by(2) {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let at = behind + i * V::BYTES;
-                let powers = self.scheme.powers().at(at);
-                add::<S, V>(&mut self.before, ahead.add(at), powers);
+    pub(super) unsafe fn hash(&self, src: *const u8, bytes: usize) -> Products<V> {
+        let mut hash = Products::zero();
+        let mut offset = 0;
+        while offset < bytes {
+            for i in (0..N).step_by(2) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let powers = self.scheme.powers().at(offset, i * V::BYTES);
+                    add::<S, V>(&mut hash, src.add(offset + i * V::BYTES), powers);
+                }
             }
+            offset += Self::STEP;
         }
+        hash
     }
 }
