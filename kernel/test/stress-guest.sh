@@ -162,8 +162,7 @@ swapped_out() { # in sectors of 4096 bytes
 count_swap() {
     echo "0 0 0 0 0 $(($(swapped_out) / 256))" >"/tmp/counts/$round-swap"
 }
-# Dirties most of what there is of memory, and then more and more until something is swapped out. With too much
-# User Mode Linux, which does not compact, finds no eight pages in a row for the stack of another thread.
+# Dirties most of what there is of memory, and then more and more until something is swapped out.
 need_memory() {
     more=0
     while ! is_over; do

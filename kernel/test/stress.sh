@@ -31,11 +31,8 @@ cat >"$work/job" <<JOB
 [ ! -d /sys/kernel/debug ] || [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
 MINUTES=$minutes sh /in/stress-guest.sh
 JOB
-# So little that it does not suffice; with checkers, which take much, that no thread gets its stack with less.
-memory=256
-[[ "$bed" == *-fast ]] || memory=384
-# A hang shows as the end of this time.
-if "$root/scripts/guest.sh" --on "$bed" "${files[@]}" --memory "$memory" --disk "scratch=$work/scratch" --follow \
+# So little memory that it does not suffice. A hang shows as the end of this time.
+if "$root/scripts/guest.sh" --on "$bed" "${files[@]}" --memory 256 --disk "scratch=$work/scratch" --follow \
     --timeout $((minutes * 120 + 900)) "$work/job"; then
     echo "$bed, stress: ok"
 else
