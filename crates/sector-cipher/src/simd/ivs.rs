@@ -20,8 +20,7 @@ pub(super) fn ivs<V: Vector>(sectors: &Sectors<'_, '_>, batch: &Batch<'_>, i: us
     unsafe { V::gather([at(0), at(1), at(2), at(3)]) }
 }
 
-/// Vector `i`, of the IVs of consecutive sectors, that of the
-/// first of which counts `count`.
+/// Vector `i` of the IVs of consecutive sectors, of which that of the first counts `count`.
 #[inline(always)]
 pub(super) fn consecutive<V: Vector>(sectors: &Sectors<'_, '_>, count: u64, i: usize) -> V {
     let (steps, masks) = sectors.counting();
