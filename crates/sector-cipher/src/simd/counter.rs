@@ -37,11 +37,18 @@ pub(super) fn xctr<V: Vector, const N: usize>(
     x
 }
 
+/// Those of HCTR2 and XCB, which count from zero.
+pub(super) static FROM_FIRST: Numbers = Numbers::less(0);
+
+/// Those of FAST, where the third block has number one.
+pub(super) static FROM_THIRD: Numbers = Numbers::less(1);
+
 /// The numbers of the blocks of the largest sector, one behind the other.
 #[repr(C, align(64))]
 pub(super) struct Numbers([u128; 256]);
 
 impl Numbers {
+    /// Of each block its place, less `by`.
     const fn less(by: u128) -> Self {
         let mut numbers = [0; 256];
         let mut block = 0;
@@ -51,24 +58,11 @@ impl Numbers {
         }
         Self(numbers)
     }
-}
-
-/// Those of HCTR2 and XCB, which count from zero.
-pub(super) static FROM_FIRST: Numbers = Numbers::less(0);
-
-/// Those of FAST, where the third block has number one.
-pub(super) static FROM_THIRD: Numbers = Numbers::less(1);
-
-impl Numbers {
-    /// A block's.
-    #[inline(always)]
-    pub(super) fn one(&self, block: usize) -> u128 {
-        self.0[block]
-    }
 
     /// A block's, in all lanes.
     #[inline(always)]
     pub(super) fn splat<V: Vector>(&self, block: usize) -> V {
+        debug_assert!(block < self.0.len());
         let number = &self.0[block % self.0.len()];
         // SAFETY: a block.
         V::spread(unsafe { V::One::load(ptr::from_ref(number).cast()) })
@@ -77,6 +71,7 @@ impl Numbers {
     /// Those from `block` on, a multiple of the vector's lanes.
     #[inline(always)]
     pub(super) fn from<V: Vector>(&self, block: usize) -> V {
+        debug_assert!(block < self.0.len() && block.is_multiple_of(V::BLOCKS));
         // Which is how the compiler knows that they are there.
         let block = block & (self.0.len() - V::BLOCKS);
         let numbers = &self.0[block..][..V::BLOCKS];

@@ -85,7 +85,7 @@ impl<V: Vector> Lanes<V> {
             y[I] = if block == 0 {
                 // The number before a lane's is no sum of the two parts.
                 let first = self.first[lane];
-                let number = V::splat(counter::FROM_THIRD.one(first + 1));
+                let number = counter::FROM_THIRD.splat(first + 1);
                 start.xor3(number, counter::FROM_THIRD.from(first))
             } else {
                 start.xor(counter::FROM_THIRD.from(block))

@@ -143,8 +143,8 @@ impl<'k> Pass<'k> {
                 lanes.first[i] = index * SUBTREE;
                 // SAFETY: a block that the phase before has written.
                 let seed = unsafe { self.seeds.at(sector).cast::<u128>().read() };
-                let number = counter::FROM_THIRD.one(index * SUBTREE + 1);
-                lanes.starts[i] = V::splat(seed).xor(V::splat(number));
+                let number = counter::FROM_THIRD.splat(index * SUBTREE + 1);
+                lanes.starts[i] = V::splat(seed).xor(number);
             }
         }
         if COUNT {
