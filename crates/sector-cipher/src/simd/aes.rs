@@ -3,18 +3,53 @@
 use super::Vector;
 use crate::here::ZipHere;
 
-/// Round keys of one direction; those behind the last round are unused.
+/// Round keys of one direction. The last is number 14 whatever the key's length, so that the
+/// last ten rounds are the same code for all: shorter keys begin with a later number. What is before it is unused.
 #[repr(C, align(64))]
-pub(crate) struct RoundKeys(pub(crate) [[u32; 4]; 15]);
+pub(crate) struct RoundKeys {
+    keys: [[u32; 4]; 15],
+    /// The number of the first: 4, 2 or 0 for keys of 16, 24 or 32 bytes.
+    first: usize,
+}
 
 impl RoundKeys {
-    pub(crate) const ZERO: Self = Self([[0; 4]; 15]);
+    /// The number of the last.
+    pub(crate) const LAST: usize = 14;
+    /// Where the last ten rounds begin: with this key in the place of the first.
+    pub(crate) const LAST_TEN: usize = Self::LAST - 10;
 
-    /// Where round key `round` is, aligned: its sixteen bytes may be read, and those of the
+    pub(crate) const ZERO: Self = Self {
+        keys: [[0; 4]; 15],
+        first: Self::LAST_TEN,
+    };
+
+    /// Where round key `number` is, aligned: its sixteen bytes may be read, and those of the
     /// keys behind it.
     #[inline(always)]
-    pub(crate) fn at(&self, round: usize) -> *const u8 {
-        self.0[round..].as_ptr().cast()
+    pub(crate) fn at(&self, number: usize) -> *const u8 {
+        debug_assert!(number <= Self::LAST);
+        self.keys.as_ptr().wrapping_add(number).cast()
+    }
+
+    /// The number of the first.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Sets the keys of the inverse cipher from these (FIPS 197, section 5.3.5): the other way
+    /// round, all but the first and the last through `columns`, which reads one and writes another.
+    #[inline(always)]
+    pub(crate) fn invert(&self, inverse: &mut Self, columns: impl Fn(&[u32; 4], &mut [u32; 4])) {
+        inverse.first = self.first;
+        inverse.keys[self.first] = self.keys[Self::LAST];
+        for number in self.first + 1..Self::LAST {
+            columns(
+                &self.keys[Self::LAST + self.first - number],
+                &mut inverse.keys[number],
+            );
+        }
+        inverse.keys[Self::LAST] = self.keys[self.first];
     }
 }
 
@@ -34,17 +69,24 @@ impl WideKeys {
 
     /// Makes the copies of what is in `narrow`.
     pub(crate) fn widen(&mut self) {
-        for (wide, key) in self.wide.iter_mut().zip_here(&self.narrow.0) {
+        for (wide, key) in self.wide.iter_mut().zip_here(&self.narrow.keys) {
             *wide = [*key; 4];
         }
     }
 
-    /// Where the copies of round key `round` are, aligned: their 64 bytes may be read, and
+    /// Where the copies of round key `number` are, aligned: their 64 bytes may be read, and
     /// those behind them.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(crate) fn at(&self, round: usize) -> *const u8 {
-        self.wide[round..].as_ptr().cast()
+    pub(crate) fn at(&self, number: usize) -> *const u8 {
+        debug_assert!(number <= RoundKeys::LAST);
+        self.wide.as_ptr().wrapping_add(number).cast()
+    }
+
+    /// The number of the first.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> usize {
+        self.narrow.first
     }
 }
 
@@ -62,22 +104,17 @@ pub(crate) fn fresh<T>(value: &T) -> &T {
     unsafe { &*place }
 }
 
-/// Expands a key of 16, 24 or 32 bytes with the S-box on each byte of a word,
-/// and returns the number of rounds.
+/// Expands a key of 16, 24 or 32 bytes with the S-box on each byte of a word.
 #[inline(always)]
-pub(crate) fn expand(
-    key: &[u8],
-    round_keys: &mut RoundKeys,
-    substitute: impl Fn(u32) -> u32,
-) -> usize {
+pub(crate) fn expand(key: &[u8], round_keys: &mut RoundKeys, substitute: impl Fn(u32) -> u32) {
     let key_words = key.len() / 4;
-    let rounds = key_words + 6;
-    let words = round_keys.0.as_flattened_mut();
+    round_keys.first = 8 - key_words;
+    let words = round_keys.keys[round_keys.first..].as_flattened_mut();
     for (word, bytes) in words.iter_mut().zip_here(key.chunks_exact(4)) {
         *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
     let mut constant: u32 = 1;
-    for i in key_words..4 * (rounds + 1) {
+    for i in key_words..words.len() {
         let mut word = words[i - 1];
         if i % key_words == 0 {
             word = substitute(word).rotate_right(8) ^ constant;
@@ -88,7 +125,6 @@ pub(crate) fn expand(
         }
         words[i] = words[i - key_words] ^ word;
     }
-    rounds
 }
 
 /// AES keys of a mode: the data key for both directions, and a second key, for
@@ -98,9 +134,7 @@ pub(crate) struct AesKeys {
     pub(crate) encrypt: RoundKeys,
     pub(crate) decrypt: RoundKeys,
     pub(crate) iv: RoundKeys,
-    rounds: usize,
-    /// Zero without a key for IVs.
-    iv_rounds: usize,
+    encrypts_ivs: bool,
 }
 
 impl AesKeys {
@@ -109,55 +143,43 @@ impl AesKeys {
         encrypt: RoundKeys::ZERO,
         decrypt: RoundKeys::ZERO,
         iv: RoundKeys::ZERO,
-        rounds: 0,
-        iv_rounds: 0,
+        encrypts_ivs: false,
     };
 
     /// Sets the data key and the key for IVs, each of 16, 24 or 32 bytes.
     #[inline(always)]
     pub(crate) fn set<V: Vector>(&mut self, data: &[u8], iv: Option<&[u8]>) {
-        self.rounds = V::expand(data, &mut self.encrypt);
-        V::invert(&self.encrypt, &mut self.decrypt, self.rounds);
+        V::expand(data, &mut self.encrypt);
+        V::invert(&self.encrypt, &mut self.decrypt);
         if let Some(iv) = iv {
-            self.iv_rounds = V::expand(iv, &mut self.iv);
+            V::expand(iv, &mut self.iv);
+            self.encrypts_ivs = true;
         }
-    }
-
-    /// Rounds under the data key: 10, 12 or 14.
-    #[inline(always)]
-    pub(crate) fn rounds(&self) -> usize {
-        self.rounds
     }
 
     /// Whether there is a key for IVs.
     #[inline(always)]
     pub(crate) fn encrypts_ivs(&self) -> bool {
-        self.iv_rounds != 0
+        self.encrypts_ivs
     }
 }
 
 /// AES on `N` vectors side by side. Eight keep every CPU's AES units busy.
 #[inline(always)]
-pub(super) fn encrypt<V: Vector, const N: usize, const ROUNDS: usize>(
-    x: &mut [V; N],
-    keys: &RoundKeys,
-) {
-    V::aes_start(x, keys);
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+pub(super) fn encrypt<V: Vector, const N: usize>(x: &mut [V; N], keys: &RoundKeys) {
+    V::aes_start::<N, true>(x, keys);
+    unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
         V::aes_round::<N, true, ROUND>(x, keys);
     });
-    V::aes_finish::<N, true, ROUNDS>(x, keys, &[V::zero(); N]);
+    V::aes_finish::<N, true>(x, keys, &[V::zero(); N]);
 }
 
 /// The inverse, with the round keys of decryption.
 #[inline(always)]
-pub(super) fn decrypt<V: Vector, const N: usize, const ROUNDS: usize>(
-    x: &mut [V; N],
-    keys: &RoundKeys,
-) {
-    V::aes_start(x, keys);
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+pub(super) fn decrypt<V: Vector, const N: usize>(x: &mut [V; N], keys: &RoundKeys) {
+    V::aes_start::<N, false>(x, keys);
+    unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
         V::aes_round::<N, false, ROUND>(x, keys);
     });
-    V::aes_finish::<N, false, ROUNDS>(x, keys, &[V::zero(); N]);
+    V::aes_finish::<N, false>(x, keys, &[V::zero(); N]);
 }

@@ -57,20 +57,12 @@ impl Keys {
     };
 
     /// Rounds of AES.
-    pub(super) fn rounds(&self) -> usize {
-        self.aes.rounds()
-    }
-
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
         self.aes.set::<V>(key, None);
         let encryption = |block: u128| {
             let mut x = [V::splat(block)];
-            if self.aes.rounds() == 10 {
-                aes::encrypt::<V, 1, 10>(&mut x, &self.aes.encrypt);
-            } else {
-                aes::encrypt::<V, 1, 14>(&mut x, &self.aes.encrypt);
-            }
+            aes::encrypt(&mut x, &self.aes.encrypt);
             x[0].blocks()[0]
         };
         // The field is big endian.
@@ -103,11 +95,7 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
-    keys: &Keys,
-    sectors: &mut Sectors<'_, '_>,
-    encrypt: bool,
-) {
+pub(super) fn crypt<V: Vector>(keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     let log = (sectors.bytes() / 512).trailing_zeros() as usize;
     let behind = V::BLOCKS.wrapping_neg() & 3;
     let last_masks = |column: usize| {
@@ -117,7 +105,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     };
     // Decryption swaps columns 1 and 2 of the last pair.
     let (before, after) = if encrypt { (0, 1) } else { (1, 0) };
-    let kernel = Kernel::<V, ROUNDS> {
+    let kernel = Kernel::<V> {
         keys,
         constant: V::splat(keys.constant),
         last_lane: V::from_fn(|i| if i + 1 == V::BLOCKS { u128::MAX } else { 0 }),
@@ -127,7 +115,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
     two_pass::run::<V, _>(&kernel, sectors);
 }
 
-struct Kernel<'k, V, const ROUNDS: usize> {
+struct Kernel<'k, V> {
     keys: &'k Keys,
     constant: V,
     /// All ones in the last lane.
@@ -208,7 +196,7 @@ impl Quartet {
     }
 }
 
-impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
+impl<V: Vector> Kernel<'_, V> {
     /// AES on a group, after adding `before`; then adds `after`.
     #[inline(always)]
     fn rounds(&self, x: &mut [V; LANES], before: &[V; LANES], after: &[V; LANES]) {
@@ -221,7 +209,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
         );
     }
 
-    /// The same, with something else beside each of rounds 1 to 8, from 0 on.
+    /// The same, with something else beside each of rounds 5 to 12, from 0 on.
     #[inline(always)]
     fn rounds_and(
         &self,
@@ -231,14 +219,14 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
         beside: impl Fn(usize),
     ) {
         let keys = &self.keys.aes.encrypt;
-        V::aes_start_with(x, keys, before);
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_start_with::<LANES, true>(x, keys, before);
+        unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::aes_round::<LANES, true, ROUND>(x, keys);
-            if ROUND <= 8 {
-                beside(ROUND - 1);
+            if ROUND < 13 {
+                beside(ROUND - 5);
             }
         });
-        V::aes_finish::<LANES, true, ROUNDS>(x, keys, after);
+        V::aes_finish::<LANES, true>(x, keys, after);
     }
 
     /// Row 1 of the masks for a group; a sector's last vector from `last`.
@@ -359,7 +347,7 @@ impl<V: Vector, const ROUNDS: usize> Kernel<'_, V, ROUNDS> {
         let s_x = w.xor3(sums, hash).xor(right);
         let delta = hash.xor3(x, right);
         let mut encryption = [s_x.xor(V::splat(self.of_sums[0]))];
-        aes::encrypt::<V, 1, ROUNDS>(&mut encryption, &self.keys.aes.encrypt);
+        aes::encrypt::<V, 1>(&mut encryption, &self.keys.aes.encrypt);
         let s_y = right.xor(encryption[0]);
         step.state.s_x.store(first, s_x);
         step.state.s.store(first, s_x.xor3(s_y, self.constant));
@@ -455,7 +443,7 @@ fn add_up<V: Vector>(sums: &mut [V; SECTORS], at: &Quartet, x: &[V]) {
     *place = if at.first { sum } else { place.xor(sum) };
 }
 
-impl<V: Vector, const ROUNDS: usize> TwoPass<V> for Kernel<'_, V, ROUNDS> {
+impl<V: Vector> TwoPass<V> for Kernel<'_, V> {
     type State = State<V>;
     type Carried = ();
 

@@ -6,10 +6,7 @@ use crate::here::{ZipHere, from_fn};
 use crate::run::{BATCH, BLOCK, Batch, RunEnd, Sector, Sectors};
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
-    keys: &AesKeys,
-    sectors: &mut Sectors<'_, '_>,
-) {
+pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &AesKeys, sectors: &mut Sectors<'_, '_>) {
     let bytes = sectors.bytes();
     let mut batch = sectors.empty_batch();
     loop {
@@ -19,10 +16,10 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         }
         let ivs = ivs::<V>(keys, &batch);
         if ENCRYPT {
-            encrypt::<V::One, ROUNDS>(keys, &batch, bytes, ivs);
+            encrypt(keys, &batch, bytes, ivs);
         } else {
             for (sector, iv) in batch.sectors().iter().zip_here(ivs) {
-                decrypt::<V, ROUNDS>(keys, sector, batch.end(), bytes, iv);
+                decrypt::<V>(keys, sector, batch.end(), bytes, iv);
             }
         }
     }
@@ -38,10 +35,10 @@ fn ivs<V: Vector>(keys: &AesKeys, batch: &Batch<'_>) -> [V::One; BATCH] {
         // wait for seven others.
         if batch.len() == 1 {
             let mut first = [x[0]];
-            aes::encrypt::<V::One, 1, 14>(&mut first, &keys.iv);
+            aes::encrypt(&mut first, &keys.iv);
             [x[0]] = first;
         } else {
-            aes::encrypt::<V::One, BATCH, 14>(&mut x, &keys.iv);
+            aes::encrypt(&mut x, &keys.iv);
         }
     }
     x
@@ -50,19 +47,14 @@ fn ivs<V: Vector>(keys: &AesKeys, batch: &Batch<'_>) -> [V::One; BATCH] {
 /// The sectors of a batch side by side. Places without a sector go along: the
 /// time is that of one block's latency, however many there are.
 #[inline(always)]
-fn encrypt<V: Vector, const ROUNDS: usize>(
-    keys: &AesKeys,
-    batch: &Batch<'_>,
-    bytes: usize,
-    ivs: [V; BATCH],
-) {
+fn encrypt<V: Vector>(keys: &AesKeys, batch: &Batch<'_>, bytes: usize, ivs: [V; BATCH]) {
     let mut x = ivs;
     for offset in (0..bytes).step_by(BLOCK) {
         for (x, sector) in x.iter_mut().zip_here(batch.sectors()) {
             // SAFETY: the block is inside the sector.
             *x = x.xor(unsafe { V::load(sector.src().add(offset)) });
         }
-        aes::encrypt::<V, BATCH, ROUNDS>(&mut x, &keys.encrypt);
+        aes::encrypt(&mut x, &keys.encrypt);
         for (x, sector) in x.iter().zip_here(batch.sectors()) {
             // SAFETY: as above, and the destination may be written.
             unsafe { x.store(sector.dst().add(offset)) };
@@ -72,13 +64,7 @@ fn encrypt<V: Vector, const ROUNDS: usize>(
 
 /// One sector of a run, eight vectors at a time.
 #[inline(always)]
-fn decrypt<V: Vector, const ROUNDS: usize>(
-    keys: &AesKeys,
-    sector: &Sector,
-    end: RunEnd,
-    bytes: usize,
-    iv: V::One,
-) {
+fn decrypt<V: Vector>(keys: &AesKeys, sector: &Sector, end: RunEnd, bytes: usize, iv: V::One) {
     const { assert!(512 % (8 * V::BYTES) == 0, "a sector is whole groups") };
     let mut previous = [0; BLOCK];
     // SAFETY: a block has as many bytes.
@@ -90,10 +76,10 @@ fn decrypt<V: Vector, const ROUNDS: usize>(
         let vector = |i: usize| src.wrapping_add(i * V::BYTES);
         // SAFETY: the vectors are inside the sector.
         let mut x: [V; 8] = from_fn(|i| unsafe { V::load(vector(i)) });
-        V::aes_start(&mut x, &keys.decrypt);
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_start::<8, false>(&mut x, &keys.decrypt);
+        unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::aes_round::<8, false, ROUND>(&mut x, &keys.decrypt);
-            ahead.ask(ROUND - 1, 8 * V::BYTES);
+            ahead.ask(ROUND - 5, 8 * V::BYTES);
         });
         // The blocks before. Read only now, as there are too few registers for
         // both, and before the destination, which may be the source, is written.
@@ -114,7 +100,7 @@ fn decrypt<V: Vector, const ROUNDS: usize>(
         });
         // SAFETY: the last block of the group, and a place for a block.
         unsafe { V::One::load(vector(8).wrapping_sub(BLOCK)).store(previous.as_mut_ptr()) };
-        V::aes_finish::<8, false, ROUNDS>(&mut x, &keys.decrypt, &masks);
+        V::aes_finish::<8, false>(&mut x, &keys.decrypt, &masks);
         for (i, x) in x.into_iter().enumerate() {
             // SAFETY: as above, and the destination may be written.
             unsafe { x.store(dst.wrapping_add(i * V::BYTES)) };

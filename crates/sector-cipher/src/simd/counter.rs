@@ -4,17 +4,17 @@ use super::{Lanes, RoundKeys, Vector, fresh};
 use crate::here::from_fn;
 use core::ptr;
 
-/// What [`xctr`] needs of where the counter starts: what precedes AES's first
-/// round is a sum as well, so that it is done once for all counters.
+/// What [`xctr`] needs of where the counter starts: what precedes AES's rounds
+/// is a sum as well, so that it is done once for all counters.
 #[inline(always)]
 pub(super) fn xctr_start<V: Vector>(keys: &RoundKeys, start: V) -> V {
     let mut x = [start];
-    V::aes_start(&mut x, keys);
+    V::aes_before(&mut x, keys);
     x[0]
 }
 
 /// The counters of XCTR, the counter mode of HCTR2 (ePrint 2021/1441) and of
-/// FAST (ePrint 2017/849), up to AES's first round: a block's is the sum,
+/// FAST (ePrint 2017/849), up to AES's rounds: a block's is the sum,
 /// without carries, of the start and its number. They are those of `N` vectors from `block`
 /// on, a multiple of as many blocks.
 ///

@@ -40,11 +40,6 @@ impl Keys {
         tweak_mask: 0,
     };
 
-    /// Rounds of AES.
-    pub(super) fn rounds(&self) -> usize {
-        self.aes.rounds()
-    }
-
     /// `key` is `K_AD`, `K_ECB` and the AES key.
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
@@ -64,19 +59,16 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
-    keys: &Keys,
-    sectors: &mut Sectors<'_, '_>,
-) {
+pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(keys: &Keys, sectors: &mut Sectors<'_, '_>) {
     let data = if ENCRYPT {
         &keys.aes.encrypt
     } else {
         &keys.aes.decrypt
     };
-    two_pass::run::<V, _>(&Kernel::<ROUNDS, ENCRYPT> { keys, data }, sectors);
+    two_pass::run::<V, _>(&Kernel::<ENCRYPT> { keys, data }, sectors);
 }
 
-struct Kernel<'k, const ROUNDS: usize, const ENCRYPT: bool> {
+struct Kernel<'k, const ENCRYPT: bool> {
     keys: &'k Keys,
     data: &'k RoundKeys,
 }
@@ -193,10 +185,6 @@ impl<V: Vector> Second<V> {
     }
 }
 
-/// Which step to the masks is done beside a round, for rounds 1 to 8; zero behind
-/// them.
-const I_OF: [usize; 14] = [0, 0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0];
-
 /// Vector 0 of the masks of an octet of the first step, or of the first one of
 /// the second step, from vector 0 of the octet before; and what block 0 has in
 /// addition.
@@ -228,7 +216,7 @@ fn sum<V: Vector>(x: &[V], more: V) -> V {
     sum.xor3(x[5], x[6]).xor3(x[7], more)
 }
 
-impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
+impl<const ENCRYPT: bool> Kernel<'_, ENCRYPT> {
     /// The masks of the data of an octet, which depend on the key only.
     #[inline(always)]
     fn masks<V: Vector>(&self, at: &Cursor) -> *const u8 {
@@ -241,9 +229,9 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
     fn one<V: Vector>(&self, x: V) -> V {
         let mut x = [x];
         if ENCRYPT {
-            aes::encrypt::<V, 1, ROUNDS>(&mut x, self.data);
+            aes::encrypt::<V, 1>(&mut x, self.data);
         } else {
-            aes::decrypt::<V, 1, ROUNDS>(&mut x, self.data);
+            aes::decrypt::<V, 1>(&mut x, self.data);
         }
         x[0]
     }
@@ -253,7 +241,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
     fn hash<V: Vector>(&self, tweaks: V) -> V {
         let mask = V::splat(self.keys.tweak_mask);
         let mut x = [tweaks.xor(mask)];
-        aes::encrypt::<V, 1, ROUNDS>(&mut x, &self.keys.aes.encrypt);
+        aes::encrypt::<V, 1>(&mut x, &self.keys.aes.encrypt);
         x[0].xor(mask)
     }
 
@@ -271,12 +259,12 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
                 before[I] = V::load(key_masks.add(I * V::BYTES));
             }
         });
-        V::aes_start_with(&mut x, self.data, &before);
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_start_with::<OCTET, ENCRYPT>(&mut x, self.data, &before);
+        unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::aes_round::<OCTET, ENCRYPT, ROUND>(&mut x, self.data);
-            ahead.ask(ROUND - 1, OCTET * V::BYTES);
+            ahead.ask(ROUND - 5, OCTET * V::BYTES);
         });
-        V::aes_finish::<OCTET, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); OCTET]);
+        V::aes_finish::<OCTET, ENCRYPT>(&mut x, self.data, &[V::zero(); OCTET]);
         unroll!(I in 0 1 2 3 4 5 6 7, {
             // SAFETY: the step has a place for each byte of its sectors.
             unsafe { x[I].store(at.between.add(I * V::BYTES)) };
@@ -304,16 +292,17 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
             // SAFETY: the first pass has written it.
             x[I] = unsafe { V::load(between.add(I * V::BYTES)) };
         });
-        V::aes_start_with(&mut x, self.data, &second.masks);
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_start_with::<OCTET, ENCRYPT>(&mut x, self.data, &second.masks);
+        unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::aes_round::<OCTET, ENCRYPT, ROUND>(&mut x, self.data);
-            if ROUND <= OCTET {
-                second.beside::<{ I_OF[ROUND] }, OCTET>(&mut x, steps, at);
+            if const { ROUND < 5 + OCTET } {
+                const I: usize = (ROUND - 5) % OCTET;
+                second.beside::<I, OCTET>(&mut x, steps, at);
                 // SAFETY: read before.
-                unsafe { V::zero().store(between.add(I_OF[ROUND] * V::BYTES)) };
+                unsafe { V::zero().store(between.add(I * V::BYTES)) };
             }
         });
-        V::aes_finish::<OCTET, ENCRYPT, ROUNDS>(&mut x, self.data, &[V::zero(); OCTET]);
+        V::aes_finish::<OCTET, ENCRYPT>(&mut x, self.data, &[V::zero(); OCTET]);
         unroll!(I in 0 1 2 3 4 5 6 7, {
             // SAFETY: there are masks for an octet, which is inside the sector,
             // and that may be written.
@@ -353,14 +342,15 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
             }
             before[OCTET + I] = second.masks[I];
         });
-        V::aes_start_with(&mut x, self.data, &before);
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::aes_start_with::<16, ENCRYPT>(&mut x, self.data, &before);
+        unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::aes_round::<16, ENCRYPT, ROUND>(&mut x, self.data);
-            ahead.ask(ROUND - 1, OCTET * V::BYTES);
-            if ROUND <= OCTET {
-                second.beside::<{ I_OF[ROUND] }, 16>(&mut x, [step, next], at);
+            ahead.ask(ROUND - 5, OCTET * V::BYTES);
+            if const { ROUND < 5 + OCTET } {
+                const I: usize = (ROUND - 5) % OCTET;
+                second.beside::<I, 16>(&mut x, [step, next], at);
                 // SAFETY: read before.
-                unsafe { V::zero().store(between.add(I_OF[ROUND] * V::BYTES)) };
+                unsafe { V::zero().store(between.add(I * V::BYTES)) };
             }
         });
         let mut after = [V::zero(); 2 * OCTET];
@@ -368,7 +358,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
             // SAFETY: there are masks for an octet.
             after[OCTET + I] = unsafe { V::load(key_masks[1].add(I * V::BYTES)) };
         });
-        V::aes_finish::<16, ENCRYPT, ROUNDS>(&mut x, self.data, &after);
+        V::aes_finish::<16, ENCRYPT>(&mut x, self.data, &after);
         unroll!(I in 0 1 2 3 4 5 6 7, {
             // SAFETY: the step has a place for each byte of its sectors, and the
             // destination may be written.
@@ -440,9 +430,7 @@ impl<const ROUNDS: usize, const ENCRYPT: bool> Kernel<'_, ROUNDS, ENCRYPT> {
     }
 }
 
-impl<V: Vector, const ROUNDS: usize, const ENCRYPT: bool> TwoPass<V>
-    for Kernel<'_, ROUNDS, ENCRYPT>
-{
+impl<V: Vector, const ENCRYPT: bool> TwoPass<V> for Kernel<'_, ENCRYPT> {
     type State = State<V>;
     type Carried = Option<Second<V>>;
 

@@ -25,31 +25,21 @@ use pass::Pass;
 #[repr(C)]
 pub(crate) struct Keys {
     aes: WideKeys,
-    rounds: usize,
     hash: HashKey,
 }
 
 impl Keys {
     pub(super) const UNSET: Self = Self {
         aes: WideKeys::ZERO,
-        rounds: 0,
         hash: HashKey::UNSET,
     };
 
-    /// Rounds of AES.
-    pub(super) fn rounds(&self) -> usize {
-        self.rounds
-    }
-
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
-        self.rounds = V::expand(key, &mut self.aes.narrow);
+        V::expand(key, &mut self.aes.narrow);
         self.aes.widen();
         let mut tau = [V::zero()];
-        match self.rounds {
-            10 => aes::encrypt::<V, 1, 10>(&mut tau, &self.aes.narrow),
-            _ => aes::encrypt::<V, 1, 14>(&mut tau, &self.aes.narrow),
-        }
+        aes::encrypt::<V, 1>(&mut tau, &self.aes.narrow);
         self.hash.set(tau[0]);
     }
 }
@@ -69,7 +59,7 @@ const LANES: usize = 4;
 const MOST: usize = 4096 / STRIDE;
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(
     cpu: Cpu<V>,
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
@@ -77,7 +67,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
     let log = (sectors.bytes() / STRIDE).trailing_zeros();
     if V::BLOCKS != 1 && log == 0 && sectors.left() == Some(1) {
         // Further lanes would do the same once more.
-        return crypt::<V::One, ROUNDS, ENCRYPT>(cpu.one(), keys, sectors);
+        return crypt::<V::One, ENCRYPT>(cpu.one(), keys, sectors);
     }
     // A short run in two halves, so that there is something ahead.
     let together = sectors
@@ -101,11 +91,11 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         *pass_most = pass.len.max(*pass_most);
         pass.join(cpu, false);
         match pass.len.div_ceil(V::BLOCKS) {
-            1 | 2 => pass.middle::<V, 2, ROUNDS>(cpu, ENCRYPT),
-            _ => pass.middle::<V, 8, ROUNDS>(cpu, ENCRYPT),
+            1 | 2 => pass.middle::<V, 2>(cpu, ENCRYPT),
+            _ => pass.middle::<V, 8>(cpu, ENCRYPT),
         }
         let more = ahead.fill(sectors);
-        pass.counter_and_hashes::<V, ROUNDS>(cpu, ahead);
+        pass.counter_and_hashes(cpu, ahead);
         pass.join(cpu, true);
         pass.finish(cpu, ENCRYPT);
         if !more {

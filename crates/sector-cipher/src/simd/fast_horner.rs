@@ -24,20 +24,12 @@ impl Keys {
         leading: 0,
     };
 
-    /// Rounds of AES.
-    pub(super) fn rounds(&self) -> usize {
-        self.aes.rounds()
-    }
-
     /// Sets the key, for sectors of `bytes` bytes.
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8], bytes: usize) {
         self.aes.set::<V>(key, None);
         let mut x = [V::zero()];
-        match self.aes.rounds() {
-            10 => aes::encrypt::<V, 1, 10>(&mut x, &self.aes.encrypt),
-            _ => aes::encrypt::<V, 1, 14>(&mut x, &self.aes.encrypt),
-        }
+        aes::encrypt::<V, 1>(&mut x, &self.aes.encrypt);
         let [tau] = x;
         let times_tau = |x| times(x, tau);
         let blocks = bytes / BLOCK;
@@ -63,9 +55,9 @@ impl Keys {
     }
 
     #[inline(always)]
-    fn encrypt<V: Vector, const ROUNDS: usize>(&self, block: V) -> V {
+    fn encrypt<V: Vector>(&self, block: V) -> V {
         let mut x = [block];
-        aes::encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+        aes::encrypt::<V, 1>(&mut x, &self.aes.encrypt);
         x[0]
     }
 }
@@ -76,12 +68,8 @@ fn times<V: Vector>(x: V, y: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
-    keys: &Keys,
-    sectors: &mut Sectors<'_, '_>,
-    encrypt: bool,
-) {
-    hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);
+pub(super) fn crypt<V: Vector>(keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
+    hash_ctr_hash::crypt::<Keys, V>(keys, sectors, encrypt);
 }
 
 impl Scheme for Keys {
@@ -104,11 +92,13 @@ impl Scheme for Keys {
 
     #[inline(always)]
     fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N] {
-        counter::xctr(start, &counter::FROM_THIRD, block)
+        let mut x = counter::xctr(start, &counter::FROM_THIRD, block);
+        V::aes_early::<N, true>(&mut x, self.counter_keys());
+        x
     }
 
     #[inline(always)]
-    fn middle<V: Vector, const ROUNDS: usize>(
+    fn middle<V: Vector>(
         &self,
         encrypt: bool,
         part: usize,
@@ -131,13 +121,13 @@ impl Scheme for Keys {
                 group.kept[1].set(lane, other);
             }
             1 => {
-                let f = other.xor(self.encrypt::<V, ROUNDS>(input));
+                let f = other.xor(self.encrypt(input));
                 group.start.set(lane, input.xor(f));
                 group.kept[0].set(lane, f);
                 group.kept[1].set(lane, input);
             }
             2 => {
-                let f = other.xor(self.encrypt::<V, ROUNDS>(input));
+                let f = other.xor(self.encrypt(input));
                 group.kept[1].set(lane, f);
             }
             _ => {
@@ -147,13 +137,7 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn finish<V: Vector, const ROUNDS: usize>(
-        &self,
-        encrypt: bool,
-        group: &Group,
-        hash: Products<V>,
-        lane: usize,
-    ) {
+    fn finish<V: Vector>(&self, encrypt: bool, group: &Group, hash: Products<V>, lane: usize) {
         // The block that the second hash masks, and the one beside it.
         let (masked, beside) = if encrypt { (BLOCK, 0) } else { (0, BLOCK) };
         let hash = self.hash(encrypt, hash, group.tweaks.get(lane));

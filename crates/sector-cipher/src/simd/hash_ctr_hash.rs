@@ -46,13 +46,13 @@ pub(super) trait Scheme {
     fn counter_keys(&self) -> &RoundKeys;
     /// What [`Self::counters`] needs of where the counter starts.
     fn start<V: Vector>(&self, start: V) -> V;
-    /// The counters of the sector's blocks from `block` on, a multiple of `N` vectors, up to the
-    /// first round.
+    /// The counters of the sector's blocks from `block` on, a multiple of `N` vectors, up to
+    /// AES's last ten rounds.
     fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N];
     /// Between the first hash and counter mode, for the sectors of a group from
     /// `lane` on: leaves where the counter starts. Part 0 has the hash, and the
     /// others follow; a part should wait for AES once at most.
-    fn middle<V: Vector, const ROUNDS: usize>(
+    fn middle<V: Vector>(
         &self,
         encrypt: bool,
         part: usize,
@@ -61,38 +61,32 @@ pub(super) trait Scheme {
         lane: usize,
     );
     /// After the second hash: writes the blocks that are left.
-    fn finish<V: Vector, const ROUNDS: usize>(
-        &self,
-        encrypt: bool,
-        group: &Group,
-        hash: Products<V>,
-        lane: usize,
-    );
+    fn finish<V: Vector>(&self, encrypt: bool, group: &Group, hash: Products<V>, lane: usize);
 }
 
 /// Encrypts or decrypts the stream.
 #[inline(always)]
-pub(super) fn crypt<S: Scheme, V: Vector, const ROUNDS: usize>(
+pub(super) fn crypt<S: Scheme, V: Vector>(
     scheme: &S,
     sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     // As many vectors side by side as there are registers for.
     if const { V::BLOCKS == 4 } {
-        crypt_by::<S, V, ROUNDS, 8>(scheme, sectors, encrypt);
+        crypt_by::<S, V, 8>(scheme, sectors, encrypt);
     } else {
-        crypt_by::<S, V, ROUNDS, 4>(scheme, sectors, encrypt);
+        crypt_by::<S, V, 4>(scheme, sectors, encrypt);
     }
 }
 
 #[inline(always)]
-fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
+fn crypt_by<S: Scheme, V: Vector, const N: usize>(
     scheme: &S,
     sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
     if sectors.left() == Some(1) {
-        return alone::<S, V, ROUNDS, N>(scheme, sectors, encrypt);
+        return alone::<S, V, N>(scheme, sectors, encrypt);
     }
     let bytes = sectors.bytes();
     // Few enough to be in the first-level cache still when they come to counter
@@ -138,7 +132,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
             () => {
                 let mut lane = 0;
                 while lane < second.len {
-                    scheme.middle::<V, ROUNDS>(
+                    scheme.middle::<V>(
                         encrypt,
                         part,
                         second,
@@ -154,7 +148,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
                     while lane < fourth.len {
                         // SAFETY: so are its second ones.
                         let hash = unsafe { after.get(lane) };
-                        scheme.finish::<V, ROUNDS>(encrypt, fourth, hash, lane);
+                        scheme.finish::<V>(encrypt, fourth, hash, lane);
                         lane += V::BLOCKS;
                     }
                 }
@@ -182,10 +176,10 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
                 unsafe {
                     if i < hashed {
                         let later = first.end.ahead(ahead.wrapping_add(behind));
-                        pass.step::<ROUNDS, true>(sector, ahead, later, offset, behind);
+                        pass.step::<true>(sector, ahead, later, offset, behind);
                     } else {
                         let none = RunEnd::NONE.ahead(ahead);
-                        pass.step::<ROUNDS, false>(sector, ahead, none, offset, behind);
+                        pass.step::<false>(sector, ahead, none, offset, behind);
                     }
                 }
                 if offset == 0 {
@@ -233,7 +227,7 @@ fn crypt_by<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
 /// which nothing waits in memory, so that nothing is wiped here. What the compiler has
 /// put on the stack is left to [`Cipher::wipe_stack`](crate::Cipher::wipe_stack).
 #[inline(always)]
-fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
+fn alone<S: Scheme, V: Vector, const N: usize>(
     scheme: &S,
     sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
@@ -246,7 +240,7 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     // SAFETY: the sector is there.
     let hash = unsafe { pass.hash(sector.src(), bytes) }.fold();
     for part in 0..PARTS {
-        scheme.middle::<V::One, ROUNDS>(
+        scheme.middle::<V::One>(
             encrypt,
             part,
             &mut group,
@@ -261,8 +255,8 @@ fn alone<S: Scheme, V: Vector, const ROUNDS: usize, const N: usize>(
     while offset < bytes {
         let behind = offset.wrapping_sub(Pass::<S, V, N>::STEP) & (bytes - 1);
         // SAFETY: the sector is there.
-        unsafe { pass.step::<ROUNDS, false>(sector, sector.src(), none, offset, behind) };
+        unsafe { pass.step::<false>(sector, sector.src(), none, offset, behind) };
         offset += Pass::<S, V, N>::STEP;
     }
-    scheme.finish::<V::One, ROUNDS>(encrypt, &group, pass.finish(bytes).fold(), 0);
+    scheme.finish::<V::One>(encrypt, &group, pass.finish(bytes).fold(), 0);
 }

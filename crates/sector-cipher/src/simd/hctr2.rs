@@ -30,20 +30,12 @@ impl Keys {
         constant: 0,
     };
 
-    /// Rounds of AES.
-    pub(super) fn rounds(&self) -> usize {
-        self.aes.rounds()
-    }
-
     /// Sets the key, for sectors of `bytes` bytes.
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8], bytes: usize) {
         self.aes.set::<V>(key, None);
         let mut x = [V::zero(), V::splat(1)];
-        match self.aes.rounds() {
-            10 => aes::encrypt::<V, 2, 10>(&mut x, &self.aes.encrypt),
-            _ => aes::encrypt::<V, 2, 14>(&mut x, &self.aes.encrypt),
-        }
+        aes::encrypt::<V, 2>(&mut x, &self.aes.encrypt);
         let [h, l] = x;
         let factor = Factor::new(h);
         let times_h = |x| Products::new(x, factor).reduce_polyval();
@@ -59,12 +51,8 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
-    keys: &Keys,
-    sectors: &mut Sectors<'_, '_>,
-    encrypt: bool,
-) {
-    hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);
+pub(super) fn crypt<V: Vector>(keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
+    hash_ctr_hash::crypt::<Keys, V>(keys, sectors, encrypt);
 }
 
 impl Scheme for Keys {
@@ -87,11 +75,13 @@ impl Scheme for Keys {
 
     #[inline(always)]
     fn counters<V: Vector, const N: usize>(&self, start: V, block: usize) -> [V; N] {
-        counter::xctr(start, &counter::FROM_FIRST, block)
+        let mut x = counter::xctr(start, &counter::FROM_FIRST, block);
+        V::aes_early::<N, true>(&mut x, self.counter_keys());
+        x
     }
 
     #[inline(always)]
-    fn middle<V: Vector, const ROUNDS: usize>(
+    fn middle<V: Vector>(
         &self,
         encrypt: bool,
         part: usize,
@@ -113,9 +103,9 @@ impl Scheme for Keys {
                 let before = group.start.get::<V>(lane);
                 let mut x = [before];
                 if encrypt {
-                    aes::encrypt::<V, 1, ROUNDS>(&mut x, &self.aes.encrypt);
+                    aes::encrypt::<V, 1>(&mut x, &self.aes.encrypt);
                 } else {
-                    aes::decrypt::<V, 1, ROUNDS>(&mut x, &self.aes.decrypt);
+                    aes::decrypt::<V, 1>(&mut x, &self.aes.decrypt);
                 }
                 let [after] = x;
                 let start = before.xor3(after, V::splat(self.l));
@@ -128,13 +118,7 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn finish<V: Vector, const ROUNDS: usize>(
-        &self,
-        _encrypt: bool,
-        group: &Group,
-        hash: Products<V>,
-        lane: usize,
-    ) {
+    fn finish<V: Vector>(&self, _encrypt: bool, group: &Group, hash: Products<V>, lane: usize) {
         let block = group.kept[0].get::<V>(lane).xor(hash.reduce_polyval());
         group.store(lane, 0, block);
     }

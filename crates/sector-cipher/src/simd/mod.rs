@@ -143,50 +143,49 @@ unsafe fn wipe<V: Vector>(place: *mut u8, bytes: usize) {
     }
 }
 
-/// Runs the kernel of a mode for `V`, one for each number of AES rounds. The keys are set.
+/// Runs the kernel of a mode for `V`. The keys are set.
 #[inline(always)]
 fn crypt<V: Vector>(cpu: Cpu<V>, keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     // `move`, since a kernel that takes the evidence would get the address of nothing otherwise.
     macro_rules! kernel {
-        ($keys:ident: $mode:ident $(<$direction:literal>)? ($($argument:expr),+)) => {
-            match $keys.rounds() {
-                10 => cpu.call(
-                    #[inline(always)]
-                    move || $mode::crypt::<V, 10 $(, $direction)?>($($argument),+),
-                ),
-                _ => cpu.call(
-                    #[inline(always)]
-                    move || $mode::crypt::<V, 14 $(, $direction)?>($($argument),+),
-                ),
-            }
+        ($mode:ident $(<$($constant:literal),+>)? ($($argument:expr),+)) => {
+            cpu.call(
+                #[inline(always)]
+                move || $mode::crypt::<V $($(, $constant)+)?>($($argument),+),
+            )
         };
     }
-    // One for each direction as well, where it is that of most AES calls. Elsewhere the two
+    // One for each direction where it is that of most AES calls. Elsewhere the two
     // differ in a few blocks of a sector, and one kernel takes half the time to compile.
     macro_rules! directed {
-        ($keys:ident: $mode:ident ($($argument:expr),+)) => {
+        ($mode:ident $(<$first:literal>)? ($($argument:expr),+)) => {
             if encrypt {
-                kernel!($keys: $mode<true>($($argument),+));
+                kernel!($mode<$($first,)? true>($($argument),+));
             } else {
-                kernel!($keys: $mode<false>($($argument),+));
+                kernel!($mode<$($first,)? false>($($argument),+));
             }
         };
     }
     match keys {
-        Keys::Xts(keys) => directed!(keys: xts(keys, sectors)),
+        // One for each length of keys.
+        Keys::Xts(keys) if keys.first() == 0 => directed!(xts<0>(keys, sectors)),
+        Keys::Xts(keys) => directed!(xts<4>(keys, sectors)),
         // Serial inside a sector: vectors of one block do, whose code is there already.
-        Keys::Cbc(keys) if encrypt => cbc::<V::One, true>(cpu.one(), keys, sectors),
-        Keys::Cbc(keys) => cbc::<V, false>(cpu, keys, sectors),
-        Keys::FastBrw(keys) => directed!(keys: fast_brw(cpu, keys, sectors)),
-        Keys::FastHorner(keys) => kernel!(keys: fast_horner(keys, sectors, encrypt)),
-        Keys::Hctr2(keys) => kernel!(keys: hctr2(keys, sectors, encrypt)),
+        Keys::Cbc(keys) if encrypt => cpu.one().call(
+            #[inline(always)]
+            || cbc::crypt::<V::One, true>(keys, sectors),
+        ),
+        Keys::Cbc(keys) => kernel!(cbc<false>(keys, sectors)),
+        Keys::FastBrw(keys) => directed!(fast_brw(cpu, keys, sectors)),
+        Keys::FastHorner(keys) => kernel!(fast_horner(keys, sectors, encrypt)),
+        Keys::Hctr2(keys) => kernel!(hctr2(keys, sectors, encrypt)),
         Keys::Adiantum(keys) => match cpu.for_integers() {
             Some(cpu) => adiantum(cpu, keys, sectors, encrypt),
             None => adiantum(cpu, keys, sectors, encrypt),
         },
-        Keys::Eme2(keys) => directed!(keys: eme2(keys, sectors)),
-        Keys::Aez10(keys) => kernel!(keys: aez10(keys, sectors, encrypt)),
-        Keys::Xcb(keys) => kernel!(keys: xcb(keys, sectors, encrypt)),
+        Keys::Eme2(keys) => directed!(eme2(keys, sectors)),
+        Keys::Aez10(keys) => kernel!(aez10(keys, sectors, encrypt)),
+        Keys::Xcb(keys) => kernel!(xcb(keys, sectors, encrypt)),
     }
 }
 
@@ -201,22 +200,4 @@ fn adiantum<V: Vector>(
         #[inline(always)]
         move || adiantum::crypt::<V>(keys, sectors, encrypt),
     );
-}
-
-/// The kernel of CBC, whose keys have 192 bits as well.
-fn cbc<V: Vector, const ENCRYPT: bool>(cpu: Cpu<V>, keys: &AesKeys, sectors: &mut Sectors<'_, '_>) {
-    match keys.rounds() {
-        10 => cpu.call(
-            #[inline(always)]
-            || cbc::crypt::<V, 10, ENCRYPT>(keys, sectors),
-        ),
-        12 => cpu.call(
-            #[inline(always)]
-            || cbc::crypt::<V, 12, ENCRYPT>(keys, sectors),
-        ),
-        _ => cpu.call(
-            #[inline(always)]
-            || cbc::crypt::<V, 14, ENCRYPT>(keys, sectors),
-        ),
-    }
 }

@@ -387,49 +387,49 @@ fn rounds<V: Vector>() {
         V::expand(&key[..len], &mut wide.narrow);
         wide.widen();
         macro_rules! on {
-            ($n:literal, $rounds:literal) => {{
+            ($n:literal) => {{
                 let mut x = [V::splat(plain); $n];
-                encrypt::<V, $n, $rounds>(&mut x, &keys.encrypt);
+                encrypt::<V, $n>(&mut x, &keys.encrypt);
                 for x in x {
                     assert_eq!(x.blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
                 }
-                decrypt::<V, $n, $rounds>(&mut x, &keys.decrypt);
+                decrypt::<V, $n>(&mut x, &keys.decrypt);
                 for x in x {
                     assert_eq!(x.blocks()[..V::BLOCKS], [plain; 4][..V::BLOCKS]);
                 }
                 // With masks on either side.
                 let masks: [V; $n] = from_fn(|i| V::from_fn(|j| (i * 4 + j) as u128 * 0x1234_5678_9abc));
                 let mut x: [V; $n] = from_fn(|i| V::splat(plain).xor(masks[i]));
-                V::aes_start_with(&mut x, &keys.encrypt, &masks);
-                unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < $rounds {
+                V::aes_start_with::<$n, true>(&mut x, &keys.encrypt, &masks);
+                unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
                     V::aes_round::<$n, true, ROUND>(&mut x, &keys.encrypt);
                 });
-                V::aes_finish::<$n, true, $rounds>(&mut x, &keys.encrypt, &masks);
+                V::aes_finish::<$n, true>(&mut x, &keys.encrypt, &masks);
                 for (x, mask) in x.into_iter().zip(masks) {
                     assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
                 }
                 // From wide keys, the masks from memory.
                 let mut x: [V; $n] = from_fn(|i| V::splat(plain).xor(masks[i]));
-                V::wide_start_with(&mut x, &wide, &masks);
-                unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < $rounds {
+                if len == 16 {
+                    V::wide_start_from::<$n, 4>(&mut x, &wide, &masks);
+                } else {
+                    V::wide_start_from::<$n, 0>(&mut x, &wide, &masks);
+                    V::wide_early::<$n, true>(&mut x, &wide);
+                }
+                unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
                     V::wide_round::<$n, true, ROUND>(&mut x, &wide);
                 });
                 let places: [*const u8; $n] = from_fn(|i| (&raw const masks[i]).cast());
                 // SAFETY: vectors.
-                unsafe { V::wide_finish_loading::<$n, true, $rounds>(&mut x, &wide, &places) };
+                unsafe { V::wide_finish_loading::<$n, true>(&mut x, &wide, &places) };
                 for (x, mask) in x.into_iter().zip(masks) {
                     assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
                 }
             }};
         }
-        if len == 16 {
-            on!(1, 10);
-            on!(3, 10);
-            on!(8, 10);
-        } else {
-            on!(1, 14);
-            on!(4, 14);
-            on!(8, 14);
-        }
+        on!(1);
+        on!(3);
+        on!(4);
+        on!(8);
     }
 }

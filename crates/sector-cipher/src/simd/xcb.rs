@@ -56,11 +56,6 @@ impl Keys {
         over_encrypted: Ends::ZERO,
     };
 
-    /// Rounds of AES.
-    pub(super) fn rounds(&self) -> usize {
-        self.counter.rounds()
-    }
-
     /// Sets the key, for sectors of `bytes` bytes.
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8], bytes: usize) {
@@ -68,10 +63,7 @@ impl Keys {
         self.counter.set::<V>(key, None);
         let numbers: [u128; 7] = from_fn(|i| (i as u128).swap_bytes());
         let mut x = numbers.map_here(V::splat);
-        match self.counter.rounds() {
-            10 => aes::encrypt::<V, 7, 10>(&mut x, &self.counter.encrypt),
-            _ => aes::encrypt::<V, 7, 14>(&mut x, &self.counter.encrypt),
-        }
+        aes::encrypt::<V, 7>(&mut x, &self.counter.encrypt);
         let mut derived = [[0_u8; 32]; 3];
         let mut keys = [&mut self.into, &mut self.out, &mut self.counter];
         for (i, (bytes, keys)) in derived.iter_mut().zip_here(&mut keys).enumerate() {
@@ -119,12 +111,8 @@ impl Keys {
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize>(
-    keys: &Keys,
-    sectors: &mut Sectors<'_, '_>,
-    encrypt: bool,
-) {
-    hash_ctr_hash::crypt::<Keys, V, ROUNDS>(keys, sectors, encrypt);
+pub(super) fn crypt<V: Vector>(keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
+    hash_ctr_hash::crypt::<Keys, V>(keys, sectors, encrypt);
 }
 
 impl Scheme for Keys {
@@ -155,12 +143,12 @@ impl Scheme for Keys {
         for x in &mut x {
             *x = start.add32(*x).reverse_bytes();
         }
-        V::aes_start(&mut x, self.counter_keys());
+        V::aes_start::<N, true>(&mut x, self.counter_keys());
         x
     }
 
     #[inline(always)]
-    fn middle<V: Vector, const ROUNDS: usize>(
+    fn middle<V: Vector>(
         &self,
         encrypt: bool,
         part: usize,
@@ -176,7 +164,7 @@ impl Scheme for Keys {
             1 => {
                 let keys = if encrypt { &self.into } else { &self.out };
                 let mut x = [group.load::<V>(lane, group.bytes - BLOCK)];
-                aes::encrypt::<V, 1, ROUNDS>(&mut x, &keys.encrypt);
+                aes::encrypt::<V, 1>(&mut x, &keys.encrypt);
                 let middle = x[0].xor(group.kept[0].get(lane));
                 group.start.set(lane, middle);
                 group.kept[0].set(lane, middle);
@@ -186,17 +174,11 @@ impl Scheme for Keys {
     }
 
     #[inline(always)]
-    fn finish<V: Vector, const ROUNDS: usize>(
-        &self,
-        encrypt: bool,
-        group: &Group,
-        hash: Products<V>,
-        lane: usize,
-    ) {
+    fn finish<V: Vector>(&self, encrypt: bool, group: &Group, hash: Products<V>, lane: usize) {
         let hash = self.hash(!encrypt, hash, group.tweaks.get(lane));
         let keys = if encrypt { &self.out } else { &self.into };
         let mut x = [group.kept[0].get::<V>(lane).xor(hash)];
-        aes::decrypt::<V, 1, ROUNDS>(&mut x, &keys.decrypt);
+        aes::decrypt::<V, 1>(&mut x, &keys.decrypt);
         group.store(lane, group.bytes - BLOCK, x[0]);
     }
 }

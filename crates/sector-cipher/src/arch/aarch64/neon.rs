@@ -400,23 +400,51 @@ impl Clmul for Neon {
 
 impl Aes for Neon {
     #[inline(always)]
-    fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
+    fn expand(key: &[u8], keys: &mut RoundKeys) {
         // SAFETY: the CPU has the features.
-        unsafe { schedule::expand(key, keys) }
+        unsafe { schedule::expand(key, keys) };
     }
 
     #[inline(always)]
-    fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize) {
+    fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys) {
         // SAFETY: the CPU has the features.
-        unsafe { schedule::invert(encrypt, decrypt, rounds) }
+        unsafe { schedule::invert(encrypt, decrypt) };
     }
 
-    /// Nothing: round 1 adds the first round key.
+    /// Nothing: the first round adds the first round key.
     #[inline(always)]
-    fn aes_start<const N: usize>(_x: &mut [Self; N], _keys: &RoundKeys) {}
+    fn aes_before<const N: usize>(_x: &mut [Self; N], _keys: &RoundKeys) {}
 
     #[inline(always)]
-    fn aes_start_with<const N: usize>(x: &mut [Self; N], _keys: &RoundKeys, masks: &[Self; N]) {
+    fn aes_early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &RoundKeys) {
+        // Asked each time: for an answer that holds the compiler would make a loop of its own.
+        let first = fresh(keys).first();
+        if first < RoundKeys::LAST_TEN {
+            if first == 0 {
+                Self::aes_round::<N, ENCRYPT, 1>(x, keys);
+                Self::aes_round::<N, ENCRYPT, 2>(x, keys);
+            }
+            Self::aes_round::<N, ENCRYPT, 3>(x, keys);
+            Self::aes_round::<N, ENCRYPT, 4>(x, keys);
+        }
+    }
+
+    #[inline(always)]
+    fn aes_start_with<const N: usize, const ENCRYPT: bool>(
+        x: &mut [Self; N],
+        keys: &RoundKeys,
+        masks: &[Self; N],
+    ) {
+        Self::aes_start_from::<N, 0>(x, keys, masks);
+        Self::aes_early::<N, ENCRYPT>(x, keys);
+    }
+
+    #[inline(always)]
+    fn aes_start_from<const N: usize, const FIRST: usize>(
+        x: &mut [Self; N],
+        _keys: &RoundKeys,
+        masks: &[Self; N],
+    ) {
         for (x, mask) in x.iter_mut().zip_here(masks) {
             *x = x.xor(*mask);
         }
@@ -440,13 +468,13 @@ impl Aes for Neon {
     }
 
     #[inline(always)]
-    fn aes_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+    fn aes_finish<const N: usize, const ENCRYPT: bool>(
         x: &mut [Self; N],
         keys: &RoundKeys,
         masks: &[Self; N],
     ) {
         let keys = fresh(keys);
-        let (before, last) = (key(keys, ROUNDS - 1), key(keys, ROUNDS));
+        let (before, last) = (key(keys, RoundKeys::LAST - 1), key(keys, RoundKeys::LAST));
         for (x, mask) in x.iter_mut().zip_here(masks) {
             // SAFETY: the CPU has the features.
             let block = unsafe { last_round::<ENCRYPT>(*x, before) };

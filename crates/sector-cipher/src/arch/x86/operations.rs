@@ -124,21 +124,32 @@ macro_rules! memory {
 macro_rules! key_schedule {
     () => {
         #[inline(always)]
-        fn expand(key: &[u8], keys: &mut RoundKeys) -> usize {
+        fn expand(key: &[u8], keys: &mut RoundKeys) {
             // SAFETY: the CPU has the features.
-            unsafe { schedule::expand(key, keys) }
+            unsafe { schedule::expand(key, keys) };
         }
 
         #[inline(always)]
-        fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize) {
+        fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys) {
             // SAFETY: the CPU has the features.
-            unsafe { schedule::invert(encrypt, decrypt, rounds) }
+            unsafe { schedule::invert(encrypt, decrypt) };
         }
 
         #[inline(always)]
-        fn aes_start<const N: usize>(x: &mut [Self; N], keys: &RoundKeys) {
-            let first = key(keys, 0);
+        fn aes_before<const N: usize>(x: &mut [Self; N], keys: &RoundKeys) {
+            let first = key(keys, keys.first());
             each!(I < N, x[I] = x[I].xor(first));
+        }
+
+        #[inline(always)]
+        fn aes_start_with<const N: usize, const ENCRYPT: bool>(
+            x: &mut [Self; N],
+            keys: &RoundKeys,
+            masks: &[Self; N],
+        ) {
+            let first = key(keys, keys.first());
+            each!(I < N, x[I] = x[I].xor3(first, masks[I]));
+            Self::aes_early::<N, ENCRYPT>(x, keys);
         }
     };
 }
@@ -147,15 +158,33 @@ macro_rules! key_schedule {
 /// numbers of vectors side by side there are functions for a round (see `rounds!`).
 macro_rules! aes {
     (
-        fn $start_with:ident, $round:ident, $finish:ident from $keys:ty, $key:ident;
+        fn $start_from:ident, $early:ident, $round:ident, $finish:ident from $keys:ty, $key:ident;
         $(rounds of $count:literal: $rounds:ident;)*
         encrypt: $encrypt:ident, $encrypt_last:ident;
         decrypt: $decrypt:ident, $decrypt_last:ident;
     ) => {
         #[inline(always)]
-        fn $start_with<const N: usize>(x: &mut [Self; N], keys: &$keys, masks: &[Self; N]) {
-            let first: Self = $key(keys, 0);
+        fn $start_from<const N: usize, const FIRST: usize>(
+            x: &mut [Self; N],
+            keys: &$keys,
+            masks: &[Self; N],
+        ) {
+            let first: Self = $key(keys, FIRST);
             each!(I < N, x[I] = x[I].xor3(first, masks[I]));
+        }
+
+        #[inline(always)]
+        fn $early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &$keys) {
+            // Asked each time: for an answer that holds the compiler would make a loop of its own.
+            let first = schedule::fresh(keys).first();
+            if first < RoundKeys::LAST_TEN {
+                if first == 0 {
+                    Self::$round::<N, ENCRYPT, 1>(x, keys);
+                    Self::$round::<N, ENCRYPT, 2>(x, keys);
+                }
+                Self::$round::<N, ENCRYPT, 3>(x, keys);
+                Self::$round::<N, ENCRYPT, 4>(x, keys);
+            }
         }
 
         #[inline(always)]
@@ -182,12 +211,12 @@ macro_rules! aes {
         }
 
         #[inline(always)]
-        fn $finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+        fn $finish<const N: usize, const ENCRYPT: bool>(
             x: &mut [Self; N],
             keys: &$keys,
             masks: &[Self; N],
         ) {
-            let last: Self = $key(keys, ROUNDS);
+            let last: Self = $key(keys, RoundKeys::LAST);
             each!(I < N, {
                 let last = last.xor(masks[I]);
                 x[I] = if ENCRYPT {

@@ -6,13 +6,6 @@ use core::arch::x86_64::*;
 
 pub(super) use crate::simd::{RoundKeys, fresh};
 
-/// Round keys as vectors.
-#[inline(always)]
-pub(super) fn vectors(keys: &RoundKeys) -> &[__m128i; 15] {
-    // SAFETY: as many bytes of plain data, aligned.
-    unsafe { &*keys.at(0).cast() }
-}
-
 /// A block as a vector.
 #[inline(always)]
 pub(super) fn vector(block: u128) -> __m128i {
@@ -20,23 +13,23 @@ pub(super) fn vector(block: u128) -> __m128i {
     unsafe { core::mem::transmute::<u128, __m128i>(block) }
 }
 
-/// Expands a key and returns the number of rounds.
+/// Expands a key.
 #[target_feature(enable = "aes,avx")]
-pub(super) fn expand(key: &[u8], round_keys: &mut RoundKeys) -> usize {
+pub(super) fn expand(key: &[u8], round_keys: &mut RoundKeys) {
     simd::expand(key, round_keys, |word| {
         let word = _mm_set1_epi32(word.cast_signed());
         _mm_cvtsi128_si32(_mm_aeskeygenassist_si128::<0>(word)).cast_unsigned()
-    })
+    });
 }
 
 /// Round keys for the equivalent inverse cipher (FIPS 197, section 5.3.5).
 #[target_feature(enable = "aes,avx")]
-pub(super) fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys, rounds: usize) {
-    decrypt.0[0] = encrypt.0[rounds];
-    for i in 1..rounds {
-        let key = _mm_aesimc_si128(vectors(encrypt)[rounds - i]);
+pub(super) fn invert(encrypt: &RoundKeys, decrypt: &mut RoundKeys) {
+    encrypt.invert(decrypt, |key, inverse| {
         // SAFETY: a round key is sixteen bytes.
-        unsafe { _mm_storeu_si128((&raw mut decrypt.0[i]).cast(), key) };
-    }
-    decrypt.0[rounds] = encrypt.0[0];
+        unsafe {
+            let key = _mm_aesimc_si128(_mm_loadu_si128(key.as_ptr().cast()));
+            _mm_storeu_si128(inverse.as_mut_ptr().cast(), key);
+        }
+    });
 }

@@ -217,7 +217,7 @@ impl Aes for V512 {
     key_schedule!();
 
     aes! {
-        fn aes_start_with, aes_round, aes_finish from RoundKeys, key;
+        fn aes_start_from, aes_early, aes_round, aes_finish from RoundKeys, key;
         rounds of 8: round_of_eight;
         rounds of 16: round_of_sixteen;
         encrypt: _mm512_aesenc_epi128, _mm512_aesenclast_epi128;
@@ -241,7 +241,7 @@ impl Tuning for V512 {
     hints!(V512, zmm_reg, "avx512f");
 
     aes! {
-        fn wide_start_with, wide_round, wide_finish from WideKeys, wide_key;
+        fn wide_start_from, wide_early, wide_round, wide_finish from WideKeys, wide_key;
         rounds of 16: wide_round_of_sixteen;
         rounds of 8: wide_round_of_eight;
         rounds of 1: wide_round_of_one;
@@ -271,13 +271,13 @@ impl Tuning for V512 {
     }
 
     #[inline(always)]
-    unsafe fn wide_finish_loading<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+    unsafe fn wide_finish_loading<const N: usize, const ENCRYPT: bool>(
         x: &mut [Self; N],
         keys: &WideKeys,
         masks: &[*const u8; N],
     ) {
         // The key first, so that masks need no loads of their own.
-        let last = wide_key(keys, ROUNDS);
+        let last = wide_key(keys, RoundKeys::LAST);
         each!(I < N, {
             // SAFETY: the caller's promise.
             let last = last.xor(unsafe { Self::load(masks[I]) });
@@ -290,7 +290,7 @@ impl Tuning for V512 {
     }
 
     #[inline(always)]
-    unsafe fn aes_finish_between<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+    unsafe fn aes_finish_between<const N: usize, const ENCRYPT: bool>(
         mut x: [Self; N],
         keys: &RoundKeys,
         src: *const u8,
@@ -300,7 +300,7 @@ impl Tuning for V512 {
             let eight = x.as_mut_ptr().cast::<[Self; 8]>();
             // SAFETY: the caller's promise, there are as many vectors, and the CPU has the
             // features.
-            unsafe { *eight = finish_eight::<ROUNDS>(&*eight, keys, src, dst) };
+            unsafe { *eight = finish_eight(&*eight, keys, src, dst) };
             return x;
         }
         let mut masks = x;
@@ -308,7 +308,7 @@ impl Tuning for V512 {
             // SAFETY: the caller's promise.
             masks[I] = unsafe { Self::load(src.add(I * Self::BYTES)) };
         });
-        Self::aes_finish::<N, ENCRYPT, ROUNDS>(&mut x, keys, &masks);
+        Self::aes_finish::<N, ENCRYPT>(&mut x, keys, &masks);
         each!(I < N, {
             // SAFETY: the caller's promise.
             unsafe { x[I].store(dst.add(I * Self::BYTES)) };

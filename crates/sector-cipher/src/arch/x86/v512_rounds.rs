@@ -56,7 +56,7 @@ pub(super) fn wide_round_of_one<const ENCRYPT: bool, const ROUND: usize>(
 /// Eight vectors are readable at `src` and writable at `dst`.
 #[target_feature(enable = "aes,avx512f,vaes")]
 #[inline]
-pub(super) unsafe fn finish_eight<const ROUNDS: usize>(
+pub(super) unsafe fn finish_eight(
     x: &[V512; 8],
     keys: &RoundKeys,
     src: *const u8,
@@ -95,7 +95,7 @@ pub(super) unsafe fn finish_eight<const ROUNDS: usize>(
                     y7 = out(zmm_reg) y7,
                     k = out(zmm_reg) _round_key,
                     keys = in(reg) keys.at(0),
-                    offset = const 16 * ROUNDS,
+                    offset = const 16 * RoundKeys::LAST,
                     src = in(reg) src,
                     dst = in(reg) dst,
                     options(nostack, preserves_flags),

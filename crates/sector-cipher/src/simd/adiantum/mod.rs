@@ -189,9 +189,9 @@ fn aes<V: Vector, const N: usize>(keys: &AesKeys, blocks: &mut [u128; BATCH], fo
         *x = unsafe { V::load(blocks.as_ptr().cast()) };
     }
     if forward {
-        encrypt::<V, N, 14>(&mut x, &keys.encrypt);
+        encrypt::<V, N>(&mut x, &keys.encrypt);
     } else {
-        decrypt::<V, N, 14>(&mut x, &keys.decrypt);
+        decrypt::<V, N>(&mut x, &keys.decrypt);
     }
     for (x, blocks) in x.into_iter().zip_here(blocks.chunks_exact_mut(V::BLOCKS)) {
         // SAFETY: as above.

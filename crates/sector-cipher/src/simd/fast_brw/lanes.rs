@@ -13,7 +13,7 @@ pub(super) struct Lanes<V> {
     pub(super) dst: [*mut u8; 4],
     /// The numbers of their first blocks in their sectors.
     pub(super) first: [usize; 4],
-    /// What their counters start with, up to AES's first round: the seed, and
+    /// What their counters start with, up to AES's rounds: the seed, and
     /// the number of the first block that is counted.
     pub(super) starts: [V; 4],
     /// What will be worked on a little later.
@@ -64,12 +64,7 @@ impl<V: Vector> Lanes<V> {
     /// # Safety
     /// The sectors and the seeds are there.
     #[inline(always)]
-    pub(super) unsafe fn count<
-        const K: usize,
-        const BEFORE: usize,
-        const ROUNDS: usize,
-        const AHEAD: bool,
-    >(
+    pub(super) unsafe fn count<const K: usize, const BEFORE: usize, const AHEAD: bool>(
         &self,
         keys: &Keys,
         tree: &mut Tree<V>,
@@ -91,10 +86,11 @@ impl<V: Vector> Lanes<V> {
                 start.xor(counter::FROM_THIRD.from(block))
             };
         });
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        V::wide_early::<8, true>(&mut y, aes);
+        unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::wide_round::<8, true, ROUND>(&mut y, aes);
             // The steps go evenly between the rounds.
-            unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 1 + STEP * (ROUNDS - 2) / (STEPS - 1) {
+            unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 5 + STEP * 8 / (STEPS - 1) {
                 tree.step::<BEFORE, STEP>(&keys.hash, x);
                 tree.pin::<STEP>();
                 if AHEAD {
@@ -117,7 +113,7 @@ impl<V: Vector> Lanes<V> {
             text[I] = self.src[lane].wrapping_add(block * BLOCK);
         });
         // SAFETY: inside the lanes.
-        unsafe { V::wide_finish_loading::<8, true, ROUNDS>(&mut y, aes, &text) };
+        unsafe { V::wide_finish_loading::<8, true>(&mut y, aes, &text) };
         unroll!(I in 0 1 2 3 4 5 6 7, {
             let (lane, block) = place::<V>(K, I);
             // SAFETY: inside the lane.

@@ -148,7 +148,7 @@ impl<'k> Pass<'k> {
             }
         }
         if COUNT {
-            V::wide_start_with(&mut lanes.starts, &self.keys.aes, &[V::zero(); 4]);
+            V::aes_before(&mut lanes.starts, &self.keys.aes.narrow);
         } else {
             lanes.later = self.end.ahead(lanes.src[0]);
         }
@@ -184,11 +184,7 @@ impl<'k> Pass<'k> {
 
     /// Counter mode, and the hashes of what comes out; beside that the first hashes
     /// of the sectors of `ahead`.
-    pub(super) fn counter_and_hashes<V: Vector, const ROUNDS: usize>(
-        &mut self,
-        cpu: Cpu<V>,
-        ahead: &mut Self,
-    ) {
+    pub(super) fn counter_and_hashes<V: Vector>(&mut self, cpu: Cpu<V>, ahead: &mut Self) {
         cpu.call(
             #[inline(always)]
             move || {
@@ -209,7 +205,7 @@ impl<'k> Pass<'k> {
                         unsafe {
                             macro_rules! quarter {
                                 ($k:literal, $before:literal) => {
-                                    lanes.count::<$k, $before, ROUNDS, $beside>(
+                                    lanes.count::<$k, $before, $beside>(
                                         keys,
                                         &mut tree,
                                         &mut x,
@@ -327,11 +323,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Everything between the two hashes, `N` vectors of sectors at a time.
-    pub(super) fn middle<V: Vector, const N: usize, const ROUNDS: usize>(
-        &mut self,
-        cpu: Cpu<V>,
-        encrypt: bool,
-    ) {
+    pub(super) fn middle<V: Vector, const N: usize>(&mut self, cpu: Cpu<V>, encrypt: bool) {
         cpu.call(
             #[inline(always)]
             || {
@@ -355,13 +347,13 @@ impl<'k> Pass<'k> {
                         f[I] = heads[second].xor(self.times(a[I], 0));
                     });
                     let mut g = f;
-                    aes::encrypt::<V, N, ROUNDS>(&mut g, aes);
+                    aes::encrypt(&mut g, aes);
                     unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
                         g[I] = g[I].xor(a[I]);
                         self.seeds.set(sectors[I], f[I].xor(g[I]));
                     });
                     let mut b = g;
-                    aes::encrypt::<V, N, ROUNDS>(&mut b, aes);
+                    aes::encrypt(&mut b, aes);
                     unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
                         b[I] = b[I].xor(f[I]);
                         self.heads[first].set(sectors[I], g[I].xor(self.times(b[I], 0)));

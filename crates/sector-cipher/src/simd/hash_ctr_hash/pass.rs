@@ -108,7 +108,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
     /// # Safety
     /// The sectors are there, and the offsets are inside.
     #[inline(always)]
-    pub(super) unsafe fn step<const ROUNDS: usize, const HASH: bool>(
+    pub(super) unsafe fn step<const HASH: bool>(
         &mut self,
         sector: Sector,
         ahead: *const u8,
@@ -123,14 +123,14 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
         // SAFETY: the caller's promise.
         unsafe {
             let mut powers = self.scheme.powers().at(behind, 0);
-            unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+            unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
                 V::aes_round::<N, true, ROUND>(&mut x, keys);
                 if HASH {
-                    later.ask(ROUND - 1, Self::STEP);
+                    later.ask(ROUND - 5, Self::STEP);
                 }
                 // They go evenly between the rounds.
-                let due = |round: usize| (round * pairs).div_ceil(ROUNDS - 1);
-                for i in due(ROUND - 1)..due(ROUND) {
+                let due = |rounds: usize| (rounds * pairs).div_ceil(9);
+                for i in due(ROUND - 5)..due(ROUND - 4) {
                     let second = HASH && i % 2 == 1;
                     let i = if HASH { i & !1 } else { 2 * i };
                     if second {
@@ -144,7 +144,7 @@ impl<'k, S: Scheme, V: Vector, const N: usize> Pass<'k, S, V, N> {
                 }
             });
             let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
-            let x = V::aes_finish_between::<N, true, ROUNDS>(x, keys, src, dst);
+            let x = V::aes_finish_between::<N, true>(x, keys, src, dst);
             for (x, block) in x.iter().zip_here(&mut self.blocks) {
                 *block = element::<S, V>(*x);
             }

@@ -76,10 +76,19 @@ pub(crate) trait Tuning: Clmul + Aes {
         let x = unsafe { [Self::load(src), Self::load(src.add(Self::BYTES))] };
         Self::add_products(sum, x, y, halves);
     }
-    /// [`Aes::aes_start_with`] from wide keys.
+    /// [`Aes::aes_start_from`] from wide keys.
     #[inline(always)]
-    fn wide_start_with<const N: usize>(x: &mut [Self; N], keys: &WideKeys, masks: &[Self; N]) {
-        Self::aes_start_with(x, &keys.narrow, masks);
+    fn wide_start_from<const N: usize, const FIRST: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        masks: &[Self; N],
+    ) {
+        Self::aes_start_from::<N, FIRST>(x, &keys.narrow, masks);
+    }
+    /// [`Aes::aes_early`] from wide keys.
+    #[inline(always)]
+    fn wide_early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &WideKeys) {
+        Self::aes_early::<N, ENCRYPT>(x, &keys.narrow);
     }
     /// [`Aes::aes_round`] from wide keys.
     #[inline(always)]
@@ -91,19 +100,19 @@ pub(crate) trait Tuning: Clmul + Aes {
     }
     /// [`Aes::aes_finish`] from wide keys.
     #[inline(always)]
-    fn wide_finish<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+    fn wide_finish<const N: usize, const ENCRYPT: bool>(
         x: &mut [Self; N],
         keys: &WideKeys,
         masks: &[Self; N],
     ) {
-        Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, masks);
+        Self::aes_finish::<N, ENCRYPT>(x, &keys.narrow, masks);
     }
     /// [`Aes::aes_finish`] from wide keys, the masks from memory.
     ///
     /// # Safety
     /// They are readable.
     #[inline(always)]
-    unsafe fn wide_finish_loading<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+    unsafe fn wide_finish_loading<const N: usize, const ENCRYPT: bool>(
         x: &mut [Self; N],
         keys: &WideKeys,
         masks: &[*const u8; N],
@@ -113,7 +122,7 @@ pub(crate) trait Tuning: Clmul + Aes {
             #[inline(always)]
             |mask| unsafe { Self::load(mask) },
         );
-        Self::aes_finish::<N, ENCRYPT, ROUNDS>(x, &keys.narrow, &masks);
+        Self::aes_finish::<N, ENCRYPT>(x, &keys.narrow, &masks);
     }
     /// [`Aes::aes_finish`] with masks that are at `src`, one behind the other.
     /// Writes what it gives to `dst`, which is the same or apart, and returns it.
@@ -121,7 +130,7 @@ pub(crate) trait Tuning: Clmul + Aes {
     /// # Safety
     /// `N` vectors are readable at `src` and writable at `dst`.
     #[inline(always)]
-    unsafe fn aes_finish_between<const N: usize, const ENCRYPT: bool, const ROUNDS: usize>(
+    unsafe fn aes_finish_between<const N: usize, const ENCRYPT: bool>(
         mut x: [Self; N],
         keys: &RoundKeys,
         src: *const u8,
@@ -132,7 +141,7 @@ pub(crate) trait Tuning: Clmul + Aes {
             // SAFETY: the caller's promise.
             masks[I] = unsafe { Self::load(src.add(I * Self::BYTES)) };
         });
-        Self::aes_finish::<N, ENCRYPT, ROUNDS>(&mut x, keys, &masks);
+        Self::aes_finish::<N, ENCRYPT>(&mut x, keys, &masks);
         each!(I < N, {
             // SAFETY: the caller's promise.
             unsafe { x[I].store(dst.add(I * Self::BYTES)) };

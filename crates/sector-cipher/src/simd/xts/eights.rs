@@ -26,7 +26,7 @@ fn unset<V: Vector, const GROUPS: usize>() -> Piece<V, GROUPS> {
 
 /// `GROUPS` is the number of groups in a piece.
 #[inline(always)]
-pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn run<V: Vector, const GROUPS: usize, const FIRST: usize, const ENCRYPT: bool>(
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
 ) {
@@ -37,7 +37,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
     // just written waits until it has left the pipeline.
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
-    let tweaks = Tweaks::start::<V, ROUNDS, ENCRYPT, false>(schedules, sectors, batch);
+    let tweaks = Tweaks::start::<V, FIRST, ENCRYPT, false>(schedules, sectors, batch);
     let Some(mut tweaks) = tweaks else {
         return;
     };
@@ -68,7 +68,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                     // those in `next` are the piece before's.
                     unsafe {
                         if piece == 1 {
-                            group::<V, ROUNDS, ENCRYPT, false>(
+                            group::<V, FIRST, ENCRYPT, false>(
                                 schedules,
                                 at,
                                 masks,
@@ -80,7 +80,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                                 },
                             );
                         } else {
-                            group::<V, ROUNDS, ENCRYPT, false>(
+                            group::<V, FIRST, ENCRYPT, false>(
                                 schedules,
                                 at,
                                 masks,
@@ -103,7 +103,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                 // SAFETY: as above.
                 unsafe {
                     if J == 0 && i < with_tweaks {
-                        let x = group::<V, ROUNDS, ENCRYPT, true>(
+                        let x = group::<V, FIRST, ENCRYPT, true>(
                             schedules,
                             at,
                             masks,
@@ -116,7 +116,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const ROUNDS: usize, const ENC
                         );
                         tweaks.set_following(i, x);
                     } else {
-                        group::<V, ROUNDS, ENCRYPT, false>(
+                        group::<V, FIRST, ENCRYPT, false>(
                             schedules,
                             at,
                             masks,
@@ -173,7 +173,7 @@ impl At {
 /// # Safety
 /// The source can be read and the destination written, and the masks have been set.
 #[inline(always)]
-unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAKS: bool>(
+unsafe fn group<V: Vector, const FIRST: usize, const ENCRYPT: bool, const TWEAKS: bool>(
     keys: Schedules<'_>,
     At { src, dst }: At,
     masks: &Masks<V, HALF>,
@@ -187,31 +187,31 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
         x[I] = unsafe { V::load(src.add(I * V::BYTES)) };
     });
     // SAFETY: the caller's promise.
-    V::aes_start_with(&mut x, data, unsafe { masks.all() });
+    V::aes_start_from::<HALF, FIRST>(&mut x, data, unsafe { masks.all() });
     let mut ivs = [ivs];
     if TWEAKS {
-        V::wide_start_with(&mut ivs, keys.tweak, &[V::zero()]);
+        V::wide_start_from::<1, FIRST>(&mut ivs, keys.tweak, &[V::zero()]);
     }
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND > FIRST {
         V::aes_round::<HALF, ENCRYPT, ROUND>(&mut x, data);
         if TWEAKS {
             V::wide_round::<1, true, ROUND>(&mut ivs, keys.tweak);
             x[2].tie(&mut ivs[0]);
         }
         // The steps go evenly between the rounds.
-        unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 1 + STEP * (ROUNDS - 2) / (HALF - 1) {
+        unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == FIRST + 1 + STEP * (12 - FIRST) / (HALF - 1) {
             step(STEP);
         });
     });
     // SAFETY: the caller's promise. From memory once more, not from registers.
     let masks = unsafe { fresh(masks).all() };
-    V::aes_finish::<HALF, ENCRYPT, ROUNDS>(&mut x, data, masks);
+    V::aes_finish::<HALF, ENCRYPT>(&mut x, data, masks);
     unroll!(I in 0 1 2 3 4 5 6 7, {
         // SAFETY: as above, and the destination may be written.
         unsafe { x[I].store(dst.add(I * V::BYTES)) };
     });
     if TWEAKS {
-        V::wide_finish::<1, true, ROUNDS>(&mut ivs, keys.tweak, &[V::zero()]);
+        V::wide_finish::<1, true>(&mut ivs, keys.tweak, &[V::zero()]);
     }
     ivs[0]
 }

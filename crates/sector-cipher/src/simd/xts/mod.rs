@@ -19,7 +19,6 @@ pub(crate) struct Keys {
     encrypt: WideKeys,
     decrypt: WideKeys,
     tweak: WideKeys,
-    rounds: usize,
 }
 
 impl Keys {
@@ -28,15 +27,14 @@ impl Keys {
         encrypt: WideKeys::ZERO,
         decrypt: WideKeys::ZERO,
         tweak: WideKeys::ZERO,
-        rounds: 0,
     };
 
     /// Sets the keys: that for data, that for tweaks.
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
         let (data, tweak) = key.split_at(key.len() / 2);
-        self.rounds = V::expand(data, &mut self.encrypt.narrow);
-        V::invert(&self.encrypt.narrow, &mut self.decrypt.narrow, self.rounds);
+        V::expand(data, &mut self.encrypt.narrow);
+        V::invert(&self.encrypt.narrow, &mut self.decrypt.narrow);
         self.encrypt.widen();
         self.decrypt.widen();
         V::expand(tweak, &mut self.tweak.narrow);
@@ -55,10 +53,10 @@ impl Keys {
         }
     }
 
-    /// Rounds under either key: 10 or 14.
+    /// The number of either key's first round key.
     #[inline(always)]
-    pub(super) fn rounds(&self) -> usize {
-        self.rounds
+    pub(super) fn first(&self) -> usize {
+        self.tweak.first()
     }
 }
 
@@ -77,7 +75,7 @@ impl Tweaks {
     /// Those of the first batch. `None` if that is no more than one sector, which is
     /// encrypted or decrypted then, with the constant `ONE` of [`lone`].
     #[inline(always)]
-    fn start<'a, V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: bool>(
+    fn start<'a, V: Vector, const FIRST: usize, const ENCRYPT: bool, const ONE: bool>(
         keys: Schedules<'_>,
         sectors: &mut Sectors<'a, '_>,
         batch: &mut Batch<'a>,
@@ -87,16 +85,16 @@ impl Tweaks {
             return None;
         }
         if batch.len() == 1 {
-            let tweak = encrypted::<V::One, ROUNDS>(ivs(sectors, batch, 0), keys.tweak);
+            let tweak = encrypted::<V::One, FIRST>(ivs(sectors, batch, 0), keys.tweak);
             let (sector, bytes) = (batch.sector(0), sectors.bytes());
             // SAFETY: a sector of the stream.
-            unsafe { lone::<V, ROUNDS, ENCRYPT, ONE>(keys.data, sector, bytes, tweak) };
+            unsafe { lone::<V, FIRST, ENCRYPT, ONE>(keys.data, sector, bytes, tweak) };
             return None;
         }
         let mut tweaks = Self([0; 2 * BATCH]);
         for i in 0..batch.len().div_ceil(V::BLOCKS) {
             let ivs = ivs::<V>(sectors, batch, i);
-            tweaks.set(i, encrypted::<V, ROUNDS>(ivs, keys.tweak));
+            tweaks.set(i, encrypted::<V, FIRST>(ivs, keys.tweak));
         }
         Some(tweaks)
     }
@@ -154,18 +152,18 @@ impl Tweaks {
 
 /// A vector of IVs encrypted.
 #[inline(always)]
-fn encrypted<V: Vector, const ROUNDS: usize>(ivs: V, key: &WideKeys) -> V {
+fn encrypted<V: Vector, const FIRST: usize>(ivs: V, key: &WideKeys) -> V {
     let mut x = [ivs];
-    V::wide_start_with(&mut x, key, &[V::zero()]);
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+    V::wide_start_from::<1, FIRST>(&mut x, key, &[V::zero()]);
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND > FIRST {
         V::wide_round::<1, true, ROUND>(&mut x, key);
     });
-    V::wide_finish::<1, true, ROUNDS>(&mut x, key, &[V::zero()]);
+    V::wide_finish::<1, true>(&mut x, key, &[V::zero()]);
     x[0]
 }
 
 #[inline(always)]
-pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
+pub(super) fn crypt<V: Vector, const FIRST: usize, const ENCRYPT: bool>(
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
 ) {
@@ -173,17 +171,17 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
         if sectors.bytes() == HALF * V::BYTES {
             // Asked once: four times in a group would cost as much as the wrong way.
             if V::shifts() {
-                sixteens::run::<V, ROUNDS, ENCRYPT, true, SHIFT>(keys, sectors);
+                sixteens::run::<V, FIRST, ENCRYPT, true, SHIFT>(keys, sectors);
             } else {
-                sixteens::run::<V, ROUNDS, ENCRYPT, true, ROTATE>(keys, sectors);
+                sixteens::run::<V, FIRST, ENCRYPT, true, ROTATE>(keys, sectors);
             }
         } else {
-            sixteens::run::<V, ROUNDS, ENCRYPT, false, ASK>(keys, sectors);
+            sixteens::run::<V, FIRST, ENCRYPT, false, ASK>(keys, sectors);
         }
     } else if const { V::BLOCKS == 1 } {
-        eights::run::<V, 4, ROUNDS, ENCRYPT>(keys, sectors);
+        eights::run::<V, 4, FIRST, ENCRYPT>(keys, sectors);
     } else {
-        eights::run::<V, 2, ROUNDS, ENCRYPT>(keys, sectors);
+        eights::run::<V, 2, FIRST, ENCRYPT>(keys, sectors);
     }
 }
 
@@ -193,7 +191,7 @@ pub(super) fn crypt<V: Vector, const ROUNDS: usize, const ENCRYPT: bool>(
 /// # Safety
 /// The sector has `bytes` bytes.
 #[inline(always)]
-unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: bool>(
+unsafe fn lone<V: Vector, const FIRST: usize, const ENCRYPT: bool, const ONE: bool>(
     keys: &WideKeys,
     sector: Sector,
     bytes: usize,
@@ -212,23 +210,23 @@ unsafe fn lone<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const ONE: b
             // SAFETY: vector I of a group in the sector.
             x[I] = unsafe { V::load(sector.src().add(offset + I * V::BYTES)) };
         });
-        V::wide_start_with(&mut x, keys, &masks);
+        V::wide_start_from::<HALF, FIRST>(&mut x, keys, &masks);
         let now = masks;
-        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+        unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND > FIRST {
             V::wide_round::<HALF, ENCRYPT, ROUND>(&mut x, keys);
             // The ties keep the masks beside the rounds.
-            if const { ROUND > 1 && ROUND <= HALF + 1 && !ONE } {
-                const BEFORE: usize = (ROUND + HALF - 2) % HALF;
-                x[1].tie(&mut masks[BEFORE]);
+            if const { ROUND > FIRST + 1 && ROUND <= FIRST + HALF + 1 && !ONE } {
+                let before = ROUND - FIRST - 2;
+                x[1].tie(&mut masks[before]);
             }
-            if const { ROUND <= HALF && !ONE } {
-                const I: usize = (ROUND - 1) % HALF;
-                let mut mask = now[I];
+            if const { ROUND <= FIRST + HALF && !ONE } {
+                let i = ROUND - FIRST - 1;
+                let mut mask = now[i];
                 x[0].tie(&mut mask);
-                masks[I] = mask.times_x_of_group();
+                masks[i] = mask.times_x_of_group();
             }
         });
-        V::wide_finish::<HALF, ENCRYPT, ROUNDS>(&mut x, keys, &now);
+        V::wide_finish::<HALF, ENCRYPT>(&mut x, keys, &now);
         unroll!(I in 0 1 2 3 4 5 6 7, {
             // SAFETY: as above, and the destination may be written.
             unsafe { x[I].store(sector.dst().add(offset + I * V::BYTES)) };

@@ -15,7 +15,7 @@ const GROUP: usize = 2 * HALF;
 #[inline(always)]
 pub(super) fn run<
     V: Vector,
-    const ROUNDS: usize,
+    const FIRST: usize,
     const ENCRYPT: bool,
     const PAIRS: bool,
     const HOW: u8,
@@ -31,7 +31,7 @@ pub(super) fn run<
     // just written waits until it has left the pipeline.
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
-    let tweaks = Tweaks::start::<V, ROUNDS, ENCRYPT, PAIRS>(schedules, sectors, batch);
+    let tweaks = Tweaks::start::<V, FIRST, ENCRYPT, PAIRS>(schedules, sectors, batch);
     let Some(mut tweaks) = tweaks else {
         return;
     };
@@ -61,7 +61,7 @@ pub(super) fn run<
                     let tweak = tweaks.of::<V>(2 * i);
                     // SAFETY: a sector of the stream.
                     unsafe {
-                        lone::<V, ROUNDS, ENCRYPT, true>(
+                        lone::<V, FIRST, ENCRYPT, true>(
                             schedules.data,
                             batch.sector(2 * i),
                             bytes,
@@ -78,10 +78,10 @@ pub(super) fn run<
                 unsafe {
                     if i < with_tweaks {
                         let ivs = tweaks.following(i);
-                        let x = work.group::<ROUNDS, ENCRYPT, PAIR, true, HOW>(batch, ivs, next);
+                        let x = work.group::<FIRST, ENCRYPT, PAIR, true, HOW>(batch, ivs, next);
                         tweaks.set_following(i, x);
                     } else {
-                        work.group::<ROUNDS, ENCRYPT, PAIR, false, HOW>(batch, V::zero(), next);
+                        work.group::<FIRST, ENCRYPT, PAIR, false, HOW>(batch, V::zero(), next);
                     }
                 }
                 work.text.advance(group);
@@ -99,9 +99,9 @@ pub(super) fn run<
                     let x = unsafe {
                         if left == 0 {
                             let next = [tweaks.of::<V>(i + 1); 2];
-                            work.group::<ROUNDS, ENCRYPT, OTHER, true, HOW>(batch, ivs, next)
+                            work.group::<FIRST, ENCRYPT, OTHER, true, HOW>(batch, ivs, next)
                         } else {
-                            work.group::<ROUNDS, ENCRYPT, SAME, true, HOW>(batch, ivs, none)
+                            work.group::<FIRST, ENCRYPT, SAME, true, HOW>(batch, ivs, none)
                         }
                     };
                     tweaks.set_following(i, x);
@@ -114,14 +114,14 @@ pub(super) fn run<
                 while left != 0 {
                     // SAFETY: as above.
                     unsafe {
-                        work.group::<ROUNDS, ENCRYPT, SAME, false, HOW>(batch, V::zero(), none)
+                        work.group::<FIRST, ENCRYPT, SAME, false, HOW>(batch, V::zero(), none)
                     };
                     work.text.advance(group);
                     left -= 1;
                 }
                 let next = [tweaks.of::<V>(i + 1); 2];
                 // SAFETY: as above.
-                unsafe { work.group::<ROUNDS, ENCRYPT, OTHER, false, HOW>(batch, V::zero(), next) };
+                unsafe { work.group::<FIRST, ENCRYPT, OTHER, false, HOW>(batch, V::zero(), next) };
                 work.text.advance(group);
             }
         }
@@ -249,7 +249,7 @@ impl<V: Vector> Work<'_, V> {
     /// The sources can be read and the destinations written.
     #[inline(always)]
     unsafe fn group<
-        const ROUNDS: usize,
+        const FIRST: usize,
         const ENCRYPT: bool,
         const NEXT: u8,
         const TWEAKS: bool,
@@ -265,7 +265,7 @@ impl<V: Vector> Work<'_, V> {
         let ahead = batch.ahead(self.text.src[0]);
         // SAFETY: the caller's promise; the group before, or `first`, has set the masks.
         let ivs = unsafe {
-            group::<V, ROUNDS, ENCRYPT, TWEAKS>(
+            group::<V, FIRST, ENCRYPT, TWEAKS>(
                 self.keys,
                 &self.text,
                 now,
@@ -288,7 +288,7 @@ impl<V: Vector> Work<'_, V> {
 /// # Safety
 /// The sources can be read and the destinations written, and the masks have been set.
 #[inline(always)]
-unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAKS: bool>(
+unsafe fn group<V: Vector, const FIRST: usize, const ENCRYPT: bool, const TWEAKS: bool>(
     keys: Schedules<'_>,
     text: &Text,
     masks: &Masks<V, GROUP>,
@@ -301,31 +301,31 @@ unsafe fn group<V: Vector, const ROUNDS: usize, const ENCRYPT: bool, const TWEAK
         *x = unsafe { V::load(text.src[i / HALF].add(i % HALF * V::BYTES)) };
     }
     // SAFETY: the caller's promise.
-    V::wide_start_with(&mut x, keys.data, unsafe { masks.all() });
+    V::wide_start_from::<GROUP, FIRST>(&mut x, keys.data, unsafe { masks.all() });
     let mut ivs = [ivs];
     if TWEAKS {
-        V::wide_start_with(&mut ivs, keys.tweak, &[V::zero()]);
+        V::wide_start_from::<1, FIRST>(&mut ivs, keys.tweak, &[V::zero()]);
     }
-    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND < ROUNDS {
+    unroll!(ROUND in 1 2 3 4 5 6 7 8 9 10 11 12 13, if ROUND > FIRST {
         V::wide_round::<GROUP, ENCRYPT, ROUND>(&mut x, keys.data);
         if TWEAKS {
             V::wide_round::<1, true, ROUND>(&mut ivs, keys.tweak);
             x[2].tie(&mut ivs[0]);
         }
-        if const { ROUND <= 8 } {
-            step(2 * ROUND - 2);
-            step(2 * ROUND - 1);
+        if const { ROUND <= FIRST + 8 } {
+            step(2 * (ROUND - FIRST) - 2);
+            step(2 * (ROUND - FIRST) - 1);
         }
     });
     // SAFETY: the caller's promise. From memory once more, not from registers.
     let masks = unsafe { fresh(masks).all() };
-    V::wide_finish::<GROUP, ENCRYPT, ROUNDS>(&mut x, keys.data, masks);
+    V::wide_finish::<GROUP, ENCRYPT>(&mut x, keys.data, masks);
     for (i, x) in x.into_iter().enumerate() {
         // SAFETY: as above, and the destination may be written.
         unsafe { x.store(text.dst[i / HALF].add(i % HALF * V::BYTES)) };
     }
     if TWEAKS {
-        V::wide_finish::<1, true, ROUNDS>(&mut ivs, keys.tweak, &[V::zero()]);
+        V::wide_finish::<1, true>(&mut ivs, keys.tweak, &[V::zero()]);
     }
     ivs[0]
 }
