@@ -162,6 +162,7 @@ fn encrypted<V: Vector, const FIRST: usize>(ivs: V, key: &WideKeys) -> V {
     x[0]
 }
 
+/// Encrypts or decrypts the stream. `FIRST` is that of the keys.
 #[inline(always)]
 pub(super) fn crypt<V: Vector, const FIRST: usize, const ENCRYPT: bool>(
     keys: &Keys,
