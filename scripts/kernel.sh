@@ -17,7 +17,8 @@
 #   uml-7  uml-7-fast
 #              the same two of linux-source-7.3 or newer of trixie-backports, with all self-tests of the crypto API
 #   uml-7-smp  uml-7-smp-fast
-#              these two again, but for lockdep, with CPUs that run at the same time, of which guest.sh gives two
+#              these two again, but for lockdep, with CPUs that run at the same time, of which guest.sh gives two.
+#              uml-7 and uml-7-smp, which can be preempted, have one fault of User Mode Linux mended
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
@@ -86,6 +87,19 @@ arrange() {
     keep "$1" "$2"
 }
 
+# mend SCRIPT FILE: edits a file of the kernel's source by ed. The file is replaced, not written in
+# place, since other trees may be links to this one's files.
+mend() {
+    command -v ed >/dev/null || die "ed is missing: run scripts/setup.sh kernel"
+    exec 8>"$cache/lock-source"
+    flock 8
+    [ -e "$2.orig" ] || cp "$2" "$2.orig"
+    cp "$2.orig" "$work/mended"
+    { cat "$1" && printf 'w\nq\n'; } | ed -s "$work/mended" >/dev/null || die "$1 does not apply to $2"
+    cmp -s "$work/mended" "$2" || mv "$work/mended" "$2"
+    exec 8>&-
+}
+
 case $bed in
 uml)
     version=$(linux.uml --version) || die "linux.uml is missing (Debian package user-mode-linux)"
@@ -107,13 +121,17 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm
     [[ "$bed" == uml* && "$bed" != *-fast ]] || configs+=("$here/../kernel/test/uml-fast.config")
     [[ "$bed" != x86* ]] || configs+=("$here/../kernel/test/x86-7.config")
     [[ "$bed" == uml* ]] || configs+=("$here/../kernel/test/$bed.config")
-    # Of the configuration only: a newer revision of the package is no reason to build again.
-    folder=$cache/$bed-$(cat "${configs[@]}" | sha256sum | cut -c1-16)
+    # With CONFIG_PREEMPT a process lost what it wrote: kernel/README.md, "lost writes".
+    mend=
+    [[ "$bed" != uml-7 && "$bed" != uml-7-smp ]] || mend=$here/../kernel/test/uml-7-preempt.ed
+    # Of the configuration and our mend only: a newer revision of the package is no reason to build again.
+    folder=$cache/$bed-$(cat "${configs[@]}" ${mend:+"$mend"} | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
         case $bed in
         uml-7* | x86*) tree=$(newest_source) ;;
         *) tree=$(source_tree linux-source-6.12) ;;
         esac
+        [ -z "$mend" ] || mend "$mend" "$tree/arch/um/kernel/skas/mmu.c"
         mkdir -p "$folder/build"
         build=(nice make -C "$tree" "O=$folder/build")
         case $bed in

@@ -24,7 +24,7 @@ uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="$build file:file readelf:binutils"
 static_test="$static cryptsetup:cryptsetup-bin nbdcopy:libnbd-bin"
 aarch64="debootstrap:debootstrap"
-kernel="$demo fio:fio sparse:sparse perl:perl /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make /usr/lib/x86_64-linux-gnu/libelf.so.1:libelf1 qemu-system-x86_64:qemu-system-x86 qemu-storage-daemon:qemu-system-common mkfs.xfs:xfsprogs"
+kernel="$demo fio:fio sparse:sparse perl:perl ed:ed /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make /usr/lib/x86_64-linux-gnu/libelf.so.1:libelf1 qemu-system-x86_64:qemu-system-x86 qemu-storage-daemon:qemu-system-common mkfs.xfs:xfsprogs"
 # What objtool is built with, which is a part of the build of a kernel for x86-64.
 gelf="/usr/include/gelf.h:libelf-dev"
 kernel_all="$kernel $gelf mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap clang:clang ld.lld:lld llvm-nm:llvm
@@ -34,7 +34,7 @@ kernel_all="$kernel $gelf mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:deboo
     qemu-system-s390x:qemu-system-misc s390x-linux-gnu-gcc:gcc-s390x-linux-gnu
     /usr/s390x-linux-gnu/include/stdlib.h:libc6-dev-s390x-cross
     /usr/lib/ISOLINUX/isolinux.bin:isolinux /usr/lib/syslinux/modules/bios/ldlinux.c32:syslinux-common xorriso:xorriso"
-kernel_series="$kernel ed:ed git:git $gelf"
+kernel_series="$kernel git:git $gelf"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"
