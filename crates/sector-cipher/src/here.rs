@@ -21,9 +21,6 @@ macro_rules! unroll {
     ($i:ident in $($n:literal)*, if $a:ident == $f:ident + 1 + $b:ident * $c:tt / $d:tt $body:block) => {
         unroll!($i in $($n)*, if const { $a == $f + 1 + $b * $c / $d } $body)
     };
-    ($i:ident in $($n:literal)*, if $a:ident == 5 + $b:ident * $c:tt / $d:tt $body:block) => {
-        unroll!($i in $($n)*, if const { $a == 5 + $b * $c / $d } $body)
-    };
     ($i:ident in $($n:literal)*, $body:expr) => {
         $({
             const $i: usize = $n;

@@ -416,20 +416,6 @@ impl Aes for Neon {
     fn aes_before<const N: usize>(_x: &mut [Self; N], _keys: &RoundKeys) {}
 
     #[inline(always)]
-    fn aes_early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &RoundKeys) {
-        // Asked each time: for an answer that holds the compiler would make a loop of its own.
-        let first = fresh(keys).first();
-        if first < RoundKeys::LAST_TEN {
-            if first == 0 {
-                Self::aes_round::<N, ENCRYPT, 1>(x, keys);
-                Self::aes_round::<N, ENCRYPT, 2>(x, keys);
-            }
-            Self::aes_round::<N, ENCRYPT, 3>(x, keys);
-            Self::aes_round::<N, ENCRYPT, 4>(x, keys);
-        }
-    }
-
-    #[inline(always)]
     fn aes_start_with<const N: usize, const ENCRYPT: bool>(
         x: &mut [Self; N],
         keys: &RoundKeys,

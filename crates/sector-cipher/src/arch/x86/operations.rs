@@ -158,7 +158,7 @@ macro_rules! key_schedule {
 /// numbers of vectors side by side there are functions for a round (see `rounds!`).
 macro_rules! aes {
     (
-        fn $start_from:ident, $early:ident, $round:ident, $finish:ident from $keys:ty, $key:ident;
+        fn $start_from:ident, $round:ident, $finish:ident from $keys:ty, $key:ident;
         $(rounds of $count:literal: $rounds:ident;)*
         encrypt: $encrypt:ident, $encrypt_last:ident;
         decrypt: $decrypt:ident, $decrypt_last:ident;
@@ -171,20 +171,6 @@ macro_rules! aes {
         ) {
             let first: Self = $key(keys, FIRST);
             each!(I < N, x[I] = x[I].xor3(first, masks[I]));
-        }
-
-        #[inline(always)]
-        fn $early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &$keys) {
-            // Asked each time: for an answer that holds the compiler would make a loop of its own.
-            let first = schedule::fresh(keys).first();
-            if first < RoundKeys::LAST_TEN {
-                if first == 0 {
-                    Self::$round::<N, ENCRYPT, 1>(x, keys);
-                    Self::$round::<N, ENCRYPT, 2>(x, keys);
-                }
-                Self::$round::<N, ENCRYPT, 3>(x, keys);
-                Self::$round::<N, ENCRYPT, 4>(x, keys);
-            }
         }
 
         #[inline(always)]

@@ -115,7 +115,7 @@ impl Aes for V128 {
     key_schedule!();
 
     aes! {
-        fn aes_start_from, aes_early, aes_round, aes_finish from RoundKeys, key;
+        fn aes_start_from, aes_round, aes_finish from RoundKeys, key;
         rounds of 8: round_of_eight;
         encrypt: _mm_aesenc_si128, _mm_aesenclast_si128;
         decrypt: _mm_aesdec_si128, _mm_aesdeclast_si128;

@@ -199,7 +199,7 @@ impl Aes for V256<true> {
     key_schedule!();
 
     aes! {
-        fn aes_start_from, aes_early, aes_round, aes_finish from RoundKeys, key;
+        fn aes_start_from, aes_round, aes_finish from RoundKeys, key;
         rounds of 8: round_of_eight;
         encrypt: _mm256_aesenc_epi128, _mm256_aesenclast_epi128;
         decrypt: _mm256_aesdec_epi128, _mm256_aesdeclast_epi128;
@@ -210,7 +210,7 @@ impl Aes for V256<false> {
     key_schedule!();
 
     aes! {
-        fn aes_start_from, aes_early, aes_round, aes_finish from RoundKeys, key;
+        fn aes_start_from, aes_round, aes_finish from RoundKeys, key;
         encrypt: encrypt_halves, encrypt_last_halves;
         decrypt: decrypt_halves, decrypt_last_halves;
     }

@@ -217,7 +217,7 @@ impl Aes for V512 {
     key_schedule!();
 
     aes! {
-        fn aes_start_from, aes_early, aes_round, aes_finish from RoundKeys, key;
+        fn aes_start_from, aes_round, aes_finish from RoundKeys, key;
         rounds of 8: round_of_eight;
         rounds of 16: round_of_sixteen;
         encrypt: _mm512_aesenc_epi128, _mm512_aesenclast_epi128;
@@ -241,7 +241,7 @@ impl Tuning for V512 {
     hints!(V512, zmm_reg, "avx512f");
 
     aes! {
-        fn wide_start_from, wide_early, wide_round, wide_finish from WideKeys, wide_key;
+        fn wide_start_from, wide_round, wide_finish from WideKeys, wide_key;
         rounds of 16: wide_round_of_sixteen;
         rounds of 8: wide_round_of_eight;
         rounds of 1: wide_round_of_one;

@@ -1,11 +1,13 @@
 //! Counter mode over the text of all lanes, with the hashes between the rounds of AES.
 
 use super::super::brw::{STEPS, Tree};
-use super::super::{Vector, counter};
+use super::super::{RoundKeys, Vector, counter};
 use super::Keys;
 use crate::arch::LINE;
 use crate::run::{Ahead, BLOCK, RunEnd};
 use core::ptr;
+
+const LAST_TEN: usize = RoundKeys::LAST_TEN;
 
 /// What all lanes take.
 pub(super) struct Lanes<V> {
@@ -90,7 +92,7 @@ impl<V: Vector> Lanes<V> {
         unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
             V::wide_round::<8, true, ROUND>(&mut y, aes);
             // The steps go evenly between the rounds.
-            unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == 5 + STEP * 8 / (STEPS - 1) {
+            unroll!(STEP in 0 1 2 3 4 5 6 7, if ROUND == LAST_TEN + 1 + STEP * 8 / (STEPS - 1) {
                 tree.step::<BEFORE, STEP>(&keys.hash, x);
                 tree.pin::<STEP>();
                 if AHEAD {

@@ -1,7 +1,7 @@
 //! Rounds of AES on vectors side by side.
 
 use super::Lanes;
-use crate::simd::RoundKeys;
+use crate::simd::{RoundKeys, fresh};
 
 /// The key schedule of AES and its rounds. Round keys are read from memory, each for all vectors
 /// side by side: beside those there are no registers for them.
@@ -21,7 +21,19 @@ pub(crate) trait Aes: Lanes {
     /// What precedes all rounds: on most CPUs adds the first round key.
     fn aes_before<const N: usize>(x: &mut [Self; N], keys: &RoundKeys);
     /// The rounds before the last ten.
-    fn aes_early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &RoundKeys);
+    #[inline(always)]
+    fn aes_early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &RoundKeys) {
+        // Asked each time: for an answer that holds the compiler would make a loop of its own.
+        let first = fresh(keys).first();
+        if first < RoundKeys::LAST_TEN {
+            if first == 0 {
+                Self::aes_round::<N, ENCRYPT, 1>(x, keys);
+                Self::aes_round::<N, ENCRYPT, 2>(x, keys);
+            }
+            Self::aes_round::<N, ENCRYPT, 3>(x, keys);
+            Self::aes_round::<N, ENCRYPT, 4>(x, keys);
+        }
+    }
     /// What precedes round 5: both of these.
     #[inline(always)]
     fn aes_start<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &RoundKeys) {

@@ -2,7 +2,7 @@
 
 use super::{Aes, Clmul};
 use crate::here::MapHere;
-use crate::simd::{RoundKeys, WideKeys};
+use crate::simd::{RoundKeys, WideKeys, fresh};
 
 /// How a kernel is fitted to a CPU: a number, hints to the compiler, and operations in a form
 /// that some CPUs do faster. It has no instructions of its own. Everything has a default, which
@@ -88,7 +88,16 @@ pub(crate) trait Tuning: Clmul + Aes {
     /// [`Aes::aes_early`] from wide keys.
     #[inline(always)]
     fn wide_early<const N: usize, const ENCRYPT: bool>(x: &mut [Self; N], keys: &WideKeys) {
-        Self::aes_early::<N, ENCRYPT>(x, &keys.narrow);
+        // Asked each time: for an answer that holds the compiler would make a loop of its own.
+        let first = fresh(keys).first();
+        if first < RoundKeys::LAST_TEN {
+            if first == 0 {
+                Self::wide_round::<N, ENCRYPT, 1>(x, keys);
+                Self::wide_round::<N, ENCRYPT, 2>(x, keys);
+            }
+            Self::wide_round::<N, ENCRYPT, 3>(x, keys);
+            Self::wide_round::<N, ENCRYPT, 4>(x, keys);
+        }
     }
     /// [`Aes::aes_round`] from wide keys.
     #[inline(always)]
