@@ -30,6 +30,6 @@ trap 'exit 130' INT TERM
 for design in "${designs[@]}"; do
     echo "the driver against the design $design:"
     start_device "$target/cosim/debug/xtent-engine-sim" --design "$design" --models "$target/rtl/cosim" --socket "$work/socket"
-    XTENT_ENGINE_SOCKET=$work/socket nice cargo test --package xtent-coprocessor --test conformance -- --ignored
+    XTENT_ENGINE_SOCKET=$work/socket nice cargo test --workspace --test device -- --ignored
     stop_device
 done

@@ -50,7 +50,10 @@ fn built(name: &str) -> PathBuf {
         }
     }
     let built = command
-        .args(["build", "--quiet", "--package", name, "--bin", name])
+        .args(["build", "--quiet", "--workspace", "--bin", name])
+        // With what a test needs, which is built anyway, crates have the features that they have in
+        // `cargo test`: else most of them would be compiled again.
+        .args(["--test", "bed"])
         .args(["--profile", profile, "--target-dir"])
         .arg(bed::target_folder())
         .current_dir(bed::root_folder())

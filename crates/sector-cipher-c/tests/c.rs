@@ -23,10 +23,9 @@ fn built() -> PathBuf {
     let profile = test.parent().unwrap().parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
     build
-        // With another package, for which the ciphers' own dependencies have the features that
-        // they have here: else the ciphers would be compiled again.
-        .args(["build", "--quiet", "--lib", "--package", "sector-cipher-c"])
-        .args(["--package", "xtent-luks"])
+        // With the whole workspace and a test, for which the ciphers have the features that they
+        // have here: else they would be compiled again.
+        .args(["build", "--quiet", "--workspace", "--lib", "--test", "c"])
         .arg("--target-dir")
         .arg(profile.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
