@@ -124,7 +124,7 @@ impl Cipher {
     /// the run goes beyond the last sector that has a number. Nothing has been changed then.
     pub fn try_encrypt(&self, first: First, data: &mut [u8]) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.crypt::<true>(Sectors::in_place(&self.rule, first, data)?);
+        self.crypt(Sectors::in_place(&self.rule, first, data)?, true);
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Cipher {
     /// See [`Cipher::try_encrypt`].
     pub fn try_decrypt(&self, first: First, data: &mut [u8]) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.crypt::<false>(Sectors::in_place(&self.rule, first, data)?);
+        self.crypt(Sectors::in_place(&self.rule, first, data)?, false);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Cipher {
         dest: &mut [u8],
     ) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.crypt::<true>(Sectors::between(&self.rule, first, source, dest)?);
+        self.crypt(Sectors::between(&self.rule, first, source, dest)?, true);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Cipher {
         dest: &mut [u8],
     ) -> Result<(), RunError> {
         let first = first.units(self.sector_size)?;
-        self.crypt::<false>(Sectors::between(&self.rule, first, source, dest)?);
+        self.crypt(Sectors::between(&self.rule, first, source, dest)?, false);
         Ok(())
     }
 
@@ -192,7 +192,10 @@ impl Cipher {
         dest: &mut [u8],
     ) -> Result<(), RunError> {
         let first = self.first_of_foreign(first)?;
-        self.crypt::<true>(Sectors::from_foreign(&self.rule, first, source, dest)?);
+        self.crypt(
+            Sectors::from_foreign(&self.rule, first, source, dest)?,
+            true,
+        );
         Ok(())
     }
 
@@ -207,7 +210,10 @@ impl Cipher {
         dest: &[Foreign<'_>],
     ) -> Result<(), RunError> {
         let first = self.first_of_foreign(first)?;
-        self.crypt::<false>(Sectors::into_foreign(&self.rule, first, source, dest)?);
+        self.crypt(
+            Sectors::into_foreign(&self.rule, first, source, dest)?,
+            false,
+        );
         Ok(())
     }
 
@@ -224,7 +230,7 @@ impl Cipher {
     /// # Errors
     /// See [`Cipher::try_encrypt`]. Runs cannot overlap, being borrowed mutably.
     pub fn try_encrypt_runs(&self, runs: &mut [Run<'_>]) -> Result<(), RunError> {
-        self.crypt::<true>(Sectors::runs(&self.rule, runs)?);
+        self.crypt(Sectors::runs(&self.rule, runs)?, true);
         Ok(())
     }
 
@@ -233,7 +239,7 @@ impl Cipher {
     /// # Errors
     /// As there.
     pub fn try_decrypt_runs(&self, runs: &mut [Run<'_>]) -> Result<(), RunError> {
-        self.crypt::<false>(Sectors::runs(&self.rule, runs)?);
+        self.crypt(Sectors::runs(&self.rule, runs)?, false);
         Ok(())
     }
 
@@ -288,9 +294,9 @@ impl Cipher {
 
     /// One sector under any tweak: see [`crate::hazmat`].
     #[cfg(any(test, feature = "hazmat"))]
-    pub(crate) fn crypt_one<const ENCRYPT: bool>(&self, tweak: u128, sector: &mut [u8]) {
+    pub(crate) fn crypt_one(&self, tweak: u128, sector: &mut [u8], encrypt: bool) {
         let rule = IvRule::of_tweak(tweak, self.sector_size);
-        self.crypt::<ENCRYPT>(Sectors::of_tweak(&rule, sector));
+        self.crypt(Sectors::of_tweak(&rule, sector), encrypt);
     }
 
     /// Overwrites what calls from the same function, or from functions that it
@@ -328,8 +334,8 @@ impl Cipher {
     }
 
     #[inline(always)]
-    fn crypt<const ENCRYPT: bool>(&self, mut sectors: Sectors<'_, '_>) {
-        self.row.crypt::<ENCRYPT>(&self.keys, &mut sectors);
+    fn crypt(&self, mut sectors: Sectors<'_, '_>, encrypt: bool) {
+        self.row.crypt(&self.keys, &mut sectors, encrypt);
     }
 }
 

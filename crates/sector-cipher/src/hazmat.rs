@@ -70,7 +70,7 @@ impl core::error::Error for WrongUnit {}
 /// # Errors
 /// [`WrongUnit`] for other lengths; nothing has been changed then.
 pub fn encrypt_unit(cipher: &Cipher, tweak: [u8; 16], unit: &mut [u8]) -> Result<(), WrongUnit> {
-    crypt::<true>(cipher, tweak, unit)
+    crypt(cipher, tweak, unit, true)
 }
 
 /// Decrypts one data unit in place: see [`encrypt_unit`].
@@ -78,7 +78,7 @@ pub fn encrypt_unit(cipher: &Cipher, tweak: [u8; 16], unit: &mut [u8]) -> Result
 /// # Errors
 /// As there.
 pub fn decrypt_unit(cipher: &Cipher, tweak: [u8; 16], unit: &mut [u8]) -> Result<(), WrongUnit> {
-    crypt::<false>(cipher, tweak, unit)
+    crypt(cipher, tweak, unit, false)
 }
 
 /// Sets [`crate::Ports`] for all back-ends and the whole process, whatever the CPU: for tests that
@@ -88,10 +88,11 @@ pub fn set_ports(shifts: bool, three_products: bool, long_integers: bool) {
     crate::arch::set_ports(shifts, three_products, long_integers);
 }
 
-fn crypt<const ENCRYPT: bool>(
+fn crypt(
     cipher: &Cipher,
     tweak: [u8; 16],
     unit: &mut [u8],
+    encrypt: bool,
 ) -> Result<(), WrongUnit> {
     let most = cipher.sector_size().bytes();
     let xts = cipher.spec().mode() == Mode::AesXts;
@@ -108,7 +109,7 @@ fn crypt<const ENCRYPT: bool>(
     let whole = len - rest;
     if rest == 0 {
         sector[..len].copy_from_slice(unit);
-        cipher.crypt_one::<ENCRYPT>(tweak, sector);
+        cipher.crypt_one(tweak, sector, encrypt);
         unit.copy_from_slice(&sector[..len]);
         return Ok(());
     }
@@ -116,12 +117,12 @@ fn crypt<const ENCRYPT: bool>(
     // ciphertext has; decryption takes them the other way round. Both are in the sector, which
     // is no shorter than the unit.
     let (mut before, mut behind) = (whole - BLOCK, whole);
-    if !ENCRYPT {
+    if !encrypt {
         swap(&mut before, &mut behind);
     }
     sector[..whole - BLOCK].copy_from_slice(&unit[..whole - BLOCK]);
     sector[before..before + BLOCK].copy_from_slice(&unit[whole - BLOCK..whole]);
-    cipher.crypt_one::<ENCRYPT>(tweak, sector);
+    cipher.crypt_one(tweak, sector, encrypt);
     unit[..whole - BLOCK].copy_from_slice(&sector[..whole - BLOCK]);
     let mut stolen = [0; BLOCK];
     stolen.copy_from_slice(&sector[before..before + BLOCK]);
@@ -131,7 +132,7 @@ fn crypt<const ENCRYPT: bool>(
     let place = &mut sector[behind..behind + BLOCK];
     place[..rest].copy_from_slice(&unit[whole..]);
     place[rest..].copy_from_slice(&stolen[rest..]);
-    cipher.crypt_one::<ENCRYPT>(tweak, sector);
+    cipher.crypt_one(tweak, sector, encrypt);
     unit[whole..].copy_from_slice(&stolen[..rest]);
     unit[whole - BLOCK..whole].copy_from_slice(&sector[behind..behind + BLOCK]);
     Ok(())

@@ -51,11 +51,11 @@ pub(crate) struct KeySource<'a> {
 /// The row's `detect` has been true.
 pub(crate) type SetKeys = unsafe fn(&mut Keys, &KeySource<'_>);
 
-/// Runs the kernel of the keys' mode over a stream.
+/// Runs the kernel of the keys' mode over a stream: encrypts it, or decrypts it.
 ///
 /// # Safety
 /// The row's `detect` has been true.
-pub(crate) type Crypt = unsafe fn(&Keys, &mut Sectors<'_, '_>);
+pub(crate) type Crypt = unsafe fn(&Keys, &mut Sectors<'_, '_>, encrypt: bool);
 
 /// A back-end.
 pub(crate) struct Row {
@@ -65,10 +65,8 @@ pub(crate) struct Row {
     pub(crate) detect: fn() -> bool,
     /// Makes its key schedules.
     pub(crate) set_keys: SetKeys,
-    /// Encrypts.
-    pub(crate) encrypt: Crypt,
-    /// Decrypts.
-    pub(crate) decrypt: Crypt,
+    /// Encrypts and decrypts.
+    pub(crate) crypt: Crypt,
 }
 
 impl Row {
@@ -77,8 +75,7 @@ impl Row {
         backend: Backend::Portable,
         detect: || true,
         set_keys: set_portable,
-        encrypt: crypt_portable::<true>,
-        decrypt: crypt_portable::<false>,
+        crypt: crypt_portable,
     };
 }
 
@@ -109,14 +106,9 @@ impl Detected {
 
     /// Runs the kernel of the keys' mode over a stream. The keys were set by the same row.
     #[inline(always)]
-    pub(crate) fn crypt<const ENCRYPT: bool>(self, keys: &Keys, sectors: &mut Sectors<'_, '_>) {
-        let crypt = if ENCRYPT {
-            self.0.encrypt
-        } else {
-            self.0.decrypt
-        };
+    pub(crate) fn crypt(self, keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         // SAFETY: `self` is the evidence.
-        unsafe { crypt(keys, sectors) };
+        unsafe { (self.0.crypt)(keys, sectors, encrypt) };
     }
 }
 
@@ -124,9 +116,9 @@ fn set_portable(keys: &mut Keys, from: &KeySource<'_>) {
     *keys = Keys::Portable(portable::Keys::new(from.spec, from.key, from.essiv));
 }
 
-fn crypt_portable<const ENCRYPT: bool>(keys: &Keys, sectors: &mut Sectors<'_, '_>) {
+fn crypt_portable(keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     match keys {
-        Keys::Portable(keys) => keys.crypt::<ENCRYPT>(sectors),
+        Keys::Portable(keys) => keys.crypt(sectors, encrypt),
         _ => unreachable!("the keys are of the same row"),
     }
 }

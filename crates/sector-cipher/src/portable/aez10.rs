@@ -31,10 +31,10 @@ impl Aez10 {
         Self { aes, i, j }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         whole::for_each(sectors, |tweak, blocks| {
             let (pairs, _) = blocks.as_chunks_mut();
-            self.crypt_pairs::<ENCRYPT>(tweak, pairs);
+            self.crypt_pairs(tweak, pairs, encrypt);
         });
     }
 
@@ -63,7 +63,7 @@ impl Aez10 {
                 column += 1;
                 *place = block(column, pair);
             }
-            whole::each::<true>(&self.aes, &mut blocks);
+            whole::each(&self.aes, &mut blocks, true);
             for (pair, block) in pairs.iter_mut().zip_here(blocks) {
                 add(pair, block);
             }
@@ -71,11 +71,11 @@ impl Aez10 {
     }
 
     /// A sector. Decryption swaps columns 1 and 2 of the last pair.
-    fn crypt_pairs<const ENCRYPT: bool>(&self, tweak: u128, pairs: &mut [Pair]) {
+    fn crypt_pairs(&self, tweak: u128, pairs: &mut [Pair], encrypt: bool) {
         let Some(([last_left, last_right], pairs)) = pairs.split_last_mut() else {
             return;
         };
-        let (before, behind) = if ENCRYPT { (1, 2) } else { (2, 1) };
+        let (before, behind) = if encrypt { (1, 2) } else { (2, 1) };
         // AEZ-hash of the tag's length, zero, and the tweak.
         let delta = self.cipher(3, 1, 0) ^ self.cipher(4, 1, tweak);
 

@@ -29,8 +29,8 @@ impl Cbc {
         ivs
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
-        if ENCRYPT {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
+        if encrypt {
             self.encrypt(sectors);
         } else {
             self.decrypt(sectors);

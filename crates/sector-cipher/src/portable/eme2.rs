@@ -34,10 +34,10 @@ impl Eme2 {
         }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         whole::for_each(sectors, |tweak, blocks| {
             let tweak = self.hash(&tweak.to_le_bytes());
-            self.crypt_blocks::<ENCRYPT>(tweak, blocks);
+            self.crypt_blocks(tweak, blocks, encrypt);
         });
     }
 
@@ -60,8 +60,8 @@ impl Eme2 {
         sum
     }
 
-    fn one<const ENCRYPT: bool>(&self, block: u128) -> u128 {
-        if ENCRYPT {
+    fn one(&self, block: u128, encrypt: bool) -> u128 {
+        if encrypt {
             self.aes.encrypt_one(block)
         } else {
             self.aes.decrypt_one(block)
@@ -78,19 +78,19 @@ impl Eme2 {
     }
 
     /// Whole blocks. Decryption differs in the direction of AES alone.
-    fn crypt_blocks<const ENCRYPT: bool>(&self, tweak: u128, blocks: &mut [u128]) {
+    fn crypt_blocks(&self, tweak: u128, blocks: &mut [u128], encrypt: bool) {
         self.add_masks(blocks);
-        whole::each::<ENCRYPT>(&self.aes, blocks);
+        whole::each(&self.aes, blocks, encrypt);
 
         // `MP`, `MC`, `M1`.
         let before = blocks.iter().fold(tweak, |sum, block| sum ^ block);
-        let after = self.one::<ENCRYPT>(before);
+        let after = self.one(before, encrypt);
         let first = before ^ after;
         let mut mask = first;
         for (i, block) in blocks.iter_mut().enumerate().skip(1) {
             if i.is_multiple_of(MASKED_TOGETHER) {
                 let before = *block ^ first;
-                let after = self.one::<ENCRYPT>(before);
+                let after = self.one(before, encrypt);
                 mask = before ^ after;
                 *block = after ^ first;
             } else {
@@ -100,7 +100,7 @@ impl Eme2 {
         }
         blocks[0] = blocks[1..].iter().fold(after ^ tweak, |sum, b| sum ^ b);
 
-        whole::each::<ENCRYPT>(&self.aes, blocks);
+        whole::each(&self.aes, blocks, encrypt);
         self.add_masks(blocks);
     }
 }
@@ -134,9 +134,9 @@ mod tests {
             let (plain, encrypted) = (blocks(&vector["pt"]), blocks(&vector["ct"]));
             let tweak = keys.hash(&unhex(&vector["tweak"]));
             let mut data = plain.clone();
-            keys.crypt_blocks::<true>(tweak, &mut data);
+            keys.crypt_blocks(tweak, &mut data, true);
             assert_eq!(data, encrypted, "key {}", vector["key"]);
-            keys.crypt_blocks::<false>(tweak, &mut data);
+            keys.crypt_blocks(tweak, &mut data, false);
             assert_eq!(data, plain, "key {}", vector["key"]);
         }
         run

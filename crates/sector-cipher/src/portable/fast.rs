@@ -37,7 +37,7 @@ impl Fast {
         Self { aes, hash, powers }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         let blocks = sectors.bytes() / BLOCK;
         let tau = self.powers[0];
         let mut batch = sectors.empty_batch();
@@ -57,7 +57,7 @@ impl Fast {
                 // The second hash is once more times tau, wherever it stands.
                 let before = hash.finish(tweak);
                 let (a1, f1, f2, b2);
-                if ENCRYPT {
+                if encrypt {
                     a1 = first ^ before;
                     f1 = second ^ multiply(tau, a1);
                     f2 = a1 ^ self.aes.encrypt_one(f1);
@@ -73,7 +73,7 @@ impl Fast {
                     hash.add(block);
                 });
                 let after = hash.finish(tweak);
-                let (first, second) = if ENCRYPT {
+                let (first, second) = if encrypt {
                     (f2 ^ multiply(tau, b2), b2 ^ multiply(tau, after))
                 } else {
                     (a1 ^ after, f1 ^ multiply(tau, a1))

@@ -21,7 +21,7 @@ impl Hctr2 {
         Self { aes, h, l }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         let blocks = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {
@@ -34,7 +34,7 @@ impl Hctr2 {
                 let mut tweak = [0; 2 * BLOCK];
                 tweak[..BLOCK].copy_from_slice(&batch.ivs()[sector].to_le_bytes());
                 let hash_of_tweak = self.hash(&tweak);
-                self.crypt_message::<ENCRYPT>(hash_of_tweak, &mut batch, sector, blocks);
+                self.crypt_message(hash_of_tweak, &mut batch, sector, blocks, encrypt);
             }
         }
     }
@@ -54,19 +54,20 @@ impl Hctr2 {
     }
 
     /// Sector `sector` of the batch, which has `blocks` blocks.
-    fn crypt_message<const ENCRYPT: bool>(
+    fn crypt_message(
         &self,
         hash_of_tweak: u128,
         batch: &mut Batch<'_>,
         sector: usize,
         blocks: usize,
+        encrypt: bool,
     ) {
         let mut hash = hash_of_tweak;
         for i in 1..blocks {
             hash = dot(hash ^ u128::from_le_bytes(batch.load(sector, i)), self.h);
         }
         let before = u128::from_le_bytes(batch.load(sector, 0)) ^ hash;
-        let after = if ENCRYPT {
+        let after = if encrypt {
             self.aes.encrypt_one(before)
         } else {
             self.aes.decrypt_one(before)
@@ -101,9 +102,9 @@ mod tests {
             let hash = keys.hash(&unhex(&vector["tweak"]));
             let mut data = plain.clone();
             let blocks = data.len() / BLOCK;
-            keys.crypt_message::<true>(hash, &mut Batch::of_one(&mut data), 0, blocks);
+            keys.crypt_message(hash, &mut Batch::of_one(&mut data), 0, blocks, true);
             assert_eq!(data, unhex(&vector["ct"]), "key {}", vector["key"]);
-            keys.crypt_message::<false>(hash, &mut Batch::of_one(&mut data), 0, blocks);
+            keys.crypt_message(hash, &mut Batch::of_one(&mut data), 0, blocks, false);
             assert_eq!(data, plain, "key {}", vector["key"]);
         }
         run
@@ -144,7 +145,7 @@ mod tests {
                 other.encrypt(plain, tweak, &mut expected).unwrap();
                 let mut data = plain.to_vec();
                 let hash = keys.hash(tweak);
-                keys.crypt_message::<true>(hash, &mut Batch::of_one(&mut data), 0, blocks);
+                keys.crypt_message(hash, &mut Batch::of_one(&mut data), 0, blocks, true);
                 assert_eq!(data, expected, "{tweak_len} {blocks}");
             }
         }

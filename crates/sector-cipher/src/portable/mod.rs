@@ -57,16 +57,16 @@ impl Keys {
     }
 
     /// Encrypts or decrypts the stream.
-    pub(crate) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(crate) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         match self {
-            Self::Xts(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Cbc(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Fast(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Hctr2(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Adiantum(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Eme2(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Aez10(keys) => keys.crypt::<ENCRYPT>(sectors),
-            Self::Xcb(keys) => keys.crypt::<ENCRYPT>(sectors),
+            Self::Xts(keys) => keys.crypt(sectors, encrypt),
+            Self::Cbc(keys) => keys.crypt(sectors, encrypt),
+            Self::Fast(keys) => keys.crypt(sectors, encrypt),
+            Self::Hctr2(keys) => keys.crypt(sectors, encrypt),
+            Self::Adiantum(keys) => keys.crypt(sectors, encrypt),
+            Self::Eme2(keys) => keys.crypt(sectors, encrypt),
+            Self::Aez10(keys) => keys.crypt(sectors, encrypt),
+            Self::Xcb(keys) => keys.crypt(sectors, encrypt),
         }
     }
 }

@@ -35,13 +35,13 @@ pub(super) fn for_each(sectors: &mut Sectors<'_, '_>, crypt: impl Fn(u128, &mut 
 }
 
 /// AES on each block.
-pub(super) fn each<const ENCRYPT: bool>(aes: &Aes, blocks: &mut [u128]) {
+pub(super) fn each(aes: &Aes, blocks: &mut [u128], encrypt: bool) {
     for blocks in blocks.chunks_mut(BATCH) {
         let mut side_by_side = ParBlocks::default();
         for (place, block) in side_by_side.iter_mut().zip_here(&*blocks) {
             *place = block.to_le_bytes().into();
         }
-        if ENCRYPT {
+        if encrypt {
             aes.encrypt(&mut side_by_side);
         } else {
             aes.decrypt(&mut side_by_side);

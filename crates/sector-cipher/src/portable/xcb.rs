@@ -45,7 +45,7 @@ impl Xcb {
         }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         let blocks = sectors.bytes() / BLOCK;
         let last = blocks - 1;
         let inner = lengths(2 * BLOCK, sectors.bytes() - BLOCK);
@@ -55,7 +55,7 @@ impl Xcb {
         let ends = |tweak| {
             let first = ([0, tweak], [0, outer]);
             let second = ([tweak, 0], [inner, outer]);
-            if ENCRYPT {
+            if encrypt {
                 (first, second)
             } else {
                 (second, first)
@@ -77,7 +77,7 @@ impl Xcb {
                 let hash = before.1.into_iter().fold(hash, add).swap_bytes();
                 let block = u128::from_le_bytes(batch.load(sector, last));
                 let middle = hash
-                    ^ if ENCRYPT {
+                    ^ if encrypt {
                         self.into.encrypt_one(block)
                     } else {
                         self.out.encrypt_one(block)
@@ -102,7 +102,7 @@ impl Xcb {
                 );
                 let hash = after.1.into_iter().fold(hash, add).swap_bytes();
                 let block = middle ^ hash;
-                let block = if ENCRYPT {
+                let block = if encrypt {
                     self.out.decrypt_one(block)
                 } else {
                     self.into.decrypt_one(block)

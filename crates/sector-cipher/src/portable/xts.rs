@@ -23,7 +23,7 @@ impl Xts {
         }
     }
 
-    pub(crate) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(crate) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         let blocks_per_sector = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {
@@ -45,7 +45,7 @@ impl Xts {
                     for (i, block) in blocks.iter_mut().enumerate() {
                         *block = xor(batch.load(sector, start + i), masks[i]).into();
                     }
-                    if ENCRYPT {
+                    if encrypt {
                         self.data.encrypt(&mut blocks);
                     } else {
                         self.data.decrypt(&mut blocks);

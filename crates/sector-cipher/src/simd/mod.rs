@@ -44,8 +44,7 @@ pub(crate) const fn row<K: Vector, V: Vector>(backend: Backend) -> Row {
         backend,
         detect: || K::detect() && V::detect(),
         set_keys: set_keys::<K>,
-        encrypt: crypt_row::<V, true>,
-        decrypt: crypt_row::<V, false>,
+        crypt: crypt_row::<V>,
     }
 }
 
@@ -62,14 +61,11 @@ unsafe fn set_keys<K: Vector>(keys: &mut row::Keys, from: &KeySource<'_>) {
 
 /// # Safety
 /// [`Vector::detect`] of `V` has been true.
-unsafe fn crypt_row<V: Vector, const ENCRYPT: bool>(
-    keys: &row::Keys,
-    sectors: &mut Sectors<'_, '_>,
-) {
+unsafe fn crypt_row<V: Vector>(keys: &row::Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     // SAFETY: the caller's promise.
     let cpu = unsafe { Cpu::<V>::detected() };
     match keys {
-        row::Keys::Vector(keys) => crypt(cpu, keys, sectors, ENCRYPT),
+        row::Keys::Vector(keys) => crypt(cpu, keys, sectors, encrypt),
         _ => unreachable!("the keys are of the same row"),
     }
 }

@@ -58,7 +58,7 @@ impl Adiantum {
         }
     }
 
-    pub(super) fn crypt<const ENCRYPT: bool>(&self, sectors: &mut Sectors<'_, '_>) {
+    pub(super) fn crypt(&self, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
         let blocks = sectors.bytes() / BLOCK;
         let mut batch = sectors.empty_batch();
         loop {
@@ -68,16 +68,17 @@ impl Adiantum {
                 return;
             }
             let tweaks = batch.ivs().map_here(|iv| [iv, 0]);
-            self.crypt_some::<ENCRYPT, _>(&mut batch, &tweaks[..len], blocks);
+            self.crypt_some(&mut batch, &tweaks[..len], blocks, encrypt);
         }
     }
 
     /// Messages of `blocks` blocks, one for each tweak, up to [`BATCH`].
-    fn crypt_some<const ENCRYPT: bool, M: Messages>(
+    fn crypt_some<M: Messages>(
         &self,
         messages: &mut M,
         tweaks: &[[u128; 2]],
         blocks: usize,
+        encrypt: bool,
     ) {
         let last = blocks - 1;
         // P_M, or C_M in decryption, and what AES makes of it.
@@ -90,8 +91,8 @@ impl Adiantum {
                 .wrapping_add(self.hash(messages, i, last));
         }
         let mut other = middle;
-        self.aes_on::<ENCRYPT>(&mut other, tweaks.len());
-        let nonces = if ENCRYPT { &other } else { &middle };
+        self.aes_on(&mut other, tweaks.len(), encrypt);
+        let nonces = if encrypt { &other } else { &middle };
         for i in 0..tweaks.len() {
             let hash = self.add_stream(messages, i, last, nonces[i]);
             let right = other[i].wrapping_sub(tweak_hashes[i]).wrapping_sub(hash);
@@ -100,9 +101,9 @@ impl Adiantum {
     }
 
     /// AES on the first `len` blocks.
-    fn aes_on<const ENCRYPT: bool>(&self, blocks: &mut [u128; BATCH], len: usize) {
+    fn aes_on(&self, blocks: &mut [u128; BATCH], len: usize, encrypt: bool) {
         if len == 1 {
-            blocks[0] = if ENCRYPT {
+            blocks[0] = if encrypt {
                 self.aes.encrypt_one(blocks[0])
             } else {
                 self.aes.decrypt_one(blocks[0])
@@ -113,7 +114,7 @@ impl Adiantum {
         for (place, block) in side_by_side.iter_mut().zip_here(&*blocks) {
             *place = block.to_le_bytes().into();
         }
-        if ENCRYPT {
+        if encrypt {
             self.aes.encrypt(&mut side_by_side);
         } else {
             self.aes.decrypt(&mut side_by_side);
@@ -213,9 +214,9 @@ mod tests {
             let tweak = from_fn(|i| u128::from_le_bytes(tweak.as_chunks().0[i]));
             let blocks = plain.len() / BLOCK;
             let mut message = One(plain.clone());
-            keys.crypt_some::<true, _>(&mut message, &[tweak], blocks);
+            keys.crypt_some(&mut message, &[tweak], blocks, true);
             assert_eq!(message.0, unhex(&vector["ct"]), "key {}", vector["key"]);
-            keys.crypt_some::<false, _>(&mut message, &[tweak], blocks);
+            keys.crypt_some(&mut message, &[tweak], blocks, false);
             assert_eq!(message.0, plain, "key {}", vector["key"]);
         }
         run
