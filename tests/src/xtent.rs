@@ -45,7 +45,8 @@ fn built(name: &str) -> PathBuf {
     // What Cargo says of the package of these tests: build scripts would be run anew for it.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
-        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+        let about = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
+        if about.iter().any(|prefix| name.starts_with(prefix)) {
             command.env_remove(&variable);
         }
     }
