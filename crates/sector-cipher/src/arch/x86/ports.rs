@@ -62,7 +62,7 @@ pub(super) unsafe fn look() {
         return;
     }
     let (maker, family) = maker_and_family();
-    let ways = match known(&maker, family) {
+    let ways = match known(&maker, family, super::has_vaes512()) {
         Some((_, ways)) => ways,
         // SAFETY: the caller's promise, and asked for.
         None => MEASURED | unsafe { measured(super::has_vaes256(), super::has_vaes512()) },
@@ -80,11 +80,14 @@ pub(super) unsafe fn look() {
 ///
 /// Intel's, on Emerald Rapids: AES rounds and shifts of 64-byte vectors share a port, and of
 /// products one starts in each cycle. AMD's Zen 5 (family 26): shifts start beside rounds,
-/// `vpmultishiftqb` takes a round's turn, and of products one starts in two cycles.
-fn known(maker: &[u8; 12], family: u32) -> Option<(&'static str, u8)> {
+/// `vpmultishiftqb` takes a round's turn, and of products one starts in two cycles. AMD's Zen 4
+/// (those of family 25 that have the vectors of `vaes512`): as Zen 5, but 64-byte vectors take
+/// two turns of everything, and beside as few rounds sums are as dear as a fourth product.
+fn known(maker: &[u8; 12], family: u32, vaes512: bool) -> Option<(&'static str, u8)> {
     match (maker, family) {
         (b"GenuineIntel", _) => Some(("Intel", 0)),
         (b"AuthenticAMD", 26) => Some(("AMD", WAYS)),
+        (b"AuthenticAMD", 25) if vaes512 => Some(("AMD", SHIFTS | THREE_128 | THREE_256)),
         _ => None,
     }
 }
@@ -201,7 +204,7 @@ pub(crate) fn of(backend: Backend) -> Option<Ports> {
         PortsSource::Measured
     } else {
         let (maker, family) = maker_and_family();
-        let (maker, _) = known(&maker, family)?;
+        let (maker, _) = known(&maker, family, super::has_vaes512())?;
         PortsSource::Table { maker, family }
     };
     Some(Ports {
@@ -234,10 +237,12 @@ mod tests {
 
     #[test]
     fn makers_and_families() {
-        assert_eq!(known(b"GenuineIntel", 6), Some(("Intel", 0)));
-        assert_eq!(known(b"AuthenticAMD", 26), Some(("AMD", WAYS)));
-        assert_eq!(known(b"AuthenticAMD", 25), None);
-        assert_eq!(known(b"HygonGenuine", 24), None);
+        assert_eq!(known(b"GenuineIntel", 6, true), Some(("Intel", 0)));
+        assert_eq!(known(b"AuthenticAMD", 26, true), Some(("AMD", WAYS)));
+        let zen_4 = Some(("AMD", SHIFTS | THREE_128 | THREE_256));
+        assert_eq!(known(b"AuthenticAMD", 25, true), zen_4);
+        assert_eq!(known(b"AuthenticAMD", 25, false), None);
+        assert_eq!(known(b"HygonGenuine", 24, false), None);
     }
 
     /// Whichever way is faster, measuring comes to an end and takes only what the CPU has.
