@@ -37,7 +37,7 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const FIRST: usize, const ENCR
     // just written waits until it has left the pipeline.
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
-    let tweaks = Tweaks::start::<V, FIRST, ENCRYPT, false>(schedules, sectors, batch);
+    let tweaks = Tweaks::start::<V, FIRST>(schedules, sectors, batch);
     let Some(mut tweaks) = tweaks else {
         return;
     };

@@ -72,23 +72,15 @@ struct Schedules<'k> {
 struct Tweaks([u128; 2 * BATCH]);
 
 impl Tweaks {
-    /// Those of the first batch. `None` if that is no more than one sector, which is
-    /// encrypted or decrypted then, with the constant `ONE` of [`lone`].
+    /// Those of the first batch, `None` if it is empty.
     #[inline(always)]
-    fn start<'a, V: Vector, const FIRST: usize, const ENCRYPT: bool, const ONE: bool>(
+    fn start<'a, V: Vector, const FIRST: usize>(
         keys: Schedules<'_>,
         sectors: &mut Sectors<'a, '_>,
         batch: &mut Batch<'a>,
     ) -> Option<Self> {
         sectors.fill_places(batch);
         if batch.len() == 0 {
-            return None;
-        }
-        if batch.len() == 1 {
-            let tweak = encrypted::<V::One, FIRST>(ivs(sectors, batch, 0), keys.tweak);
-            let (sector, bytes) = (batch.sector(0), sectors.bytes());
-            // SAFETY: a sector of the stream.
-            unsafe { lone::<V, FIRST, ENCRYPT, ONE>(keys.data, sector, bytes, tweak) };
             return None;
         }
         let mut tweaks = Self([0; 2 * BATCH]);
@@ -168,6 +160,9 @@ pub(super) fn crypt<V: Vector, const FIRST: usize, const ENCRYPT: bool>(
     keys: &Keys,
     sectors: &mut Sectors<'_, '_>,
 ) {
+    if sectors.left() == Some(1) {
+        return alone::<V, FIRST, ENCRYPT>(keys, sectors);
+    }
     if const { V::ABREAST != HALF } {
         if sectors.bytes() == HALF * V::BYTES {
             // Asked once: four times in a group would cost as much as the wrong way.
@@ -183,6 +178,26 @@ pub(super) fn crypt<V: Vector, const FIRST: usize, const ENCRYPT: bool>(
         eights::run::<V, 4, FIRST, ENCRYPT>(keys, sectors);
     } else {
         eights::run::<V, 2, FIRST, ENCRYPT>(keys, sectors);
+    }
+}
+
+/// Encrypts or decrypts the one sector of the stream: no batch is filled for it.
+#[inline(always)]
+fn alone<V: Vector, const FIRST: usize, const ENCRYPT: bool>(
+    keys: &Keys,
+    sectors: &mut Sectors<'_, '_>,
+) {
+    let keys = keys.schedules::<ENCRYPT>();
+    let bytes = sectors.bytes();
+    let (sector, iv) = sectors.one();
+    let tweak = encrypted::<V::One, FIRST>(V::One::splat(iv), keys.tweak);
+    // SAFETY: a sector of the stream.
+    unsafe {
+        if const { V::ABREAST != HALF } && bytes == HALF * V::BYTES {
+            lone::<V, FIRST, ENCRYPT, true>(keys.data, sector, bytes, tweak);
+        } else {
+            lone::<V, FIRST, ENCRYPT, false>(keys.data, sector, bytes, tweak);
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn run<
     // just written waits until it has left the pipeline.
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
-    let tweaks = Tweaks::start::<V, FIRST, ENCRYPT, PAIRS>(schedules, sectors, batch);
+    let tweaks = Tweaks::start::<V, FIRST>(schedules, sectors, batch);
     let Some(mut tweaks) = tweaks else {
         return;
     };
