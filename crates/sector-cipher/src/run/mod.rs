@@ -295,16 +295,19 @@ impl<'a, 'b> Sectors<'a, 'b> {
         })
     }
 
-    /// [`Self::fill`], but leaves the IVs of consecutive sectors to the kernel.
+    /// [`Self::fill`], but leaves the IVs of consecutive sectors to the kernel. Returns
+    /// [`Batch::count`], which takes some time to be read from the batch.
     #[inline(always)]
-    pub(crate) fn fill_places(&mut self, batch: &mut Batch<'a>) {
+    pub(crate) fn fill_places(&mut self, batch: &mut Batch<'a>) -> Option<u64> {
         let Some(places) = self.consecutive(BATCH) else {
-            return self.fill(batch);
+            self.fill(batch);
+            return None;
         };
         batch.sectors[0] = places.first;
         batch.len = places.len;
         batch.count = Some(places.count);
         batch.end = places.end;
+        Some(places.count)
     }
 
     /// What the IV counts from a sector to those behind it, and the bits of the

@@ -6,10 +6,15 @@ use crate::here::MapHere;
 use crate::run::{Batch, Sectors};
 use core::ptr;
 
-/// Vector `i` of a batch's IVs.
+/// Vector `i` of a batch's IVs; `count` is [`Batch::count`].
 #[inline(always)]
-pub(super) fn ivs<V: Vector>(sectors: &Sectors<'_, '_>, batch: &Batch<'_>, i: usize) -> V {
-    if let Some(count) = batch.count() {
+pub(super) fn ivs<V: Vector>(
+    sectors: &Sectors<'_, '_>,
+    batch: &Batch<'_>,
+    count: Option<u64>,
+    i: usize,
+) -> V {
+    if let Some(count) = count {
         return consecutive(sectors, count, i);
     }
     let ivs = &batch.ivs()[i * V::BLOCKS..][..V::BLOCKS];
@@ -36,10 +41,9 @@ pub(super) fn consecutive<V: Vector>(sectors: &Sectors<'_, '_>, count: u64, i: u
 /// consecutive sectors to [`Batch::sector`].
 #[inline(always)]
 pub(super) fn fill<'a, V: Vector>(sectors: &mut Sectors<'a, '_>, batch: &mut Batch<'a>) {
-    sectors.fill_places(batch);
-    if batch.count().is_some() {
+    if let Some(count) = sectors.fill_places(batch) {
         for i in 0..batch.len().div_ceil(V::BLOCKS) {
-            let ivs = ivs::<V>(sectors, batch, i);
+            let ivs = consecutive::<V>(sectors, count, i);
             let place = &mut batch.ivs_mut()[i * V::BLOCKS..][..V::BLOCKS];
             // SAFETY: as many bytes as a vector has.
             unsafe { ivs.store(place.as_mut_ptr().cast()) };

@@ -79,13 +79,13 @@ impl Tweaks {
         sectors: &mut Sectors<'a, '_>,
         batch: &mut Batch<'a>,
     ) -> Option<Self> {
-        sectors.fill_places(batch);
+        let count = sectors.fill_places(batch);
         if batch.len() == 0 {
             return None;
         }
         let mut tweaks = Self([0; 2 * BATCH]);
         for i in 0..batch.len().div_ceil(V::BLOCKS) {
-            let ivs = ivs::<V>(sectors, batch, i);
+            let ivs = ivs::<V>(sectors, batch, count, i);
             tweaks.set(i, encrypted::<V, FIRST>(ivs, keys.tweak));
         }
         Some(tweaks)
@@ -97,7 +97,7 @@ impl Tweaks {
     fn set_ivs<V: Vector>(&mut self, sectors: &Sectors<'_, '_>, following: &Batch<'_>) -> usize {
         let vectors = following.len().div_ceil(V::BLOCKS);
         for i in 0..vectors {
-            self.set_following(i, ivs::<V>(sectors, following, i));
+            self.set_following(i, ivs::<V>(sectors, following, following.count(), i));
         }
         vectors
     }
