@@ -54,7 +54,7 @@ impl Keys {
         aes: AesKeys::UNSET,
     };
 
-    /// Rounds of AES.
+    /// Sets the key.
     #[inline(always)]
     pub(super) fn set<V: Vector>(&mut self, key: &[u8]) {
         self.aes.set::<V>(key, None);
