@@ -254,6 +254,29 @@ fn empty_requests_do_nothing() {
     }
 }
 
+/// The only sector of a stream, whether that is seen before or not.
+#[test]
+fn one_sector_beside_empty_runs_is_as_alone() {
+    for_all(|name, key, bytes, random| {
+        for &backend in Backend::available() {
+            let cipher = cipher(name, bytes, key, backend);
+            let plain = random.bytes(bytes);
+            let mut alone = plain.clone();
+            cipher.encrypt(8, &mut alone);
+            let mut data = plain.clone();
+            let beside = |data: &mut [u8], crypt: fn(&Cipher, &mut [Run<'_>])| {
+                let [mut before, mut behind] = [[0; 0]; 2];
+                let runs = [(16, &mut before[..]), (8, data), (24, &mut behind[..])];
+                crypt(&cipher, &mut runs.map(|(first, data)| Run { first, data }));
+            };
+            beside(&mut data, |cipher, runs| cipher.encrypt_runs(runs));
+            assert!(data == alone, "{name}, {bytes} bytes, {backend}");
+            beside(&mut data, |cipher, runs| cipher.decrypt_runs(runs));
+            assert!(data == plain, "{name}, {bytes} bytes, {backend}");
+        }
+    });
+}
+
 #[test]
 fn rekeying_is_as_making_anew() {
     for_all(|name, key, bytes, random| {
