@@ -65,7 +65,7 @@ def step_through(command):
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     child = subprocess.Popen(command)
     ran = collections.Counter()
-    traps = 0
+    memory = open(f"/proc/{child.pid}/mem", "rb", buffering=0)
     while True:
         _, status = os.waitpid(child.pid, 0)
         if os.WIFEXITED(status):
@@ -76,14 +76,13 @@ def step_through(command):
         if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != signal.SIGTRAP:
             fail(f"the program was stopped: {status:#x}")
         rip = libc.ptrace(PTRACE_PEEKUSER, child.pid, RIP, None)
-        with open(f"/proc/{child.pid}/mem", "rb") as memory:
-            memory.seek(rip)
-            # The first stop is behind the breakpoint, the last one before the other.
-            if memory.read(1)[0] == INT3:
-                traps += 1
-                break
+        memory.seek(rip)
+        # The first stop is behind the breakpoint, the last one before the other.
+        if memory.read(1)[0] == INT3:
+            break
         ran[rip] += 1
         libc.ptrace(PTRACE_SINGLESTEP, child.pid, None, None)
+    memory.close()
     child.kill()
     child.wait()
     return ran
