@@ -30,7 +30,7 @@ demo: ## make, serve, use and cross-check an encrypted volume
 	@scripts/setup.sh demo
 	@scripts/demo.sh
 
-test: ## every crate with every peer, the kernel module, one core of each design: ten minutes on two cores
+test: ## every crate with every peer, the kernel module, one core of each design: some 25 minutes on two cores with the first build
 	@scripts/setup.sh test
 	@scripts/setup.sh kernel
 	@scripts/setup.sh rtl

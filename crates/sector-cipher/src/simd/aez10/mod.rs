@@ -9,7 +9,7 @@
 //! sector is left to encrypt between the passes.
 //!
 //! What takes pairs apart and puts them together goes between the rounds of AES, one vector
-//! of each at a time: on AMD's CPUs shuffles in a row take the turns of rounds.
+//! of each at a time: on AMD's Zen 4 shuffles in a row take the turns of rounds.
 
 mod group;
 mod pass;
