@@ -7,7 +7,7 @@ ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # `dev` builds in a third of the time what is a third as fast.
 PROFILE ?= release
 FUZZ_SECONDS ?= 30
-# Of each attack in the soak, four times; of kills of a server, each the tenth part; of its storage.
+# Rounds of each attack in the soak, with each of four seeds; as many kills of a server's storage, ten times as many of a server.
 SOAK_ROUNDS ?= 100
 # Of kernel-test and rtl-test: --rest leaves out what `make test` has run.
 PART ?=

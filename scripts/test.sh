@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of every part, what fits into ten minutes of two cores: every crate with every
+# The tests of every part, some 25 minutes on two cores with the first build: every crate with every
 # peer, the kernel module in User Mode Linux against dm-crypt, and one core of each design.
 # Repeats at the end which of them this machine could not run for want of a privilege, a
 # kernel feature or an instruction. `make test-all` is the rest.

@@ -270,7 +270,7 @@ def verdict(results, part_of_stock):
     most = f"{part_of_stock} of dm-crypt's" if part_of_stock else f"{GOAL_512:.2f}"
     lines = ["## Goals", "", f"With 512-byte sectors at most {most}, with 4096-byte sectors no more than dm-crypt's.", "",
              f"CPU seconds per GB above the RAM disk, requests of {size_name(max(requests))}; in brackets",
-             "between the least of each, where neighbours disturbed least. The rounds of AES-256 alone",
+             "the same from the least figure of each, where neighbours disturbed least. The rounds of AES-256 alone",
              f"took {aes:.3f} in the same rounds ({min(results.aes['ram']):.3f}): nobody encrypts for less.", ""]
     lines += head("", "dm-crypt", "no queues", "dm-xtent", "goal", "", "dm-xtent / dm-crypt", "dm-xtent / AES alone")
     missed = []

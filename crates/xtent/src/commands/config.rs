@@ -25,9 +25,9 @@ NOTES:
   All changes of one command are made in one update, which is there or not
   whenever the power fails. No key changes. LUKS1 has a UUID and none of the rest.
 
-  Flags count for whoever opens the volume: allow-discards for Xtent and for the
-  kernel's dm-crypt, the others for dm-crypt only. Discards show which sectors
-  are in use.";
+  Flags count for whoever opens the volume: allow-discards for all of Xtent and for
+  the kernel's dm-crypt, the others for mappings (`xtent open`, `cryptsetup open`).
+  Discards show which sectors are in use.";
 
 /// In which order keyslots are tried.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -46,11 +46,13 @@ EXAMPLES:
     xtent serve rbd:pool/disk
     xtent serve --read-only rbd:pool/disk@monday:id=backup
   Where a second machine is to take over when the first is gone, on both of them:
-    xtent serve --standby --nbd tcp:0.0.0.0 --tls-certificates /etc/xtent/tls --tls-verify-peer rbd:pool/disk
+    xtent serve --standby --nbd tcp:0.0.0.0 --tls-certificates /etc/xtent/tls --tls-verify-peer \\
+      rbd:pool/disk
   As the disk of a virtual machine of QEMU, whose memory has to be shared:
     xtent serve --vhost-user /tmp/disk.vhost disk.img &
-    qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=m,size=2G,share=on -machine memory-backend=m \\
-      -chardev socket,id=d,path=/tmp/disk.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=d ...
+    qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=m,size=2G,share=on \\
+      -machine memory-backend=m -chardev socket,id=d,path=/tmp/disk.vhost,reconnect=1 \\
+      -device vhost-user-blk-pci,chardev=d ...
   With a cipher engine, here a simulated one that is to have every request (docs/coprocessor.md):
     xtent serve --engine vfio-user:/tmp/engine.sock --engine-threshold 0 disk.img
   For one command, which finds the URI in $uri and the socket in $unixsocket:
