@@ -35,7 +35,7 @@
 // Where nobody has vectors, nobody asks for what their kernels need.
 #![cfg_attr(
     not(any(
-        target_arch = "x86_64",
+        all(target_arch = "x86_64", target_feature = "sse2"),
         all(target_arch = "aarch64", target_endian = "little")
     )),
     allow(dead_code)
@@ -58,7 +58,7 @@ mod row;
 mod run;
 mod shared;
 #[cfg(any(
-    target_arch = "x86_64",
+    all(target_arch = "x86_64", target_feature = "sse2"),
     all(target_arch = "aarch64", target_endian = "little")
 ))]
 mod simd;

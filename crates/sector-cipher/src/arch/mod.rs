@@ -1,48 +1,56 @@
 //! What depends on the architecture: which back-ends it has, one row each, and three small
 //! things that compilers would get wrong or do not do. Nothing outside asks what it is compiled for, but for
-//! the crate's root, which leaves `simd` out where nobody has vectors for it.
+//! the crate's root, which leaves `simd` out where nobody has vectors for it: so does a target for x86-64 without
+//! vector registers, as kernels and firmware have it.
 #![allow(unsafe_code)]
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use aarch64::ROWS;
 use core::mem::MaybeUninit;
-#[cfg(all(target_arch = "x86_64", any(test, feature = "hazmat")))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_feature = "sse2",
+    any(test, feature = "hazmat")
+))]
 pub(crate) use x86::set_ports;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) use x86::{ROWS, ports_of};
 
 /// A back-end has one way for everything here.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 pub(crate) fn ports_of(_backend: crate::Backend) -> Option<crate::Ports> {
     None
 }
 
 /// There is nothing to set.
-#[cfg(all(not(target_arch = "x86_64"), any(test, feature = "hazmat")))]
+#[cfg(all(
+    not(all(target_arch = "x86_64", target_feature = "sse2")),
+    any(test, feature = "hazmat")
+))]
 pub(crate) fn set_ports(_shifts: bool, _three_products: bool, _long_integers: bool) {}
 
 /// The back-ends of this architecture, slowest first.
 #[cfg(not(any(
-    target_arch = "x86_64",
+    all(target_arch = "x86_64", target_feature = "sse2"),
     all(target_arch = "aarch64", target_endian = "little")
 )))]
 pub(crate) static ROWS: [crate::row::Row; 1] = [crate::row::Row::PORTABLE];
 
 /// The key schedules of the kernels for vectors.
 #[cfg(any(
-    target_arch = "x86_64",
+    all(target_arch = "x86_64", target_feature = "sse2"),
     all(target_arch = "aarch64", target_endian = "little")
 ))]
 pub(crate) use crate::simd::Keys as VectorKeys;
 
 /// No key schedule: there are no such kernels here.
 #[cfg(not(any(
-    target_arch = "x86_64",
+    all(target_arch = "x86_64", target_feature = "sse2"),
     all(target_arch = "aarch64", target_endian = "little")
 )))]
 pub(crate) use core::convert::Infallible as VectorKeys;
@@ -55,7 +63,7 @@ pub(crate) use core::convert::Infallible as VectorKeys;
 #[allow(unused_mut, reason = "without vectors it stays as it is")]
 pub(crate) fn settled(mut pointer: *const u8) -> *const u8 {
     #[cfg(any(
-        target_arch = "x86_64",
+        all(target_arch = "x86_64", target_feature = "sse2"),
         all(target_arch = "aarch64", target_endian = "little")
     ))]
     // SAFETY: an empty piece of assembly, that hands the pointer through.
@@ -73,7 +81,7 @@ pub(crate) const LINE: usize = 64;
 #[inline(always)]
 #[allow(unused_variables, reason = "without vectors nothing is asked for")]
 pub(crate) fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     // SAFETY: a hint, without any effect on the program.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -90,17 +98,17 @@ pub(crate) fn prefetch(at: *const u8) {
 /// read as a whole before both have reached the cache.
 #[inline(always)]
 pub(crate) fn put(place: &mut MaybeUninit<u128>, iv: u128) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     {
         use core::arch::x86_64::{_mm_set_epi64x, _mm_storeu_si128};
         use core::ptr;
 
         #[allow(clippy::cast_possible_truncation, reason = "halves are wanted")]
         let [low, high] = [iv as i64, (iv >> 64) as i64];
-        // SAFETY: sixteen bytes of plain data, and every x86-64 CPU has SSE2.
+        // SAFETY: sixteen bytes of plain data, and SSE2 is there.
         unsafe { _mm_storeu_si128(ptr::from_mut(place).cast(), _mm_set_epi64x(high, low)) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
     {
         place.write(iv);
     }
