@@ -359,8 +359,12 @@ impl fmt::Debug for Cipher {
 }
 
 /// Bytes of stack that the making of a key schedule takes, and leaves pieces of it in: the
-/// portable one is returned by value several times.
-const SET: usize = 32 << 10;
+/// portable one is returned by value several times, and more often without optimisation.
+const SET: usize = if cfg!(debug_assertions) {
+    128 << 10
+} else {
+    32 << 10
+};
 
 /// Overwrites the stack below the caller.
 #[inline(never)]
