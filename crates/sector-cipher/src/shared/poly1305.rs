@@ -68,11 +68,14 @@ impl Sum {
     #[inline(always)]
     pub(crate) const fn low(self) -> u128 {
         let Self([h0, h1, h2]) = self;
-        let h = h0 as u128 | (h1 as u128) << 64;
-        let (minus, carry) = h.overflowing_add(5);
+        // By limbs: of a sum of 128 bits compilers may make a branch.
+        let (minus0, carry) = h0.overflowing_add(5);
+        let (minus1, carry) = h1.overflowing_add(carry as u64);
         // All ones if the modulus must be subtracted, which is below 2^131.
-        let mask = 0_u128.wrapping_sub((h2.wrapping_add(carry as u64) >> 2) as u128);
-        h ^ ((h ^ minus) & mask)
+        let mask = 0_u64.wrapping_sub(h2.wrapping_add(carry as u64) >> 2);
+        let low = h0 ^ ((h0 ^ minus0) & mask);
+        let high = h1 ^ ((h1 ^ minus1) & mask);
+        low as u128 | (high as u128) << 64
     }
 }
 
