@@ -15,12 +15,12 @@ const SECTORS: usize = 3;
 const FIRST: u64 = (1 << 32) - 8;
 
 pub(crate) fn run(engine: &Arc<Engine>) -> Result<(), Error> {
-    for mode in Mode::ALL {
+    for &mode in Mode::ALL {
         let Ok(spec) = CipherSpec::new(mode, IvMode::Plain64) else {
             continue;
         };
         for &len in spec.key_lengths() {
-            for size in SectorSize::ALL {
+            for &size in SectorSize::ALL {
                 for model in models(engine) {
                     Case { spec, size, len }.test(engine, model)?;
                 }
@@ -35,9 +35,9 @@ pub(crate) fn run(engine: &Arc<Engine>) -> Result<(), Error> {
 /// the same in all ciphers, sizes and directions.
 fn test_cuts(engine: &Arc<Engine>) -> Result<(), Error> {
     let specs = Mode::ALL
-        .into_iter()
-        .filter_map(|mode| CipherSpec::new(mode, IvMode::Plain).ok());
-    let all = specs.flat_map(|spec| SectorSize::ALL.map(|size| (spec, size)));
+        .iter()
+        .filter_map(|&mode| CipherSpec::new(mode, IvMode::Plain).ok());
+    let all = specs.flat_map(|spec| SectorSize::ALL.iter().map(move |&size| (spec, size)));
     for (spec, size) in all {
         for &len in spec.key_lengths() {
             let (case, key) = (Case { spec, size, len }, pattern(len, 0x5a));

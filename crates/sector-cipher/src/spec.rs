@@ -76,7 +76,7 @@ pub struct UnknownCipher;
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: &'static [Self] = &[
         Self::AesXts,
         Self::AesCbc,
         Self::FastBrw,
@@ -158,7 +158,7 @@ impl Mode {
 
 impl IvMode {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: &'static [Self] = &[
         Self::Plain,
         Self::Plain64,
         Self::Plain64Be,
@@ -232,10 +232,9 @@ impl CipherSpec {
 
     /// Every combination that there is.
     pub fn all() -> impl Iterator<Item = Self> {
-        Mode::ALL.into_iter().flat_map(|mode| {
-            IvMode::ALL
-                .into_iter()
-                .filter(move |&iv| mode.takes(iv))
+        Mode::ALL.iter().flat_map(|&mode| {
+            let ivs = IvMode::ALL.iter().copied();
+            ivs.filter(move |&iv| mode.takes(iv))
                 .map(move |iv| Self { mode, iv })
         })
     }
@@ -279,7 +278,7 @@ impl core::error::Error for WrongSectorSize {}
 
 impl SectorSize {
     /// All of them, ascending.
-    pub const ALL: [Self; 4] = [Self(512), Self(1024), Self(2048), Self(4096)];
+    pub const ALL: &'static [Self] = &[Self(512), Self(1024), Self(2048), Self(4096)];
 
     /// The sector size of `bytes`.
     ///
@@ -381,8 +380,8 @@ mod tests {
     #[test]
     fn there_is_nothing_but_what_has_a_name() {
         let mut count = 0;
-        for mode in Mode::ALL {
-            for iv in IvMode::ALL {
+        for &mode in Mode::ALL {
+            for &iv in IvMode::ALL {
                 match CipherSpec::new(mode, iv) {
                     Ok(spec) => {
                         assert_eq!(spec.to_string().parse(), Ok(spec));

@@ -110,7 +110,7 @@ impl Key {
     pub(super) fn cipher(&mut self, log2: u8) -> &Cipher {
         let (number, key) = (self.cipher, &self.bytes);
         self.ciphers.entry(log2).or_insert_with(|| {
-            let mut modes = Mode::ALL.into_iter();
+            let mut modes = Mode::ALL.iter().copied();
             let mode = modes
                 .find(|mode| cipher_of(*mode) == Some(number))
                 .expect("a cipher of runs");

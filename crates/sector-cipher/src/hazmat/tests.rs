@@ -27,7 +27,7 @@ fn cipher(name: &str, bytes: usize, key: &[u8], backend: Backend) -> Cipher {
 /// bytes.
 fn check(name: &str, key: &[u8], tweak: [u8; 16], plain: &[u8], encrypted: &[u8]) {
     let fits = |size: &SectorSize| size.bytes() >= plain.len();
-    let least = SectorSize::ALL.into_iter().find(fits).unwrap().bytes();
+    let least = SectorSize::ALL.iter().copied().find(fits).unwrap().bytes();
     let sizes = if spec(name).mode() == Mode::AesXts {
         vec![least, 4096]
     } else {
@@ -182,7 +182,7 @@ fn a_unit_with_a_sector_number_is_the_sector() {
         let name = name.as_str();
         let key = vec![9; spec(name).key_lengths()[0]];
         for &backend in Backend::available() {
-            for bytes in SectorSize::ALL.map(SectorSize::bytes) {
+            for bytes in SectorSize::ALL.iter().map(|size| size.bytes()) {
                 let cipher = cipher(name, bytes, &key, backend);
                 let number: u64 = 0x0123_4567_89ab_cde8;
                 let mut tweak = [0; 16];
