@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Version of this header: of `MAJOR` only the same is compatible, and as long as that is 0
-// only the same `MINOR`.
+// Version of this header. A program works with every later library whose file has the same number behind
+// its name, `libsector_cipher.so.0`.
 #define SECTOR_CIPHER_VERSION_MAJOR 0
 
 // See `SECTOR_CIPHER_VERSION_MAJOR`.

@@ -331,6 +331,7 @@ proptest! {
         unsafe {
             let code = sector_cipher_rekey(made, key_of(nulls[2]), lens[1]);
             prop_assert_eq!(code == Code::Ok, right && is_key(lens[1], nulls[2]), "{:?}", code);
+            prop_assert!(!right || lens[1] <= 64 || code == Code::KeyLength, "{:?}", code);
             prop_assert_eq!(sector_cipher_backend(made).is_null(), !right);
             sector_cipher_wipe_stack(made);
             sector_cipher_free(made);

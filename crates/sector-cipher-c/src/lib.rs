@@ -169,6 +169,10 @@ pub unsafe extern "C" fn sector_cipher_rekey(
     let Some(cipher) = (unsafe { cipher.as_mut() }) else {
         return Code::Null;
     };
+    // Nothing that long is looked at.
+    if key_len > MAX_KEY {
+        return Code::KeyLength;
+    }
     // SAFETY: the caller's promise.
     match unsafe { bytes(key, key_len) }.map(|key| cipher.cipher.rekey(key)) {
         Ok(Ok(())) => Code::Ok,

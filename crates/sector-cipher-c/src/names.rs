@@ -7,8 +7,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Version of this header: of `MAJOR` only the same is compatible, and as long as that is 0
-/// only the same `MINOR`.
+/// Version of this header. A program works with every later library whose file has the same number behind
+/// its name, `libsector_cipher.so.0`.
 pub const SECTOR_CIPHER_VERSION_MAJOR: u32 = 0;
 /// See `SECTOR_CIPHER_VERSION_MAJOR`.
 pub const SECTOR_CIPHER_VERSION_MINOR: u32 = 1;
