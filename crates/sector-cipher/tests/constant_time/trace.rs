@@ -321,7 +321,7 @@ fn check_backend(backend: Backend) {
     let mut place = MaybeUninit::uninit();
     // What memcheck sees to is not stepped through as well: software takes long.
     let runs: &[_] = match backend {
-        Backend::Portable => &[(512, 1)],
+        Backend::Portable => &[(512, 1), (512, 2)],
         Backend::AesNi => &RUNS[..1],
         _ => &RUNS,
     };

@@ -161,6 +161,16 @@ static void zeroing(unsigned vcpu, void *code)
         operand((uintptr_t)code & 31);
 }
 
+/* Nor that a cache line is asked for, at a register and a number. */
+static void prefetch(unsigned vcpu, void *code)
+{
+    (void)vcpu;
+    if (!tracing)
+        return;
+    operand((uintptr_t)code >> 5 & 31);
+    mix((uintptr_t)code >> 10 & 0xfff);
+}
+
 static void translated(struct qemu_plugin_tb *block, void *unused)
 {
     size_t i, len = qemu_plugin_tb_n_insns(block);
@@ -185,6 +195,9 @@ static void translated(struct qemu_plugin_tb *block, void *unused)
                                                    (void *)(uintptr_t)code);
         if ((code & 0xffffffe0) == 0xd50b7420) /* dc zva */
             qemu_plugin_register_vcpu_insn_exec_cb(at, zeroing, READS_REGISTERS,
+                                                   (void *)(uintptr_t)code);
+        if ((code & 0xffc00000) == 0xf9800000) /* prfm */
+            qemu_plugin_register_vcpu_insn_exec_cb(at, prefetch, READS_REGISTERS,
                                                    (void *)(uintptr_t)code);
         if (code == BEGIN)
             qemu_plugin_register_vcpu_insn_exec_cb(at, begin, NO_REGISTERS, NULL);
