@@ -3,6 +3,7 @@
 #ifndef XTENT_COMPAT_H
 #define XTENT_COMPAT_H
 
+#include <linux/blkdev.h>
 #include <linux/interrupt.h>
 #include <linux/version.h>
 #include <linux/workqueue.h>
@@ -63,6 +64,19 @@ static inline void xt_bh_schedule(struct xt_bh *bh, bool high_priority)
 
 #define xt_bh_flush(bh) tasklet_kill(bh)
 #endif
+
+/*
+ * Whether DM has split a bio that it gives to a target, and no target may: a write to a mapped device with
+ * zones, whose order DM keeps. A device of nothing but conventional zones is mapped as one without.
+ */
+static inline bool xt_dm_alone_splits(struct bio *bio)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+	return bio_data_dir(bio) == WRITE && bdev_is_zoned(bio->bi_bdev);
+#else
+	return false;
+#endif
+}
 
 /* AES of single blocks has a key of its own, in a form that is the CPU's affair. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)

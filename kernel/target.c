@@ -195,9 +195,9 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 	const unsigned int mask = (1 << xt->sector_shift) - 1;
 	struct xt_io *io;
 
-	bio_set_dev(bio, xt->dev->bdev);
 	/* Flushes, discards, and what is done to zones. */
 	if (bio->bi_opf & REQ_PREFLUSH || !bio_has_data(bio)) {
+		bio_set_dev(bio, xt->dev->bdev);
 		if (bio_sectors(bio) || op_is_zone_mgmt(bio_op(bio)))
 			bio->bi_iter.bi_sector = xt->start +
 				dm_target_offset(ti, bio->bi_iter.bi_sector);
@@ -208,12 +208,15 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 		return DM_MAPIO_KILL;
 	/*
 	 * A write's copy is one bio of single pages at worst. A read of huge pages would
-	 * otherwise be decrypted by one CPU, at a stretch. (Zoned devices' writes are not
-	 * split here, but by io_hints: their zones may be waiting for all of one.)
+	 * otherwise be decrypted by one CPU, at a stretch.
 	 */
-	if (bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT &&
-	    (bio_data_dir(bio) == READ || !xt->write_in_order))
+	if (bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT) {
+		/* It keeps to what io_hints says. */
+		if (WARN_ON_ONCE(xt_dm_alone_splits(bio)))
+			return DM_MAPIO_KILL;
 		dm_accept_partial_bio(bio, BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
+	}
+	bio_set_dev(bio, xt->dev->bdev);
 
 	io = dm_per_bio_data(bio, sizeof(struct xt_io));
 	io->xt = xt;
