@@ -3,6 +3,7 @@
 #ifndef XTENT_FAST_HASH_H
 #define XTENT_FAST_HASH_H
 
+#include "compat.h"
 #include "gf128.h"
 
 /* Levels of BRW's tree: for requests up to 64 KiB. */
@@ -25,8 +26,18 @@ struct fast_hash {
 	struct gf128 sum;
 };
 
-/* fast_selftest.c: of the templates, once they are registered. */
-int fast_selftest(void);
+/* From and to any place in memory. */
+static inline void gf128_load(struct gf128 *x, const u8 *block)
+{
+	x->low = get_unaligned_le64(block);
+	x->high = get_unaligned_le64(block + 8);
+}
+
+static inline void gf128_store(u8 *block, const struct gf128 *x)
+{
+	put_unaligned_le64(x->low, block);
+	put_unaligned_le64(x->high, block + 8);
+}
 
 void fast_hash_key(struct fast_hash_key *key, const u8 *tau);
 

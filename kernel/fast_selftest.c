@@ -4,23 +4,21 @@
  * which agrees with the authors' own code. The first two blocks of a ciphertext
  * depend on all the others through the hash, so they stand for the whole.
  */
-#include <linux/scatterlist.h>
 #include <linux/slab.h>
-#include <crypto/skcipher.h>
 
-#include "fast_hash.h"
+#include "fast.h"
 
 #define MAX_LEN 4096
 #define MAX_PIECES 8
 
 /* Key 00 01 02 ..., tweak 01 02 ... 10, plaintext byte i is 7 i. */
 static const struct answer {
-	const char *name;
+	const struct fast_mode *mode;
 	unsigned int key_size, len;
 	u8 front[32];
 } answers[] = {
 	{
-		.name = "fast(aes)",
+		.mode = &fast_brw,
 		.key_size = 16,
 		.len = 512,
 		.front = {
@@ -31,7 +29,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast(aes)",
+		.mode = &fast_brw,
 		.key_size = 16,
 		.len = 4096,
 		.front = {
@@ -42,7 +40,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast(aes)",
+		.mode = &fast_brw,
 		.key_size = 32,
 		.len = 512,
 		.front = {
@@ -53,7 +51,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast(aes)",
+		.mode = &fast_brw,
 		.key_size = 32,
 		.len = 4096,
 		.front = {
@@ -64,7 +62,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast_horner(aes)",
+		.mode = &fast_horner,
 		.key_size = 16,
 		.len = 512,
 		.front = {
@@ -75,7 +73,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast_horner(aes)",
+		.mode = &fast_horner,
 		.key_size = 16,
 		.len = 4096,
 		.front = {
@@ -86,7 +84,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast_horner(aes)",
+		.mode = &fast_horner,
 		.key_size = 32,
 		.len = 512,
 		.front = {
@@ -97,7 +95,7 @@ static const struct answer {
 		},
 	},
 	{
-		.name = "fast_horner(aes)",
+		.mode = &fast_horner,
 		.key_size = 32,
 		.len = 4096,
 		.front = {
@@ -119,6 +117,7 @@ static const unsigned int cuts[][MAX_PIECES] = {
 struct test {
 	u8 plain[MAX_LEN], data[MAX_LEN], result[MAX_LEN];
 	struct scatterlist from[MAX_PIECES], to[MAX_PIECES];
+	struct fast_scratch *scratch;
 };
 
 static void cut(struct scatterlist *sg, u8 *data, unsigned int len, const unsigned int *pieces)
@@ -136,78 +135,99 @@ static void cut(struct scatterlist *sg, u8 *data, unsigned int len, const unsign
 	sg_mark_end(&sg[i - 1]);
 }
 
-static int run(struct skcipher_request *req, struct test *t, bool encrypt, unsigned int len)
+static int run(const struct answer *answer, const struct fast_key *key, struct test *t,
+	       bool encrypt)
 {
-	DECLARE_CRYPTO_WAIT(wait);
 	u8 tweak[16];
+	const struct fast_job job = {
+		.mode = answer->mode,
+		.key = key,
+		.scratch = t->scratch,
+		.src = t->from,
+		.dst = t->to,
+		.len = answer->len,
+		.tweak = tweak,
+		.flags = CRYPTO_TFM_REQ_MAY_SLEEP,
+	};
 	unsigned int i;
 
 	for (i = 0; i < sizeof(tweak); i++)
 		tweak[i] = i + 1;
-	skcipher_request_set_callback(req, CRYPTO_TFM_REQ_MAY_SLEEP, crypto_req_done, &wait);
-	skcipher_request_set_crypt(req, t->from, t->to, len, tweak);
-	return crypto_wait_req(encrypt ? crypto_skcipher_encrypt(req) :
-					 crypto_skcipher_decrypt(req), &wait);
+	return fast_crypt(&job, encrypt);
 }
 
-static int check(const struct answer *answer, struct test *t, struct crypto_skcipher *tfm)
+static int check(const struct answer *answer, struct fast_key *key, struct test *t)
 {
-	struct skcipher_request *req = skcipher_request_alloc(tfm, GFP_KERNEL);
 	unsigned int i, j;
-	u8 key[32];
+	u8 bytes[32];
 	int r;
 
-	if (!req)
-		return -ENOMEM;
-	for (i = 0; i < sizeof(key); i++)
-		key[i] = i;
-	r = crypto_skcipher_setkey(tfm, key, answer->key_size);
+	for (i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i;
+	r = fast_set_key(key, bytes, answer->key_size, 0);
 	for (i = 0; !r && i < ARRAY_SIZE(cuts); i++) {
 		for (j = 0; !r && j < ARRAY_SIZE(cuts); j++) {
 			cut(t->from, t->plain, answer->len, cuts[i]);
 			cut(t->to, t->data, answer->len, cuts[j]);
-			r = run(req, t, true, answer->len);
+			r = run(answer, key, t, true);
 			if (!r && memcmp(t->data, answer->front, sizeof(answer->front)))
 				r = -EBADMSG;
 			cut(t->from, t->data, answer->len, cuts[j]);
 			cut(t->to, t->result, answer->len, cuts[i]);
-			r = r ?: run(req, t, false, answer->len);
+			r = r ?: run(answer, key, t, false);
 			if (!r && memcmp(t->result, t->plain, answer->len))
 				r = -EBADMSG;
 			/* In place. */
 			cut(t->to, t->data, answer->len, cuts[j]);
-			r = r ?: run(req, t, false, answer->len);
+			r = r ?: run(answer, key, t, false);
 			if (!r && memcmp(t->data, t->plain, answer->len))
 				r = -EBADMSG;
 		}
 	}
-	skcipher_request_free(req);
+	return r;
+}
+
+static int check_all(struct fast_key *key, struct test *t)
+{
+	unsigned int i;
+	int r = 0;
+
+	t->scratch = kmalloc(fast_scratch_size(key), GFP_KERNEL);
+	if (!t->scratch)
+		return -ENOMEM;
+	for (i = 0; i < MAX_LEN; i++)
+		t->plain[i] = 7 * i;
+	for (i = 0; !r && i < ARRAY_SIZE(answers); i++) {
+		r = check(&answers[i], key, t);
+		if (r)
+			pr_err("xtent_fast: self-test of %s, %u bytes, failed: %d\n",
+			       answers[i].mode->name, answers[i].len, r);
+	}
+	kfree(t->scratch);
 	return r;
 }
 
 int fast_selftest(void)
 {
 	struct test *t = kzalloc(sizeof(*t), GFP_KERNEL);
-	unsigned int i;
-	int r = 0;
+	struct fast_key *key = kzalloc(sizeof(*key), GFP_KERNEL);
+	int r = -ENOMEM;
 
-	if (!t)
-		return -ENOMEM;
-	for (i = 0; i < MAX_LEN; i++)
-		t->plain[i] = 7 * i;
-	for (i = 0; !r && i < ARRAY_SIZE(answers); i++) {
-		struct crypto_skcipher *tfm = crypto_alloc_skcipher(answers[i].name, 0, 0);
-
-		if (IS_ERR(tfm)) {
-			r = PTR_ERR(tfm);
-		} else {
-			r = check(&answers[i], t, tfm);
-			crypto_free_skcipher(tfm);
-		}
-		if (r)
-			pr_err("xtent_fast: self-test of %s, %u bytes, failed: %d\n",
-			       answers[i].name, answers[i].len, r);
+	if (!t || !key)
+		goto out;
+	key->cipher = crypto_alloc_cipher("aes", 0, 0);
+	r = PTR_ERR_OR_ZERO(key->cipher);
+	if (r)
+		goto out;
+	key->ecb = crypto_alloc_skcipher("ecb(aes)", 0, CRYPTO_ALG_ASYNC);
+	r = PTR_ERR_OR_ZERO(key->ecb);
+	if (!r) {
+		r = check_all(key, t);
+		crypto_free_skcipher(key->ecb);
 	}
+	crypto_free_cipher(key->cipher);
+out:
+	kfree_sensitive(key);
 	kfree(t);
 	return r;
 }

@@ -7,7 +7,6 @@
 #define XTENT_GF128_H
 
 #include <linux/types.h>
-#include <asm/byteorder.h>
 
 struct gf128 {
 	u64 low, high;
@@ -24,22 +23,6 @@ static inline void gf128_add(struct gf128 *sum, const struct gf128 *a)
 {
 	sum->low ^= a->low;
 	sum->high ^= a->high;
-}
-
-static inline void gf128_load(struct gf128 *x, const u8 *block)
-{
-	const __le64 *words = (const __le64 *)block;
-
-	x->low = le64_to_cpup(words);
-	x->high = le64_to_cpup(words + 1);
-}
-
-static inline void gf128_store(u8 *block, const struct gf128 *x)
-{
-	__le64 *words = (__le64 *)block;
-
-	words[0] = cpu_to_le64(x->low);
-	words[1] = cpu_to_le64(x->high);
 }
 
 #endif

@@ -157,7 +157,7 @@ build_programs() {
 
 run_bed() {
     local modules="" arch=$bed memory="" nvme="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1 page=4096
-    local planted="" programs="addkey dirty lines zones"
+    local planted="" programs="addkey dirty lines zones ask"
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow, and so are two whose every access to memory is checked.
     case $bed in
@@ -211,6 +211,7 @@ run_bed() {
     job "random tables" lines.sh 2 .
     job "ways of requests" ways.sh 32 .
     job "zones" zoned.sh 2 .
+    job "FAST beside who asks for it" asked.sh 2 .
     # Without preemption its cryptd never has more than one request waiting on a CPU.
     if [[ "$bed" != uml-*-fast ]]; then
         job "XTS over an ECB engine" engine.sh 2 .
