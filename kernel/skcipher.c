@@ -86,10 +86,13 @@ unsigned int xt_run_limit(const struct xt_target *xt, u64 sector)
 
 	if (!xt->takes_runs)
 		return xt->run_bytes;
-	/* To where the number starts over at 0, while the cipher's counter would go on. */
-	left = -xt_iv_number(xt, sector);
+	/*
+	 * To where the number starts over at 0, while the cipher's counter would go on: behind the last sector,
+	 * or the last one that 32 bits count.
+	 */
+	left = -sector >> (xt->options.iv_large_sectors ? xt->sector_shift : 0);
 	if (xt->iv_mode == XT_IV_PLAIN)
-		left = lower_32_bits(left);
+		left = lower_32_bits(-xt_iv_number(xt, sector));
 	if (!left || left > xt->run_bytes / xt->options.sector_size)
 		return xt->run_bytes;
 	return left * xt->options.sector_size;

@@ -21,6 +21,9 @@ compare "$runs" plain64 64 0 512 - request_size:4096
 compare "$runs" plain 64 4294965248 512 -
 compare "$runs" plain64 64 4294965248 512 -
 compare "$runs" plain 64 34359736320 4096 large
+# Across the end of 64: plain64 starts over, too, wherever its number is then.
+compare "$runs" plain64 64 18446744073709549568 512 -
+compare "$runs" plain64 64 18446744073709549568 4096 large
 # IVs that do not count up by 1: one request a sector.
 compare "$runs" plain64 64 0 4096 -
 compare "$runs" plain64be 64 0 512 -
