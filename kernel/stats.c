@@ -99,6 +99,17 @@ void xt_count_request(struct xt_target *xt, bool write, unsigned int sectors)
 	put_cpu_ptr(xt->counters);
 }
 
+/*
+ * By the rate of all, so that rows sum to their total. A counter of ticks starts over when the machine sleeps: for
+ * a while the sums are more than has passed since, and a quotient of more than 64 bits would be a trap.
+ */
+static u64 in_ns(u64 ticks, u64 passed_ns, u64 passed_ticks)
+{
+	if (mul_u64_u64_shr(ticks, passed_ns, 64) >= passed_ticks)
+		return U64_MAX;
+	return mul_u64_u64_div_u64(ticks, passed_ns, passed_ticks);
+}
+
 /* The rows in nanoseconds, and their sum. */
 static unsigned int emit_times(const struct xt_counters *sum, char *result,
 			       unsigned int maxlen, unsigned int sz)
@@ -111,7 +122,6 @@ static unsigned int emit_times(const struct xt_counters *sum, char *result,
 		[XT_ROW_XOR2] = "xor2",
 		[XT_ROW_ENGINE] = "engine",
 	};
-	/* One rate for all, so that rows sum to their total. */
 	const u64 passed_ticks = (xt_ticks_now() - first_tick) ?: 1;
 	const u64 passed_ns = ktime_get_ns() - first_ns;
 	u64 total = 0;
@@ -123,9 +133,8 @@ static unsigned int emit_times(const struct xt_counters *sum, char *result,
 		return sz;
 	DMEMIT(" ns");
 	for (i = 0; i < XT_ROWS; i++)
-		DMEMIT(" %s %llu", names[i],
-		       mul_u64_u64_div_u64(sum->ticks[i], passed_ns, passed_ticks));
-	DMEMIT(" total %llu", mul_u64_u64_div_u64(total, passed_ns, passed_ticks));
+		DMEMIT(" %s %llu", names[i], in_ns(sum->ticks[i], passed_ns, passed_ticks));
+	DMEMIT(" total %llu", in_ns(total, passed_ns, passed_ticks));
 	return sz;
 }
 

@@ -35,6 +35,18 @@ static bool may_take_pages(struct xt_target *xt)
 	return percpu_counter_read_positive(&xt->pages_used) < share;
 }
 
+/* Pages that are taken, or given back, which interrupts do. With one CPU a counter may be added to in several steps. */
+static void count_pages(struct xt_target *xt, s64 pages)
+{
+	unsigned long flags = 0;
+
+	if (!IS_ENABLED(CONFIG_SMP))
+		local_irq_save(flags);
+	percpu_counter_add(&xt->pages_used, pages);
+	if (!IS_ENABLED(CONFIG_SMP))
+		local_irq_restore(flags);
+}
+
 static void *pool_alloc(gfp_t gfp, void *data)
 {
 	/* The pool's first try, before its reserve. */
@@ -65,7 +77,7 @@ static void free_clone(struct xt_target *xt, struct bio *clone)
 			mempool_free(bv->bv_page, &xt->pages);
 	}
 	/* Once a request: where this CPU's operations are not one instruction, it costs more than the pages. */
-	percpu_counter_sub(&xt->pages_used, pages);
+	count_pages(xt, -(s64)pages);
 	bio_put(clone);
 }
 
@@ -128,7 +140,7 @@ static struct bio *clone_now(struct xt_io *io, unsigned int order)
 		pages += 1 << its_order;
 		left -= len;
 	}
-	percpu_counter_add(&io->xt->pages_used, pages);
+	count_pages(io->xt, pages);
 	if (left) {
 		free_clone(io->xt, clone);
 		return NULL;
@@ -151,7 +163,7 @@ static struct bio *clone_later(struct xt_io *io)
 		__bio_add_page(clone, mempool_alloc(&xt->pages, GFP_NOIO), len, 0);
 		left -= len;
 	}
-	percpu_counter_add(&xt->pages_used, clone->bi_vcnt);
+	count_pages(xt, clone->bi_vcnt);
 	mutex_unlock(&xt->pages_lock);
 	return clone;
 }
