@@ -34,7 +34,7 @@ kernel_all="$kernel $gelf mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:deboo
     qemu-system-s390x:qemu-system-misc s390x-linux-gnu-gcc:gcc-s390x-linux-gnu
     /usr/s390x-linux-gnu/include/stdlib.h:libc6-dev-s390x-cross
     /usr/lib/ISOLINUX/isolinux.bin:isolinux /usr/lib/syslinux/modules/bios/ldlinux.c32:syslinux-common xorriso:xorriso"
-kernel_series="$kernel git:git $gelf"
+kernel_series="$kernel git:git $gelf clang:clang"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"

@@ -88,8 +88,10 @@
 	.set	LAST1,		V13
 	.set	LAST2,		V14
 	.set	LAST3,		V15
+.if VL == 64
 	.set	LANE_SHL,	V30
 	.set	LANE_SHR,	V31
+.endif
 .endm
 
 // Move a vector from memory to a register or back.
@@ -184,20 +186,6 @@
 .endif
 .endm
 
-// The masks of the next group, from those of this one
-.macro	_next_masks
-.if VL == 16
-	_double		MASK3, V8, MASK0
-	_double		MASK0, V8, MASK1
-	_double		MASK1, V8, MASK2
-	_double		MASK2, V8, MASK3
-.else
-.irp mask, MASK0, MASK1, MASK2, MASK3
-	_multiply	4*VL/16, \mask, \mask
-.endr
-.endif
-.endm
-
 // The round keys are numbered after the registers that have them if there are 32:
 // 16 to 29.  AES-192 lacks the first two and AES-128 the first four.  In memory,
 // KEY points to number 22.
@@ -257,12 +245,12 @@
 .endm
 
 // Round i of the block in xmm0
-.macro	_single_round	enc, i
+.macro	_single_round	enc, i, unused:vararg
 	_aes		\enc, (\i-22)*16(KEY), %xmm0
 .endm
 
-// All rounds but the last
-.macro	_rounds	enc, round, data:vararg
+// All rounds but the last.  Between them, in this order, \between is done for 0 to 3.
+.macro	_rounds	enc, round, between, data:vararg
 	cmp		$12, NROUNDS
 	jb		.L10_rounds\@
 	je		.L12_rounds\@
@@ -272,9 +260,22 @@
 	\round		\enc, 18, \data
 	\round		\enc, 19, \data
 .L10_rounds\@:
-.irp i, 20,21,22,23,24,25,26,27,28
-	\round		\enc, \i, \data
-.endr
+	\round		\enc, 20, \data
+	\between	0
+	\round		\enc, 21, \data
+	\round		\enc, 22, \data
+	\between	1
+	\round		\enc, 23, \data
+	\round		\enc, 24, \data
+	\between	2
+	\round		\enc, 25, \data
+	\round		\enc, 26, \data
+	\between	3
+	\round		\enc, 27, \data
+	\round		\enc, 28, \data
+.endm
+
+.macro	_nothing	i
 .endm
 
 // The last round key, for all lanes, in \dst
@@ -283,6 +284,35 @@
 	vmovdqa64	V29, \dst
 .else
 	_broadcast	7*16(KEY), \dst
+.endif
+.endm
+
+// Load vector i of a group, and add its mask and the first round key.
+.macro	_load	i
+.if VL == 64
+	vmovdqa64	KEY0, V\i
+	vpternlogd	$0x96, \i*VL(SRC), MASK\i, V\i
+.else
+	_xor		\i*VL(SRC), KEY0, V\i
+	_xor		MASK\i, V\i, V\i
+.endif
+.endm
+
+// Make mask i of the next group, from those of this one.  This group's goes into the
+// last round key, since the last round ends with an XOR of it.  Clobbers V8 and V9.
+.macro	_next_mask	i
+	_last_key	V8
+	_xor		MASK\i, V8, LAST\i
+.if VL > 16
+	_multiply	4*VL/16, MASK\i, MASK\i
+.elseif \i == 0
+	_double		MASK3, V8, MASK0
+.elseif \i == 1
+	_double		MASK0, V8, MASK1
+.elseif \i == 2
+	_double		MASK1, V8, MASK2
+.else
+	_double		MASK2, V8, MASK3
 .endif
 .endm
 
@@ -306,22 +336,10 @@
 	jb		.Lrest_of_unit\@
 
 .Lgroup\@:
-	_xor		0*VL(SRC), KEY0, V0
-	_xor		1*VL(SRC), KEY0, V1
-	_xor		2*VL(SRC), KEY0, V2
-	_xor		3*VL(SRC), KEY0, V3
-	_xor		MASK0, V0, V0
-	_xor		MASK1, V1, V1
-	_xor		MASK2, V2, V2
-	_xor		MASK3, V3, V3
-	// The last round ends with an XOR of its key, so the masks go in there.
-	_last_key	V8
-	_xor		MASK0, V8, LAST0
-	_xor		MASK1, V8, LAST1
-	_xor		MASK2, V8, LAST2
-	_xor		MASK3, V8, LAST3
-	_next_masks
-	_rounds		\enc, _round, V0, V1, V2, V3
+.irp i, 0,1,2,3
+	_load		\i
+.endr
+	_rounds		\enc, _round, _next_mask, V0, V1, V2, V3
 	_aes_last	\enc, LAST0, V0
 	_aes_last	\enc, LAST1, V1
 	_aes_last	\enc, LAST2, V2
@@ -355,7 +373,7 @@
 	vmovdqu		(SRC), %xmm0
 	vpxor		MASK0_XMM, %xmm0, %xmm0
 	vpxor		KEY0_XMM, %xmm0, %xmm0
-	_rounds		\enc, _single_round
+	_rounds		\enc, _single_round, _nothing
 	vpxor		7*16(KEY), MASK0_XMM, %xmm8
 	_aes_last	\enc, %xmm8, %xmm0
 	vmovdqu		%xmm0, (DST)
@@ -374,7 +392,7 @@
 	_xor		POS(TWEAKS), KEY0, \v
 	.set		POS, POS + VL
 .endr
-	_rounds		1, _round, \data
+	_rounds		1, _round, _nothing, \data
 	_last_key	V8
 	.set		POS, 0
 .irp v, \data
@@ -407,7 +425,7 @@
 	jz		.Ldone\@
 .Lsingle_tweaks\@:
 	vpxor		(TWEAKS), KEY0_XMM, %xmm0
-	_rounds		1, _single_round
+	_rounds		1, _single_round, _nothing
 	vaesenclast	7*16(KEY), %xmm0, %xmm0
 	vmovdqu		%xmm0, (TWEAKS)
 	add		$16, TWEAKS
