@@ -3,13 +3,14 @@
 # using it. Applies it to Debian's source, step by step, checks every step, and writes it as mails to
 # target/kernel-series/mails. Needs no privileges.
 #
-# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test and qemu
+# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test, fips and qemu
 #   mails   applies the steps, each to the very files that it was made for; git's mails; the
 #           kernel's checkpatch on each
 #   units   the assembly outside the kernel, against portable code; that clang takes it
 #   build   every step for x86-64 and 32-bit x86: what it touches, at W=1, without a warning
 #   test    every step in User Mode Linux: KUnit, and dm-crypt's volumes read by the dm-crypt before and the
 #           other way round. Ten minutes of two CPUs, the first time
+#   fips    all steps in User Mode Linux with fips=1, where a self-test of the crypto API that fails is the end
 #   qemu    all steps in QEMU, where kernel_fpu_begin() is real: AES-NI and AVX, two CPUs
 #   time    the assembly's speed, and the CPU time of dm-crypt with the series and without
 #   record STEP TREE [PATH...]
@@ -189,18 +190,30 @@ build_units() {
 units() {
     build_units
     "$work/units" check
-}
-
     # Its assembler takes some things for mistakes that gcc's does not.
     step "assembling with clang" clang -c "-I$work/stubs" -o "$work/clang.o" \
         "$patches/1/files/lib/crypto/x86/aes-xts-units-avx-x86_64.S"
     echo "clang assembles it, too"
+}
+
 # configs STEP: what the steps up to that one have to be configured with.
 configs() {
     local step
     for step in "${steps[@]}"; do
         [ "$step" -gt "$1" ] || [ ! -e "$patches/$step/config" ] || echo "$patches/$step/config"
     done
+}
+
+# configure ARCH FOLDER PIECE...: for a build there, by tinyconfig and these.
+configure() {
+    local make=(nice make -C "$tree" "ARCH=$1" "O=$2") folder=$2
+    shift 2
+    mkdir -p "$folder"
+    [ "$(cat "$@" | sha256sum)" != "$(cat "$folder/of" 2>/dev/null)" ] || return 0
+    step "configuring" "${make[@]}" tinyconfig
+    cat "$@" >>"$folder/.config"
+    step "configuring" "${make[@]}" olddefconfig
+    cat "$@" | sha256sum >"$folder/of"
 }
 
 # kernel STEP um|x86_64: it, in $build, and in $kernel as guest.sh wants one.
@@ -220,13 +233,7 @@ kernel() {
     kernel=$out/kernel-$2
     build=$out/build-kernel-$2
     make=(nice make -C "$tree" "ARCH=$2" "O=$build")
-    mkdir -p "$build"
-    if [ "$(cat "${pieces[@]}" | sha256sum)" != "$(cat "$build/of" 2>/dev/null)" ]; then
-        step "configuring" "${make[@]}" tinyconfig
-        cat "${pieces[@]}" >>"$build/.config"
-        step "configuring" "${make[@]}" olddefconfig
-        cat "${pieces[@]}" | sha256sum >"$build/of"
-    fi
+    configure "$2" "$build" "${pieces[@]}"
     ! grep -h '^CONFIG_' "${extra[@]}" | grep -vxFf "$build/.config" >&2 || die "the configuration refuses the above"
     rm -f "$build/crypto/seg-test.ko"
     step "building Linux for $2 with step $1" "${make[@]}" -j2 "${targets[@]}"
@@ -301,6 +308,19 @@ run_tests() {
     done
 }
 
+# No modules, which would have to be signed, and no root: the kernel has tested itself when it finds none.
+fips() {
+    local build=$out/build-kernel-fips said=$out/fips
+    compose "${steps[-1]}" bed
+    configure um "$build" "$here"/../kernel/test/{uml-6.12,uml-7,uml-fast}.config "$bed/fips.config"
+    ! grep -h '^CONFIG_' "$bed/fips.config" | grep -vxFf "$build/.config" >&2 || die "the configuration refuses the above"
+    step "building Linux for um with fips=1" nice make -C "$tree" ARCH=um "O=$build" -j2 linux
+    timeout 600 "$build/linux" mem=256M fips=1 con=null con0=null,fd:1 panic=-1 >"$said" 2>&1 </dev/null || true
+    grep -q 'Unable to mount root' "$said" || { tail -30 "$said" >&2 && die "the boot with fips=1 did not come to its end"; }
+    grep -q 'self-tests for xts-aes-seg-test (xts(aes)) passed' "$said" || die "xts-aes-seg-test was not tested: see $said"
+    echo "fips=1: $(grep -c 'alg: self-tests for .* passed' "$said") algorithms passed their tests"
+}
+
 # Real kernel_fpu_begin(), two CPUs, as far as the emulated one has the instructions: AES-NI and AVX.
 qemu() {
     local files
@@ -359,10 +379,10 @@ build() {
     echo "build: steps ${steps[*]} for x86-64 and 32-bit x86, no warnings"
 }
 
-[ $# -gt 0 ] || set -- mails units build test qemu
+[ $# -gt 0 ] || set -- mails units build test fips qemu
 while [ $# -gt 0 ]; do
     case $1 in
-    mails | units | build | qemu) "$1" ;;
+    mails | units | build | fips | qemu) "$1" ;;
     test) run_tests ;;
     time) time_it ;;
     record)

@@ -187,3 +187,4 @@ module_exit(seg_test_exit);
 
 MODULE_DESCRIPTION("Test driver for requests of several data units");
 MODULE_LICENSE("GPL");
+MODULE_ALIAS_CRYPTO("xts-aes-seg-test");
