@@ -61,7 +61,12 @@ rmmod null_blk
 
 # One write of 16 MiB, from huge pages where there are any: to a zone that has to be written in order, and
 # to those that need not be, which some kernels map as a device without zones.
-echo 12 >/proc/sys/vm/nr_hugepages 2>/dev/null
+huge=0
+if [ -e /proc/sys/vm/nr_hugepages ]; then
+    huge=$((16384 / $(sed -n 's/^Hugepagesize: *\([0-9]*\) kB/\1/p' /proc/meminfo)))
+    echo $huge >/proc/sys/vm/nr_hugepages
+    [ "$(cat /proc/sys/vm/nr_hugepages)" = $huge ] || fail "no huge pages"
+fi
 modprobe null_blk nr_devices=1 gb=1 zoned=1 zone_size=32 zone_nr_conv=4 memory_backed=1 queue_mode=2 || fail "no null_blk"
 big() { # big TARGET: at $start
     dmsetup create big --noudevrules --noudevsync \
@@ -83,6 +88,5 @@ for start in 0 262144; do
     done
 done
 rmmod null_blk
-huge=$(cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0)
-echo 0 >/proc/sys/vm/nr_hugepages 2>/dev/null
+[ $huge = 0 ] || echo 0 >/proc/sys/vm/nr_hugepages
 echo "$tests readings of zones, all equal; $huge huge pages"
