@@ -34,8 +34,9 @@ pub struct Run<'a> {
 /// wiped on drop: put the value where keys may live before it gets its key with
 /// [`Cipher::rekey`]. [`Cipher::new`] returns by value, which may leave a copy
 /// on the stack; make it with a key of zeros where that matters. Both overwrite
-/// the 32 KiB of stack below them when they are done, so that a thread which
-/// calls them needs room for that.
+/// the 32 KiB of stack below them when they are done (with debug assertions, as in
+/// Cargo's dev profile, 128 KiB), so that a thread which calls them needs room for that;
+/// the README says what more code without optimisation takes.
 #[repr(align(64))]
 pub struct Cipher {
     keys: Keys,
