@@ -199,6 +199,10 @@ fn operations<V: Vector>() {
             &|i| if i == 0 { a[1] } else { 0 },
             "alone",
         );
+        assert_eq!(x.lane::<0>().blocks()[0], a[0], "lane");
+        if V::BLOCKS > 1 {
+            assert_eq!(x.lane::<1>().blocks()[0], a[1], "lane");
+        }
         let both = |i: usize| {
             if i < V::BLOCKS {
                 a[i]

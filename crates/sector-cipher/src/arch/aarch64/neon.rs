@@ -177,6 +177,11 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn lane<const I: i32>(self) -> Neon {
+        self
+    }
+
+    #[inline(always)]
     fn alone(block: Neon) -> Self {
         block
     }

@@ -65,6 +65,11 @@ impl Lanes for V128 {
     }
 
     #[inline(always)]
+    fn lane<const I: i32>(self) -> V128 {
+        self
+    }
+
+    #[inline(always)]
     fn alone(block: V128) -> Self {
         block
     }

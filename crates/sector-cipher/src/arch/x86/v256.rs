@@ -81,6 +81,12 @@ impl<const WHOLE: bool> Lanes for V256<WHOLE> {
     }
 
     #[inline(always)]
+    fn lane<const I: i32>(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        V128(unsafe { _mm256_extracti128_si256::<I>(self.0) })
+    }
+
+    #[inline(always)]
     fn alone(block: V128) -> Self {
         intrinsics!(_mm256_zextsi128_si256(block.0))
     }

@@ -103,6 +103,12 @@ impl Lanes for V512 {
     }
 
     #[inline(always)]
+    fn lane<const I: i32>(self) -> V128 {
+        // SAFETY: the CPU has the features.
+        V128(unsafe { _mm512_extracti32x4_epi32::<I>(self.0) })
+    }
+
+    #[inline(always)]
     fn alone(block: V128) -> Self {
         intrinsics!(_mm512_zextsi128_si512(block.0))
     }

@@ -61,6 +61,8 @@ pub(crate) trait Lanes: Copy {
     }
     /// The block in each lane of `block`, which has one.
     fn spread(block: Self::One) -> Self;
+    /// The block in lane `I`, which there is.
+    fn lane<const I: i32>(self) -> Self::One;
     /// The block in lane 0, zeros in the others.
     fn alone(block: Self::One) -> Self;
     /// The blocks of `a` and then `b`, those with even numbers apart from

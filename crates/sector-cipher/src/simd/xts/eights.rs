@@ -38,12 +38,12 @@ pub(super) fn run<V: Vector, const GROUPS: usize, const FIRST: usize, const ENCR
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
     let tweaks = Tweaks::start::<V, FIRST>(schedules, sectors, batch);
-    let Some(mut tweaks) = tweaks else {
+    let Some((mut tweaks, first)) = tweaks else {
         return;
     };
     let (now, next): (&mut Piece<V, GROUPS>, &mut Piece<V, GROUPS>) = (&mut unset(), &mut unset());
     let (mut now, mut next) = (now, next);
-    let mut series = Series::new(tweaks.of::<V>(0));
+    let mut series = Series::new(first.lane::<0>());
     unroll!(J in 0 1 2 3, if J < GROUPS {
         unroll!(I in 0 1 2 3 4 5 6 7, series.step(now, J, I));
     });

@@ -72,23 +72,29 @@ struct Schedules<'k> {
 struct Tweaks([u128; 2 * BATCH]);
 
 impl Tweaks {
-    /// Those of the first batch, `None` if it is empty.
+    /// Those of the first batch, `None` if it is empty, and the first vector of them once more: in a
+    /// register, since the first masks wait for it and nothing else is there to do.
     #[inline(always)]
     fn start<'a, V: Vector, const FIRST: usize>(
         keys: Schedules<'_>,
         sectors: &mut Sectors<'a, '_>,
         batch: &mut Batch<'a>,
-    ) -> Option<Self> {
+    ) -> Option<(Self, V)> {
         let count = sectors.fill_places(batch);
         if batch.len() == 0 {
             return None;
         }
         let mut tweaks = Self([0; 2 * BATCH]);
+        let mut first = V::zero();
         for i in 0..batch.len().div_ceil(V::BLOCKS) {
             let ivs = ivs::<V>(sectors, batch, count, i);
-            tweaks.set(i, encrypted::<V, FIRST>(ivs, keys.tweak));
+            let x = encrypted::<V, FIRST>(ivs, keys.tweak);
+            tweaks.set(i, x);
+            if i == 0 {
+                first = x.pin();
+            }
         }
-        Some(tweaks)
+        Some((tweaks, first))
     }
 
     /// Sets the IVs of the batch that follows. Returns how many vectors of them there

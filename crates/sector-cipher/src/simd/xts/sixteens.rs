@@ -32,7 +32,7 @@ pub(super) fn run<
     let mut batch = &mut sectors.empty_batch();
     let mut following = &mut sectors.empty_batch();
     let tweaks = Tweaks::start::<V, FIRST>(schedules, sectors, batch);
-    let Some(mut tweaks) = tweaks else {
+    let Some((mut tweaks, first)) = tweaks else {
         return;
     };
     let (mut now, mut next) = (Masks::unset(), Masks::unset());
@@ -42,7 +42,7 @@ pub(super) fn run<
         now: &mut now,
         next: &mut next,
     };
-    work.first::<PAIRS, HOW>([tweaks.of::<V>(0), tweaks.of::<V>(1)]);
+    work.first::<PAIRS, HOW>([first.lane::<0>(), first.lane::<1>()]);
     loop {
         if batch.len() == BATCH {
             sectors.fill_places(following);
