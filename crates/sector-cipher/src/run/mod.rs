@@ -37,11 +37,12 @@ enum Rest<'a, 'b> {
 }
 
 impl Rest<'_, '_> {
+    /// Whether there is nothing. Asked of the slices: an iterator's length is a division.
     #[inline(always)]
-    fn len(&self) -> usize {
+    fn is_empty(&self) -> bool {
         match self {
-            Self::Runs(runs) => runs.len(),
-            Self::From(pieces) | Self::Into(pieces) => pieces.len(),
+            Self::Runs(runs) => runs.as_slice().is_empty(),
+            Self::From(pieces) | Self::Into(pieces) => pieces.as_slice().is_empty(),
         }
     }
 }
@@ -155,7 +156,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
     /// follow.
     #[inline(always)]
     pub(crate) fn left(&self) -> Option<usize> {
-        (self.rest.len() == 0).then_some(self.left)
+        self.rest.is_empty().then_some(self.left)
     }
 
     /// An empty batch, to be filled.
@@ -276,7 +277,7 @@ impl<'a, 'b> Sectors<'a, 'b> {
     #[inline(always)]
     pub(crate) fn consecutive(&mut self, most: usize) -> Option<Consecutive> {
         let len = self.left.min(most);
-        if len < most && self.rest.len() != 0 {
+        if len < most && !self.rest.is_empty() {
             return None;
         }
         let end = self.end();
