@@ -30,6 +30,10 @@ const GROUP_BYTES: usize = 16384;
 /// Bytes of a group, at least, if there are as many.
 const LEAST_BYTES: usize = 4096;
 
+/// So few sectors go one by one: the CPU begins the next one while it waits for this one's
+/// middle, and with one group there would be nothing beside that either.
+const FEW: usize = 2;
+
 /// Parts of the middle.
 const PARTS: usize = 4;
 
@@ -85,8 +89,11 @@ fn crypt_by<S: Scheme, V: Vector, const N: usize>(
     sectors: &mut Sectors<'_, '_>,
     encrypt: bool,
 ) {
-    if sectors.left() == Some(1) {
-        return alone::<S, V, N>(scheme, sectors, encrypt);
+    if let Some(left @ ..=FEW) = sectors.left() {
+        for _ in 0..left {
+            alone::<S, V, N>(scheme, sectors, encrypt);
+        }
+        return;
     }
     let bytes = sectors.bytes();
     // Few enough to be in the first-level cache still when they come to counter
@@ -223,7 +230,7 @@ fn crypt_by<S: Scheme, V: Vector, const N: usize>(
     }
 }
 
-/// Encrypts or decrypts the one sector of the stream: one phase after the other, in
+/// Encrypts or decrypts the next sector of the present run: one phase after the other, in
 /// which nothing waits in memory, so that nothing is wiped here. What the compiler has
 /// put on the stack is left to [`Cipher::wipe_stack`](crate::Cipher::wipe_stack).
 #[inline(always)]
