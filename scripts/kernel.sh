@@ -18,7 +18,8 @@
 #              the same two of linux-source-7.3 or newer of trixie-backports, with all self-tests of the crypto API
 #   uml-7-smp  uml-7-smp-fast
 #              these two again, but for lockdep, with CPUs that run at the same time, of which guest.sh gives two.
-#              uml-7 and uml-7-smp, which can be preempted, have one fault of User Mode Linux mended
+#              uml-7 and uml-7-smp, which can be preempted, have one fault of User Mode Linux mended, and those
+#              with several CPUs another one
 #   x86-6.1  x86-6.12  x86-7
 #              Debian's kernels for x86-64, of bookworm, its security archive and sid,
 #              for QEMU. x86-7 needs root: sid with its compiler goes into a folder
@@ -87,17 +88,25 @@ arrange() {
     keep "$1" "$2"
 }
 
-# mend SCRIPT FILE: edits a file of the kernel's source by ed. The file is replaced, not written in
-# place, since other trees may be links to this one's files.
+# mend TREE FOLDER...: edits files of the kernel's source by ed, with the scripts that the folders have for them; all others that
+# may be edited become as they were. Nobody else does so until this kernel is built. A file is replaced, not written in place,
+# since other trees may be links to this one's files.
 mend() {
+    local tree=$1 file folder
+    shift
     command -v ed >/dev/null || die "ed is missing: run scripts/setup.sh kernel"
     exec 8>"$cache/lock-source"
     flock 8
-    [ -e "$2.orig" ] || cp "$2" "$2.orig"
-    cp "$2.orig" "$work/mended"
-    { cat "$1" && printf 'w\nq\n'; } | ed -s "$work/mended" >/dev/null || die "$1 does not apply to $2"
-    cmp -s "$work/mended" "$2" || mv "$work/mended" "$2"
-    exec 8>&-
+    while read -r file; do
+        file=$tree/$file
+        [ -e "$file.orig" ] || cp "$file" "$file.orig"
+        cp "$file.orig" "$work/mended"
+        for folder in "$@"; do
+            [ ! -e "$folder/${file#"$tree"/}.ed" ] || cat "$folder/${file#"$tree"/}.ed"
+        done >"$work/script"
+        { cat "$work/script" && printf 'w\nq\n'; } | ed -s "$work/mended" >/dev/null || die "what $* has for $file does not apply"
+        cmp -s "$work/mended" "$file" || mv "$work/mended" "$file"
+    done < <(cd "$here/../kernel/test" && find uml-7-* -name '*.ed' | sed 's,^[^/]*/,,; s,\.ed$,,' | sort -u)
 }
 
 case $bed in
@@ -121,17 +130,21 @@ uml-6.12 | uml-6.12-fast | uml-7 | uml-7-fast | uml-7-smp | uml-7-smp-fast | arm
     [[ "$bed" == uml* && "$bed" != *-fast ]] || configs+=("$here/../kernel/test/uml-fast.config")
     [[ "$bed" != x86* ]] || configs+=("$here/../kernel/test/x86-7.config")
     [[ "$bed" == uml* ]] || configs+=("$here/../kernel/test/$bed.config")
-    # With CONFIG_PREEMPT a process lost what it wrote: kernel/README.md, "lost writes".
-    mend=
-    [[ "$bed" != uml-7 && "$bed" != uml-7-smp ]] || mend=$here/../kernel/test/uml-7-preempt.ed
-    # Of the configuration and our mend only: a newer revision of the package is no reason to build again.
-    folder=$cache/$bed-$(cat "${configs[@]}" ${mend:+"$mend"} | sha256sum | cut -c1-16)
+    # With CONFIG_PREEMPT a process lost what it wrote, and with several CPUs: kernel/README.md, "lost writes".
+    mends=()
+    [[ "$bed" != uml-7 && "$bed" != uml-7-smp* ]] || mends+=("$here/../kernel/test/uml-7-preempt")
+    [[ "$bed" != uml-7-smp* ]] || mends+=("$here/../kernel/test/uml-7-smp")
+    of_mends() {
+        [ ${#mends[@]} = 0 ] || find "${mends[@]}" -name '*.ed' | LC_ALL=C sort | xargs cat
+    }
+    # Of the configuration and our mends only: a newer revision of the package is no reason to build again.
+    folder=$cache/$bed-$({ cat "${configs[@]}" && of_mends; } | sha256sum | cut -c1-16)
     [ -e "$folder/version" ] || {
         case $bed in
         uml-7* | x86*) tree=$(newest_source) ;;
         *) tree=$(source_tree linux-source-6.12) ;;
         esac
-        [ -z "$mend" ] || mend "$mend" "$tree/arch/um/kernel/skas/mmu.c"
+        [[ "$bed" != uml-7* ]] || mend "$tree" "${mends[@]}"
         mkdir -p "$folder/build"
         build=(nice make -C "$tree" "O=$folder/build")
         case $bed in
