@@ -95,7 +95,7 @@ mend() {
     local tree=$1 file folder
     shift
     command -v ed >/dev/null || die "ed is missing: run scripts/setup.sh kernel"
-    exec 8>"$cache/lock-source"
+    exec 8>"$cache/lock-mended"
     flock 8
     while read -r file; do
         file=$tree/$file
