@@ -30,7 +30,7 @@ for number in 1 2 3; do
         until [ -e /tmp/over ]; do
             /in/dirty "$size" 1 >"/tmp/dirty-$number" 2>&1 || lost "dirty: $(cat "/tmp/dirty-$number")"
             times=$((times + 1))
-            [ $times -lt 12 ] || break
+            [ $times -lt 6 ] || break
         done
         echo $times >"/tmp/times-$number"
     } &
