@@ -25,6 +25,7 @@ pub enum Backend {
 
 /// A name that no back-end has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownBackend;
 
 impl Backend {

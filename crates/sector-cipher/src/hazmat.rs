@@ -30,6 +30,7 @@ const MOST: usize = 4096;
 
 /// A data unit that the cipher cannot take: see [`encrypt_unit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WrongUnit {
     /// Bytes given.
     pub len: usize,

@@ -6,6 +6,7 @@ use core::fmt;
 /// *ports*, the parts that start one instruction a cycle each, can start beside AES rounds. The
 /// results are the same. See [`Backend::ports`](crate::Backend::ports).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ports {
     /// Whether vectors of XTS and EME2 masks are multiplied by powers of x with shifts of bits.
     /// Otherwise bytes take their bits from anywhere (`vpmultishiftqb`), and on some CPUs that

@@ -72,6 +72,7 @@ pub enum IvMode {
 
 /// A name that this crate does not know, or a combination it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownCipher;
 
 impl Mode {
@@ -259,6 +260,7 @@ pub struct SectorSize(u16);
 
 /// A number of bytes that is no sector size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WrongSectorSize {
     /// Bytes given.
     pub given: u32,
