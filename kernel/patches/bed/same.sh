@@ -19,7 +19,7 @@ offset=18446744073709549568
 
 # x86 has it, and User Mode Linux by a module.
 grep -q '^driver *: xts-aes-aesni$' /proc/crypto || insmod /in/aesni-intel.ko || fail "no aesni-intel"
-# Of step 3: a driver that takes several sectors in a request, here with a queue that is often full.
+# Of the series: a driver that takes several sectors in a request, here with a queue that is often full.
 segments=
 if [ -e /in/seg-test.ko ]; then
     insmod /in/seg-test.ko queue_len=2 || fail "no seg-test"
@@ -86,7 +86,7 @@ all() {
     done </tmp/configurations
 }
 requests=0
-# sent: sectors and requests that the driver of step 3 has got, since it was asked last.
+# sent: sectors and requests that the driver of the series has got, since it was asked last.
 sent() {
     now="$(cat /sys/module/seg_test/parameters/units) $(cat /sys/module/seg_test/parameters/requests)"
     sectors_sent=$((${now% *} - ${last% *})) requests_sent=$((${now#* } - ${last#* }))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The assembly of patch 1 outside the kernel: compared with a portable XTS, and timed beside the
+ * The assembly of the series outside the kernel: compared with a portable XTS, and timed beside the
  * kernel's own one-unit assembly, which the caller assembles from the kernel's source.
  *
  * usage: units check | units time

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * KUnit tests and benchmark for AES-XTS, with one data unit and with several
+ * KUnit tests and benchmark for AES-XTS
  */
 #include <crypto/aes-xts.h>
 #include <crypto/gf128mul.h>
 #include <crypto/utils.h>
 #include <kunit/run-in-irq-context.h>
 #include "test-utils.h"
-
-#define MAX_UNITS	33
-#define MAX_DATA_LEN	(MAX_UNITS * 4096)
 
 /* From IEEE 1619.  The data of vectors 4 and 10 is cut to 4 blocks. */
 static const struct aes_xts_testvec {
@@ -217,35 +214,59 @@ static void random_key(struct kunit *test, struct aes_xts_key *key)
 	KUNIT_ASSERT_EQ(test, 0, aes_xts_preparekey(key, raw_key, key_len, 0));
 }
 
-/* AES-XTS as its definition has it, block by block, of whole blocks. */
+/* One block, with its mask, which becomes the next block's. */
+static void reference_block(u8 *dst, const u8 *src, le128 *mask,
+			    const struct aes_xts_key *key, bool enc)
+{
+	u8 block[AES_BLOCK_SIZE];
+
+	crypto_xor_cpy(block, src, (u8 *)mask, AES_BLOCK_SIZE);
+	if (enc)
+		aes_encrypt(&key->main_key, block, block);
+	else
+		aes_decrypt(&key->main_key, block, block);
+	crypto_xor_cpy(dst, block, (u8 *)mask, AES_BLOCK_SIZE);
+	gf128mul_x_ble(mask, mask);
+}
+
+/* AES-XTS as its definition has it, block by block */
 static void reference(u8 *dst, const u8 *src, size_t len,
 		      const u8 tweak[AES_BLOCK_SIZE],
 		      const struct aes_xts_key *key, bool enc)
 {
-	le128 mask;
+	const size_t part = len % AES_BLOCK_SIZE;
+	u8 last[AES_BLOCK_SIZE];
+	le128 mask, first_mask;
 
 	aes_encrypt(&key->tweak_key, (u8 *)&mask, tweak);
-	for (size_t i = 0; i < len; i += AES_BLOCK_SIZE) {
-		u8 block[AES_BLOCK_SIZE];
-
-		crypto_xor_cpy(block, &src[i], (u8 *)&mask, AES_BLOCK_SIZE);
-		if (enc)
-			aes_encrypt(&key->main_key, block, block);
-		else
-			aes_decrypt(&key->main_key, block, block);
-		crypto_xor_cpy(&dst[i], block, (u8 *)&mask, AES_BLOCK_SIZE);
-		gf128mul_x_ble(&mask, &mask);
+	/* The last whole block goes with the part of a block behind it. */
+	for (len -= part; len > (part ? AES_BLOCK_SIZE : 0);
+	     len -= AES_BLOCK_SIZE) {
+		reference_block(dst, src, &mask, key, enc);
+		dst += AES_BLOCK_SIZE;
+		src += AES_BLOCK_SIZE;
 	}
+	if (!part)
+		return;
+
+	/* Ciphertext stealing; decryption takes the last two masks in turn. */
+	first_mask = mask;
+	if (!enc)
+		gf128mul_x_ble(&mask, &mask);
+	reference_block(last, src, &mask, key, enc);
+	memcpy(&dst[AES_BLOCK_SIZE], last, part);
+	memcpy(last, &src[AES_BLOCK_SIZE], part);
+	reference_block(dst, last, enc ? &mask : &first_mask, key, enc);
 }
 
-static void crypt_units(u8 *dst, const u8 *src, size_t unit_len, size_t nunits,
-			u8 tweaks[][AES_BLOCK_SIZE],
-			const struct aes_xts_key *key, bool enc)
+static void crypt_unit(u8 *dst, const u8 *src, size_t len,
+		       u8 tweak[AES_BLOCK_SIZE], const struct aes_xts_key *key,
+		       bool cont, bool enc)
 {
 	if (enc)
-		aes_xts_encrypt_units(dst, src, unit_len, nunits, tweaks, key);
+		aes_xts_encrypt(dst, src, len, tweak, key, cont);
 	else
-		aes_xts_decrypt_units(dst, src, unit_len, nunits, tweaks, key);
+		aes_xts_decrypt(dst, src, len, tweak, key, cont);
 }
 
 static void test_aes_xts_testvecs(struct kunit *test)
@@ -254,8 +275,8 @@ static void test_aes_xts_testvecs(struct kunit *test)
 
 	for (size_t i = 0; i < ARRAY_SIZE(aes_xts_testvecs); i++) {
 		const struct aes_xts_testvec *tv = &aes_xts_testvecs[i];
-		u8 tweaks[3][AES_BLOCK_SIZE];
-		u8 data[3 * sizeof(tv->ptext)];
+		u8 tweak[AES_BLOCK_SIZE];
+		u8 data[sizeof(tv->ptext)];
 		int err;
 
 		err = aes_xts_preparekey(key, tv->key, tv->key_len, 0);
@@ -267,33 +288,14 @@ static void test_aes_xts_testvecs(struct kunit *test)
 		}
 		KUNIT_ASSERT_EQ(test, 0, err);
 
-		memcpy(tweaks[0], tv->tweak, AES_BLOCK_SIZE);
-		aes_xts_encrypt(data, tv->ptext, tv->len, tweaks[0], key,
-				false);
+		memcpy(tweak, tv->tweak, AES_BLOCK_SIZE);
+		aes_xts_encrypt(data, tv->ptext, tv->len, tweak, key, false);
 		KUNIT_EXPECT_MEMEQ_MSG(test, data, tv->ctext, tv->len, "%s",
 				       tv->name);
-		memcpy(tweaks[0], tv->tweak, AES_BLOCK_SIZE);
-		aes_xts_decrypt(data, data, tv->len, tweaks[0], key, false);
+		memcpy(tweak, tv->tweak, AES_BLOCK_SIZE);
+		aes_xts_decrypt(data, data, tv->len, tweak, key, false);
 		KUNIT_EXPECT_MEMEQ_MSG(test, data, tv->ptext, tv->len, "%s",
 				       tv->name);
-
-		/* Three data units that happen to be the same */
-		for (int j = 0; j < 3; j++) {
-			memcpy(&data[j * tv->len], tv->ptext, tv->len);
-			memcpy(tweaks[j], tv->tweak, AES_BLOCK_SIZE);
-		}
-		aes_xts_encrypt_units(data, data, tv->len, 3, tweaks, key);
-		for (int j = 0; j < 3; j++) {
-			KUNIT_EXPECT_MEMEQ_MSG(test, &data[j * tv->len],
-					       tv->ctext, tv->len, "%s, unit %d",
-					       tv->name, j);
-			memcpy(tweaks[j], tv->tweak, AES_BLOCK_SIZE);
-		}
-		aes_xts_decrypt_units(data, data, tv->len, 3, tweaks, key);
-		for (int j = 0; j < 3; j++)
-			KUNIT_EXPECT_MEMEQ_MSG(test, &data[j * tv->len],
-					       tv->ptext, tv->len, "%s, unit %d",
-					       tv->name, j);
 	}
 }
 
@@ -307,7 +309,7 @@ static void test_aes_xts_single_unit(struct kunit *test)
 	u8 *ref = alloc_buf(test, max_len);
 
 	for (int i = 0; i < 500; i++) {
-		size_t len = max(rand_length(max_len) & ~15, AES_BLOCK_SIZE);
+		size_t len = max(rand_length(max_len), AES_BLOCK_SIZE);
 		bool enc = rand_bool();
 		u8 *out = rand_bool() ? src - len : dst - len;
 		u8 orig_tweak[AES_BLOCK_SIZE], tweak[AES_BLOCK_SIZE];
@@ -321,14 +323,14 @@ static void test_aes_xts_single_unit(struct kunit *test)
 		while (pos < len) {
 			size_t n = len - pos;
 
-			if (rand_bool())
-				n = max(rand_length(n) & ~15, AES_BLOCK_SIZE);
-			if (enc)
-				aes_xts_encrypt(&out[pos], &src[pos - len], n,
-						tweak, key, pos != 0);
-			else
-				aes_xts_decrypt(&out[pos], &src[pos - len], n,
-						tweak, key, pos != 0);
+			/* At least a block has to be left for the last call. */
+			if (n >= 2 * AES_BLOCK_SIZE && rand_bool()) {
+				n = rand_length(n - AES_BLOCK_SIZE);
+				n = max(round_down(n, AES_BLOCK_SIZE),
+					AES_BLOCK_SIZE);
+			}
+			crypt_unit(&out[pos], &src[pos - len], n, tweak, key,
+				   pos != 0, enc);
 			pos += n;
 		}
 		KUNIT_ASSERT_MEMEQ_MSG(test, out, ref, len,
@@ -337,95 +339,11 @@ static void test_aes_xts_single_unit(struct kunit *test)
 	}
 }
 
-/*
- * Several data units against single ones, for every number of them up to
- * MAX_UNITS, and what is a multiple of the block size also against the
- * reference.  The buffers end where they must not be overrun.
- */
-static void test_units_of(struct kunit *test, size_t unit_len, u8 *src, u8 *dst,
-			  u8 *ref, struct aes_xts_key *key)
-{
-	u8 *tweaks_end = alloc_guarded_buf(test, MAX_UNITS * AES_BLOCK_SIZE) +
-			 MAX_UNITS * AES_BLOCK_SIZE;
-	u8 *orig_tweaks = alloc_buf(test, MAX_UNITS * AES_BLOCK_SIZE);
-
-	for (size_t n = 0; n <= MAX_UNITS; n++) {
-		size_t len = n * unit_len;
-		size_t tweaks_len = n * AES_BLOCK_SIZE;
-		u8 (*tweaks)[AES_BLOCK_SIZE] = (void *)(tweaks_end - tweaks_len);
-		bool enc = n % 2 ? rand_bool() : n % 4;
-		u8 *in = src - len;
-		u8 *out = rand_bool() ? in : dst - len;
-
-		if (len > MAX_DATA_LEN)
-			break;
-		random_key(test, key);
-		rand_bytes(in, len);
-		rand_bytes(orig_tweaks, tweaks_len);
-		for (size_t i = 0; i < n; i++) {
-			u8 *tweak = &orig_tweaks[i * AES_BLOCK_SIZE];
-
-			memcpy(tweaks[i], tweak, AES_BLOCK_SIZE);
-			if (enc)
-				aes_xts_encrypt(&ref[i * unit_len],
-						&in[i * unit_len], unit_len,
-						tweak, key, false);
-			else
-				aes_xts_decrypt(&ref[i * unit_len],
-						&in[i * unit_len], unit_len,
-						tweak, key, false);
-		}
-		/* One of the single data units against the reference */
-		if (n && unit_len % AES_BLOCK_SIZE == 0) {
-			size_t i = rand32() % n;
-			u8 *block = alloc_buf(test, unit_len);
-
-			reference(block, &in[i * unit_len], unit_len, tweaks[i],
-				  key, enc);
-			KUNIT_ASSERT_MEMEQ_MSG(test, &ref[i * unit_len], block,
-					       unit_len,
-					       "single data unit, unit_len=%zu enc=%d",
-					       unit_len, enc);
-			kunit_kfree(test, block);
-		}
-		crypt_units(out, in, unit_len, n, tweaks, key, enc);
-		KUNIT_ASSERT_MEMEQ_MSG(test, out, ref, len,
-				       "unit_len=%zu nunits=%zu enc=%d in_place=%d",
-				       unit_len, n, enc, out == in);
-		KUNIT_ASSERT_PTR_EQ_MSG(test, NULL,
-					memchr_inv(tweaks, 0, tweaks_len),
-					"tweaks left behind");
-	}
-}
-
-static void test_aes_xts_units(struct kunit *test)
-{
-	static const size_t unit_lens[] = {
-		16,  32,  48,  64,  112,  128,	240,  256,  272, 496,
-		512, 528, 768, 1024, 2048, 4080, 4096, 4112, 8208,
-		/* These need ciphertext stealing. */
-		17,  31,  511, 513,
-	};
-	struct aes_xts_key *key = alloc_buf(test, sizeof(*key));
-	u8 *src = alloc_guarded_buf(test, MAX_DATA_LEN) + MAX_DATA_LEN;
-	u8 *dst = alloc_guarded_buf(test, MAX_DATA_LEN) + MAX_DATA_LEN;
-	u8 *ref = alloc_guarded_buf(test, MAX_DATA_LEN);
-
-	for (size_t i = 0; i < ARRAY_SIZE(unit_lens); i++)
-		test_units_of(test, unit_lens[i], src, dst, ref, key);
-	/* And some that nobody has thought of */
-	for (int i = 0; i < 20; i++)
-		test_units_of(test, max(rand_length(4096), AES_BLOCK_SIZE), src,
-			      dst, ref, key);
-}
-
-#define IRQ_TEST_UNITS		9
-#define IRQ_TEST_UNIT_LEN	512
-#define IRQ_TEST_LEN		(IRQ_TEST_UNITS * IRQ_TEST_UNIT_LEN)
+#define IRQ_TEST_LEN	4096
 
 struct aes_xts_irq_state {
 	struct aes_xts_key key;
-	u8 tweaks[IRQ_TEST_UNITS][AES_BLOCK_SIZE];
+	u8 tweak[AES_BLOCK_SIZE];
 	u8 ptext[IRQ_TEST_LEN];
 	u8 ctext[IRQ_TEST_LEN];
 	/* One buffer for each context: task, softirq, hardirq */
@@ -435,34 +353,30 @@ struct aes_xts_irq_state {
 static bool irq_test_func(void *state_)
 {
 	struct aes_xts_irq_state *state = state_;
-	u8 tweaks[IRQ_TEST_UNITS][AES_BLOCK_SIZE];
+	u8 tweak[AES_BLOCK_SIZE];
 	u8 *buf = state->bufs[in_hardirq() ? 2 : in_serving_softirq() ? 1 : 0];
 
-	memcpy(tweaks, state->tweaks, sizeof(tweaks));
-	aes_xts_encrypt_units(buf, state->ptext, IRQ_TEST_UNIT_LEN,
-			      IRQ_TEST_UNITS, tweaks, &state->key);
+	memcpy(tweak, state->tweak, sizeof(tweak));
+	aes_xts_encrypt(buf, state->ptext, IRQ_TEST_LEN, tweak, &state->key,
+			false);
 	if (memcmp(buf, state->ctext, IRQ_TEST_LEN))
 		return false;
 
-	memcpy(tweaks, state->tweaks, sizeof(tweaks));
-	aes_xts_decrypt_units(buf, buf, IRQ_TEST_UNIT_LEN, IRQ_TEST_UNITS,
-			      tweaks, &state->key);
+	memcpy(tweak, state->tweak, sizeof(tweak));
+	aes_xts_decrypt(buf, buf, IRQ_TEST_LEN, tweak, &state->key, false);
 	return !memcmp(buf, state->ptext, IRQ_TEST_LEN);
 }
 
 /* In all contexts at once, so that also the fallback without the FPU runs. */
-static void test_aes_xts_units_interrupt_context(struct kunit *test)
+static void test_aes_xts_interrupt_context(struct kunit *test)
 {
 	struct aes_xts_irq_state *state = alloc_buf(test, sizeof(*state));
 
 	random_key(test, &state->key);
 	rand_bytes(state->ptext, IRQ_TEST_LEN);
-	rand_bytes((u8 *)state->tweaks, sizeof(state->tweaks));
-	for (int i = 0; i < IRQ_TEST_UNITS; i++)
-		reference(&state->ctext[i * IRQ_TEST_UNIT_LEN],
-			  &state->ptext[i * IRQ_TEST_UNIT_LEN],
-			  IRQ_TEST_UNIT_LEN, state->tweaks[i], &state->key,
-			  true);
+	rand_bytes(state->tweak, sizeof(state->tweak));
+	reference(state->ctext, state->ptext, IRQ_TEST_LEN, state->tweak,
+		  &state->key, true);
 	kunit_run_irq_test(test, irq_test_func, 20000, state);
 }
 
@@ -490,8 +404,8 @@ static void test_aes_xts_preparekey(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, NULL, memchr_inv(key, 0, sizeof(*key)));
 }
 
-static u64 benchmark_one(u8 *data, size_t unit_len, size_t per_call,
-			 const struct aes_xts_key *key, bool enc)
+static u64 benchmark_one(u8 *data, size_t len, const struct aes_xts_key *key,
+			 bool enc)
 {
 	const size_t total = 16384, iters = 10000000 / total;
 	u64 index = 0, t;
@@ -499,13 +413,12 @@ static u64 benchmark_one(u8 *data, size_t unit_len, size_t per_call,
 	preempt_disable();
 	t = ktime_get_ns();
 	for (size_t i = 0; i < iters; i++) {
-		for (size_t pos = 0; pos < total; pos += per_call * unit_len) {
-			u8 tweaks[8][AES_BLOCK_SIZE] = {};
+		for (size_t pos = 0; pos < total; pos += len) {
+			u8 tweak[AES_BLOCK_SIZE] = {};
 
-			for (size_t j = 0; j < per_call; j++)
-				put_unaligned_le64(index++, tweaks[j]);
-			crypt_units(&data[pos], &data[pos], unit_len, per_call,
-				    tweaks, key, enc);
+			put_unaligned_le64(index++, tweak);
+			crypt_unit(&data[pos], &data[pos], len, tweak, key,
+				   false, enc);
 		}
 	}
 	t = ktime_get_ns() - t;
@@ -526,28 +439,21 @@ static void benchmark_aes_xts(struct kunit *test)
 	rand_bytes(raw_key, sizeof(raw_key));
 	KUNIT_ASSERT_EQ(test, 0,
 			aes_xts_preparekey(key, raw_key, sizeof(raw_key), 0));
-	kunit_info(test, "code for several units: %s",
-		   aes_xts_units_accelerated() ? "yes" : "no");
 
 	/* Warm-up */
-	benchmark_one(data, 4096, 1, key, true);
+	benchmark_one(data, 4096, key, true);
 
-	for (size_t len = 512; len <= 4096; len *= 2) {
-		for (size_t n = 1; n * len <= 4096; n *= 2)
-			kunit_info(test,
-				   "unit_len=%zu nunits=%zu: enc %llu MB/s, dec %llu MB/s",
-				   len, n,
-				   benchmark_one(data, len, n, key, true),
-				   benchmark_one(data, len, n, key, false));
-	}
+	for (size_t len = 512; len <= 4096; len *= 2)
+		kunit_info(test, "len=%zu: enc %llu MB/s, dec %llu MB/s", len,
+			   benchmark_one(data, len, key, true),
+			   benchmark_one(data, len, key, false));
 }
 
 static struct kunit_case aes_xts_test_cases[] = {
 	KUNIT_CASE(test_aes_xts_testvecs),
 	KUNIT_CASE(test_aes_xts_preparekey),
 	KUNIT_CASE(test_aes_xts_single_unit),
-	KUNIT_CASE(test_aes_xts_units),
-	KUNIT_CASE(test_aes_xts_units_interrupt_context),
+	KUNIT_CASE(test_aes_xts_interrupt_context),
 	KUNIT_CASE(benchmark_aes_xts),
 	{},
 };
