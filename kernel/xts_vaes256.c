@@ -14,8 +14,9 @@
 #define XOR(a, b) _mm256_xor_si256(a, b)
 #define SHL(v, n) _mm256_slli_epi64(v, n)
 #define SHR(v, n) _mm256_srli_epi64(v, n)
-#define UP64(v) _mm256_bslli_epi128(v, 8)
-#define CLMUL_HIGH(a, b) _mm256_clmulepi64_epi128(a, b, 0x01)
+#define UP(v, n) _mm256_bslli_epi128(v, n)
+#define DOWN(v, n) _mm256_bsrli_epi128(v, n)
+#define CLMUL(a, b, halves) _mm256_clmulepi64_epi128(a, b, halves)
 #define FIRST(p, polynomial) first_masks(p, polynomial)
 #define ENC(x, k) _mm256_aesenc_epi128(x, k)
 #define ENCLAST(x, k) _mm256_aesenclast_epi128(x, k)
@@ -30,8 +31,8 @@ static __always_inline V first_masks(const u8 *tweak, V polynomial)
 	V x = BROADCAST(tweak);
 	V carry = _mm256_srlv_epi64(x, right);
 
-	return XOR(XOR(_mm256_sllv_epi64(x, left), UP64(carry)),
-		   CLMUL_HIGH(carry, polynomial));
+	return XOR(XOR(_mm256_sllv_epi64(x, left), UP(carry, 8)),
+		   CLMUL(carry, polynomial, 0x01));
 }
 
 #include "xts_x86.h"
