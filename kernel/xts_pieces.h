@@ -68,6 +68,8 @@ static __always_inline void piece(const struct xt_xts *xts, const u32 *keys, con
 		V x[GROUP];
 
 		load_anew(keys);
+		load_anew(now);
+		load_anew(next);
 #pragma GCC unroll 8
 		for (j = 0; j < GROUP; j++)
 			x[j] = XOR(XOR(LOAD(src + (group + j) * sizeof(V)), now[group + j]),
@@ -78,11 +80,11 @@ static __always_inline void piece(const struct xt_xts *xts, const u32 *keys, con
 			for (j = 0; j < GROUP; j++)
 				x[j] = encrypt ? ENC(x[j], round_key(&xts->data, keys, r)) :
 						 DEC(x[j], round_key(&xts->data, keys, r));
+			load_behind(keys, x[0]);
 			if (r <= GROUP)
 				next_mask(next, now, group + r - 1, follow, tweak, polynomial);
 		}
 		load_behind(now, x[0]);
-		load_behind(keys, x[0]);
 #pragma GCC unroll 8
 		for (j = 0; j < GROUP; j++) {
 			V last = XOR(now[group + j], round_key(&xts->data, keys, rounds));
