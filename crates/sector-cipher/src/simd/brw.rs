@@ -17,6 +17,8 @@
 //! behind it are the first two of the next 512 bytes, and left to the joining.
 
 use super::{Vector, field};
+use crate::here::MapHere;
+use crate::run::BLOCK;
 
 /// Blocks from one subtree to the next: its 31, and the one that joins it with
 /// what follows.
@@ -90,6 +92,41 @@ pub(super) struct Sum<V> {
 }
 
 impl<V: Vector> Sum<V> {
+    /// Nothing.
+    #[inline(always)]
+    fn none() -> Self {
+        let zero = V::zero();
+        Self {
+            low: zero,
+            middle: zero,
+            high: zero,
+            block: zero,
+        }
+    }
+
+    /// The lanes of `a` and then `b`, those with even numbers apart from those with odd ones.
+    #[inline(always)]
+    fn unzip(a: Self, b: Self) -> (Self, Self) {
+        let low = V::unzip(a.low, b.low);
+        let middle = V::unzip(a.middle, b.middle);
+        let high = V::unzip(a.high, b.high);
+        let block = V::unzip(a.block, b.block);
+        (
+            Self {
+                low: low.0,
+                middle: middle.0,
+                high: high.0,
+                block: block.0,
+            },
+            Self {
+                low: low.1,
+                middle: middle.1,
+                high: high.1,
+                block: block.1,
+            },
+        )
+    }
+
     /// One product.
     #[inline(always)]
     pub(super) fn product(a: V, b: V) -> Self {
@@ -209,16 +246,16 @@ fn pin_all<V: Vector>([a, b, c, d]: [V; 4]) -> [V; 4] {
     [a.pin(), b.pin(), c.pin(), d.pin()]
 }
 
+/// The last two.
+#[inline(always)]
+fn halves<V: Vector>([_, _, low, high]: [V; 4]) -> [V; 2] {
+    [low, high]
+}
+
 impl<V: Vector> Tree<V> {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        let zero = V::zero();
-        let none = Sum {
-            low: zero,
-            middle: zero,
-            high: zero,
-            block: zero,
-        };
+        let (zero, none) = (V::zero(), Sum::none());
         Self {
             blocks: [[zero; 4]; 2],
             left: none,
@@ -233,9 +270,9 @@ impl<V: Vector> Tree<V> {
         }
     }
 
-    /// The product of the two blocks in `blocks`.
+    /// The product of two blocks, of which these are both low halves and both high ones.
     #[inline(always)]
-    fn leaf(key: &HashKey, [_, _, low, high]: [V; 4]) -> Sum<V> {
+    fn leaf(key: &HashKey, [low, high]: [V; 2]) -> Sum<V> {
         let low = low.xor(key.leaf[0].load());
         let high = high.xor(key.leaf[1].load());
         Sum::product_of_halves(low, high)
@@ -258,7 +295,7 @@ impl<V: Vector> Tree<V> {
             1 => self.blocks[0] = V::transpose_halves([x[0], x[1], x[2], x[3]]),
             // The quarter before.
             2 => self.three = self.left.reduce(),
-            3 => self.left = Self::leaf(key, self.blocks[0]),
+            3 => self.left = Self::leaf(key, halves(self.blocks[0])),
             4 => {
                 let level = if K == 3 { 4 } else { 3 };
                 let factor = self.eighth.xor(key.power(level));
@@ -278,7 +315,7 @@ impl<V: Vector> Tree<V> {
                 }
             }
             _ => {
-                self.right = Self::leaf(key, self.blocks[1]);
+                self.right = Self::leaf(key, halves(self.blocks[1]));
                 self.left.block = self.blocks[1][0];
                 self.fourth = self.blocks[1][1];
             }
@@ -316,6 +353,68 @@ impl<V: Vector> Tree<V> {
         unroll!(STEP in 0 2 4 6, self.step::<0, STEP>(key, &[V::zero(); 8]));
         unroll!(STEP in 0 4, self.step::<1, STEP>(key, &[V::zero(); 8]));
     }
+}
+
+/// Leaves of a subtree: its first 31 blocks are eight times the two of a leaf, a block that is
+/// added, and one that joins.
+const LEAVES: usize = SUBTREE / 4;
+
+/// The hash of the subtree of a sector of 512 bytes at `src`, but for its last block, in lane 0. Its
+/// leaves lie side by side, and so does what joins them, level by level: for a sector that
+/// has no others beside it, in half of the time that [`Tree`] takes.
+///
+/// # Safety
+/// The sector is readable.
+#[inline(always)]
+pub(super) unsafe fn subtree<V: Vector>(key: &HashKey, src: *const u8) -> V {
+    let from = |block: usize| {
+        if block >= SUBTREE {
+            return V::zero();
+        }
+        // SAFETY: in the sector.
+        unsafe { V::load(src.add(block * BLOCK)) }
+    };
+    // Vector `i` of the hashed blocks, from whole ones.
+    let hashed = |i: usize| {
+        if V::BLOCKS <= HEAD {
+            from(i * V::BLOCKS + HEAD)
+        } else {
+            from(i * V::BLOCKS).two_further(from((i + 1) * V::BLOCKS))
+        }
+    };
+    let mut trees = [Sum::none(); LEAVES];
+    let mut behind = [V::zero(); LEAVES];
+    unroll!(I in 0 1 2 3 4 5 6 7, if I * V::BLOCKS < LEAVES {
+        let four = [4 * I, 4 * I + 1, 4 * I + 2, 4 * I + 3].map_here(hashed);
+        let [first, second, third, fourth] = V::transpose(four);
+        let halves = [first.low_halves(second), first.high_halves(second)];
+        trees[I] = Tree::leaf(key, halves).plus_block(third);
+        behind[I] = fourth;
+    });
+    join_pairs::<V, 2>(key, &mut trees, &mut behind);
+    join_pairs::<V, 3>(key, &mut trees, &mut behind);
+    join_pairs::<V, 4>(key, &mut trees, &mut behind);
+    trees[0].reduce()
+}
+
+/// Joins trees of 2^`LEVEL` blocks with what is behind them, two and two, side by side.
+#[inline(always)]
+fn join_pairs<V: Vector, const LEVEL: usize>(
+    key: &HashKey,
+    trees: &mut [Sum<V>; LEAVES],
+    behind: &mut [V; LEAVES],
+) {
+    let count = SUBTREE >> LEVEL;
+    unroll!(I in 0 1 2 3, if 2 * I * V::BLOCKS < count {
+        // If they are one vector, with itself.
+        let other = if (2 * I + 1) * V::BLOCKS < count { 2 * I + 1 } else { 2 * I };
+        let (left, right) = Sum::unzip(trees[2 * I], trees[other]);
+        let (joining, next) = V::unzip(behind[2 * I], behind[other]);
+        let (left, factor) = (left.reduce(), joining.xor(key.power(LEVEL)));
+        let (low, high) = (left.low_halves(factor), left.high_halves(factor));
+        trees[I] = Sum::product_of_halves(low, high).plus(right);
+        behind[I] = next;
+    });
 }
 
 /// A sector's hash in each lane from those of its `count` subtrees: 2, 4 or 8.

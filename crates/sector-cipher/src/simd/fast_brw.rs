@@ -11,6 +11,7 @@
 //! that comes once in a sector is done for several sectors side by side. Counter
 //! mode runs over the first two blocks too, which are written in the end.
 
+mod alone;
 mod blocks;
 mod lanes;
 mod pass;
@@ -65,9 +66,8 @@ pub(super) fn crypt<V: Vector, const ENCRYPT: bool>(
     sectors: &mut Sectors<'_, '_>,
 ) {
     let log = (sectors.bytes() / STRIDE).trailing_zeros();
-    if V::BLOCKS != 1 && log == 0 && sectors.left() == Some(1) {
-        // Further lanes would do the same once more.
-        return crypt::<V::One, ENCRYPT>(cpu.one(), keys, sectors);
+    if log == 0 && sectors.left() == Some(1) {
+        return alone::crypt(cpu, keys, sectors, ENCRYPT);
     }
     // A short run in two halves, so that there is something ahead.
     let together = sectors

@@ -184,6 +184,11 @@ impl Lanes for V512 {
     }
 
     #[inline(always)]
+    fn two_further(self, next: Self) -> Self {
+        intrinsics!(_mm512_shuffle_i64x2::<0x4e>(self.0, next.0))
+    }
+
+    #[inline(always)]
     fn transpose_halves([a, b, c, d]: [Self; 4]) -> [Self; 4] {
         // SAFETY: the CPU has the features.
         unsafe {

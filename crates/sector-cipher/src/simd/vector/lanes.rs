@@ -97,6 +97,11 @@ pub(crate) trait Lanes: Copy {
     /// Four consecutive blocks for each lane, lane by lane in `x`, become
     /// vectors of the first blocks, the second, the third and the fourth ones.
     fn transpose(x: [Self; 4]) -> [Self; 4];
+    /// The last two blocks of `self` and the first two of `next`: of vectors with four lanes.
+    #[inline(always)]
+    fn two_further(self, _next: Self) -> Self {
+        unreachable!("of vectors with four lanes")
+    }
     /// As [`Self::transpose`], but of the third and fourth blocks first both
     /// low halves, then both high ones.
     #[inline(always)]
