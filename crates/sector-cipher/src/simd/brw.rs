@@ -367,25 +367,14 @@ const LEAVES: usize = SUBTREE / 4;
 /// The sector is readable.
 #[inline(always)]
 pub(super) unsafe fn subtree<V: Vector>(key: &HashKey, src: *const u8) -> V {
-    let from = |block: usize| {
-        if block >= SUBTREE {
-            return V::zero();
-        }
-        // SAFETY: in the sector.
-        unsafe { V::load(src.add(block * BLOCK)) }
-    };
-    // Vector `i` of the hashed blocks, from whole ones.
-    let hashed = |i: usize| {
-        if V::BLOCKS <= HEAD {
-            from(i * V::BLOCKS + HEAD)
-        } else {
-            from(i * V::BLOCKS).two_further(from((i + 1) * V::BLOCKS))
-        }
-    };
     let mut trees = [Sum::none(); LEAVES];
     let mut behind = [V::zero(); LEAVES];
     unroll!(I in 0 1 2 3 4 5 6 7, if I * V::BLOCKS < LEAVES {
-        let four = [4 * I, 4 * I + 1, 4 * I + 2, 4 * I + 3].map_here(hashed);
+        // SAFETY: the caller's promise.
+        let four = [0, 1, 2, 3].map_here(
+            #[inline(always)]
+            |i| unsafe { hashed(src, 4 * I + i) },
+        );
         let [first, second, third, fourth] = V::transpose(four);
         let halves = [first.low_halves(second), first.high_halves(second)];
         trees[I] = Tree::leaf(key, halves).plus_block(third);
@@ -395,6 +384,37 @@ pub(super) unsafe fn subtree<V: Vector>(key: &HashKey, src: *const u8) -> V {
     join_pairs::<V, 3>(key, &mut trees, &mut behind);
     join_pairs::<V, 4>(key, &mut trees, &mut behind);
     trees[0].reduce()
+}
+
+/// Vector `i` of the blocks that are hashed, which begin with the third, from whole vectors of the sector.
+/// Behind it there is nothing.
+///
+/// # Safety
+/// The sector is readable.
+#[inline(always)]
+unsafe fn hashed<V: Vector>(src: *const u8, i: usize) -> V {
+    let (block, next) = (i * V::BLOCKS, (i + 1) * V::BLOCKS);
+    // SAFETY: in the sector.
+    unsafe {
+        if V::BLOCKS <= HEAD {
+            from_block(src, block + HEAD)
+        } else {
+            from_block::<V>(src, block).two_further(from_block(src, next))
+        }
+    }
+}
+
+/// The vector from that block of the sector on, zero behind its end.
+///
+/// # Safety
+/// The sector is readable.
+#[inline(always)]
+unsafe fn from_block<V: Vector>(src: *const u8, block: usize) -> V {
+    if block >= SUBTREE {
+        return V::zero();
+    }
+    // SAFETY: in the sector, of which it is a whole number of vectors away from both ends.
+    unsafe { V::load(src.add(block * BLOCK)) }
 }
 
 /// Joins trees of 2^`LEVEL` blocks with what is behind them, two and two, side by side.

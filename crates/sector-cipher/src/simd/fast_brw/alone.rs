@@ -24,53 +24,77 @@ pub(super) fn crypt<V: Vector>(
     );
 }
 
+/// The hash of the sector at `src`. It is called twice, and as a function of its own takes half of
+/// the time to compile.
+///
+/// # Safety
+/// The sector is readable.
+#[inline(always)]
+unsafe fn hash<V: Vector>(cpu: Cpu<V>, keys: &Keys, src: *const u8, tweak: V::One) -> V::One {
+    let key = &keys.hash;
+    cpu.call(
+        #[inline(always)]
+        move || {
+            // SAFETY: the caller's promise.
+            unsafe { brw::subtree::<V>(key, src) }
+                .lane::<0>()
+                .xor(tweak)
+        },
+    )
+}
+
+impl Keys {
+    /// The product with the hash's key to the power of 2^`log`.
+    #[inline(always)]
+    fn times<V: Vector>(&self, x: V, log: usize) -> V {
+        Products::new(x, Factor::new(self.hash.power(log))).reduce()
+    }
+
+    #[inline(always)]
+    fn encrypt<V: Vector>(&self, block: V) -> V {
+        let mut x = [block];
+        aes::encrypt(&mut x, &self.aes.narrow);
+        x[0]
+    }
+}
+
 #[inline(always)]
 fn of_one<V: Vector>(cpu: Cpu<V>, keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     let (sector, tweak) = sectors.one();
     let tweak = V::One::splat(tweak);
-    let key = &keys.hash;
-    // A function of its own: it is called twice, and takes half of the time to compile this.
-    let hash = |src| {
-        cpu.call(move || {
-            // SAFETY: the sector is there.
-            unsafe { brw::subtree::<V>(key, src) }
-                .lane::<0>()
-                .xor(tweak)
-        })
-    };
-    let times = |x: V::One, log| Products::new(x, Factor::new(keys.hash.power(log))).reduce();
     // The block that the first hash masks, and the other.
     let (first, second) = if encrypt { (0, 1) } else { (1, 0) };
-    // SAFETY: blocks of the sector.
-    let head = |i: usize| unsafe { V::One::load(sector.src().add(i * BLOCK)) };
-    let cipher = |block| {
-        let mut x = [block];
-        aes::encrypt(&mut x, &keys.aes.narrow);
-        x[0]
+    // SAFETY: the sector is there.
+    let (before, heads) = unsafe {
+        let second = sector.src().add(BLOCK);
+        (
+            hash(cpu, keys, sector.src(), tweak),
+            [V::One::load(sector.src()), V::One::load(second)],
+        )
     };
-    let a = head(first).xor(times(hash(sector.src()), first));
-    let f = head(second).xor(times(a, 0));
-    let g = a.xor(cipher(f));
-    let b = f.xor(cipher(g));
-    let masked = g.xor(times(b, 0));
+    let a = heads[first].xor(keys.times(before, first));
+    let f = heads[second].xor(keys.times(a, 0));
+    let g = a.xor(keys.encrypt(f));
+    let b = f.xor(keys.encrypt(g));
+    let masked = g.xor(keys.times(b, 0));
 
-    let keys = &keys.aes.narrow;
-    let start = counter::xctr_start(keys, V::spread(f.xor(g)));
+    let start = counter::xctr_start(&keys.aes.narrow, V::spread(f.xor(g)));
     for offset in (0..STRIDE).step_by(ABREAST * V::BYTES) {
         let mut x = counter::xctr::<V, ABREAST>(start, &counter::FROM_THIRD, offset / BLOCK);
-        V::aes_early::<ABREAST, true>(&mut x, keys);
+        V::aes_early::<ABREAST, true>(&mut x, &keys.aes.narrow);
         unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
-            V::aes_round::<ABREAST, true, ROUND>(&mut x, keys);
+            V::aes_round::<ABREAST, true, ROUND>(&mut x, &keys.aes.narrow);
         });
         // SAFETY: inside the sector.
         unsafe {
             let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
-            V::aes_finish_between::<ABREAST, true>(x, keys, src, dst);
+            V::aes_finish_between::<ABREAST, true>(x, &keys.aes.narrow, src, dst);
         }
     }
-    let b = b.xor(times(hash(sector.dst()), second));
-    // SAFETY: blocks of the sector.
+    // SAFETY: the sector is there, and these are blocks of it.
     unsafe {
+        let after = hash(cpu, keys, sector.dst(), tweak);
+        let b = b.xor(keys.times(after, second));
         masked.store(sector.dst().add(first * BLOCK));
         b.store(sector.dst().add(second * BLOCK));
     }
