@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* XTS on AES-NI and PCLMULQDQ, for CPUs without AVX. */
+/* XTS on AES-NI, for CPUs without AVX. */
 #define ISA aesni
 #define FORGET() forget()
 

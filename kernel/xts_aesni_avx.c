@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * XTS on AES-NI and PCLMULQDQ by AVX's forms of these instructions: they leave their operands
+ * XTS on AES-NI by AVX's forms of these instructions: they leave their operands
  * as they are, so that the compiler copies and stores fewer vectors.
  */
 #define ISA aesni_avx

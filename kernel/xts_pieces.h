@@ -9,7 +9,6 @@
  *   CLMUL(a, b, halves)	a product in each lane
  *   FIRST(p, polynomial)	lane i is the block at p times x^i
  */
-#include <linux/minmax.h>
 
 /* Vectors of a piece, and of eight blocks. */
 #define PIECE (512 / (int)sizeof(V))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* XTS on VAES and VPCLMULQDQ with AVX2: two blocks a vector. */
+#include <linux/minmax.h>
 #include <linux/string.h>
 #include <immintrin.h>
 

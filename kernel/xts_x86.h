@@ -10,7 +10,7 @@
  *   ENC ENCLAST DEC DECLAST	a round of AES
  *   FORGET()			overwrites the registers that held keys
  *
- * and what xts_pieces.h needs besides, if BLOCKS is not 1.
+ * and besides times_x(v, polynomial) if BLOCKS is 1, or what xts_pieces.h needs.
  */
 
 /* Vectors under way. */
@@ -26,7 +26,7 @@ static __always_inline V round_key(const struct crypto_aes_ctx *ctx, const u32 *
 
 /*
  * What is at the pointer is to be loaded anew from here on, or from where x has been computed: the
- * compiler would load it before, and has to keep it on the stack.
+ * compiler would load it earlier else, and have to keep it on the stack.
  */
 #define load_anew(pointer) asm("" : "+r" (pointer))
 #define load_behind(pointer, x) asm("" : "+r" (pointer), "+v" (x))
