@@ -28,20 +28,18 @@ static __always_inline void rounds_and_masks(const struct xt_xts *xts, const u32
 	}
 }
 
-static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batch *batch,
-				  unsigned int sector_size, const bool encrypt,
-				  const int rounds)
+static __always_inline void crypt_sectors(const struct xt_xts *xts, const struct xt_batch *batch,
+					  const u8 *tweaks, unsigned int sector_size,
+					  const bool encrypt, const int rounds)
 {
 	/* What leaves the high half at the top, and the low half to the high one. */
 	static const u64 reduction[2] __aligned(16) = { 0x87, 1 };
 	const u32 *keys = encrypt ? xts->data.key_enc : xts->data.key_dec;
-	u8 tweaks[XT_BATCH * 16] __aligned(64);
 	const V polynomial = BROADCAST(reduction);
 	V coming[GROUP];	/* the masks of the next group */
 	unsigned int i;
 	int j;
 
-	encrypt_tweaks(&xts->tweak, batch, tweaks, rounds);
 	coming[0] = LOAD(tweaks);
 #pragma GCC unroll 8
 	for (j = 1; j < GROUP; j++)
@@ -76,8 +74,5 @@ static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batc
 			}
 		}
 	}
-	/* Whoever knows a tweak and the data may change blocks at will. */
-	memzero_explicit(tweaks, sizeof(tweaks));
-	FORGET();
 }
 

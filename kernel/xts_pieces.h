@@ -94,20 +94,18 @@ static __always_inline void piece(const struct xt_xts *xts, const u32 *keys, con
 	}
 }
 
-static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batch *batch,
-				  unsigned int sector_size, const bool encrypt,
-				  const int rounds)
+static __always_inline void crypt_sectors(const struct xt_xts *xts, const struct xt_batch *batch,
+					  const u8 *tweaks, unsigned int sector_size,
+					  const bool encrypt, const int rounds)
 {
 	/* x^7 + x^2 + x + 1. */
 	static const u64 reduction[2] __aligned(16) = { 0x87, 0 };
 	const u32 *keys = encrypt ? xts->data.key_enc : xts->data.key_dec;
-	u8 tweaks[XT_BATCH * 16] __aligned(64);
 	const V polynomial = BROADCAST(reduction);
 	V masks[2][PIECE], *now = masks[0], *next = masks[1];
 	unsigned int i;
 	int j;
 
-	encrypt_tweaks(&xts->tweak, batch, tweaks, rounds);
 #pragma GCC unroll 16
 	for (j = 0; j < PIECE; j++)
 		next_mask(now, NULL, j, FIRST_OF_SECTOR, tweaks, polynomial);
@@ -132,7 +130,4 @@ static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batc
 			swap(now, next);
 		}
 	}
-	/* Whoever knows a tweak and the data may change blocks at will. */
-	memzero_explicit(tweaks, sizeof(tweaks));
-	FORGET();
 }

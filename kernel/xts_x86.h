@@ -61,12 +61,25 @@ static __always_inline void encrypt_tweaks(const struct crypto_aes_ctx *ctx,
 	}
 }
 
-/* Encrypts or decrypts a batch: crypt(). */
+/* Encrypts or decrypts a batch, given its tweaks: crypt_sectors(). */
 #if BLOCKS == 1
 #include "xts_groups.h"
 #else
 #include "xts_pieces.h"
 #endif
+
+static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batch *batch,
+				  unsigned int sector_size, const bool encrypt,
+				  const int rounds)
+{
+	u8 tweaks[XT_BATCH * 16] __aligned(64);
+
+	encrypt_tweaks(&xts->tweak, batch, tweaks, rounds);
+	crypt_sectors(xts, batch, tweaks, sector_size, encrypt, rounds);
+	/* Whoever knows a tweak and the data may change blocks at will. */
+	memzero_explicit(tweaks, sizeof(tweaks));
+	FORGET();
+}
 
 /* A loop with a known number of rounds is unrolled. */
 static __always_inline void crypt_rounds(const struct xt_xts *xts,
