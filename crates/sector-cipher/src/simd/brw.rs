@@ -16,9 +16,10 @@
 //! twice as long: a subtree's last block, which is only added, and the block
 //! behind it are the first two of the next 512 bytes, and left to the joining.
 
+mod levels;
+
 use super::{Vector, field};
-use crate::here::MapHere;
-use crate::run::BLOCK;
+pub(super) use levels::subtree;
 
 /// Blocks from one subtree to the next: its 31, and the one that joins it with
 /// what follows.
@@ -104,37 +105,13 @@ impl<V: Vector> Sum<V> {
         }
     }
 
-    /// The lanes of `a` and then `b`, those with even numbers apart from those with odd ones.
-    #[inline(always)]
-    fn unzip(a: Self, b: Self) -> (Self, Self) {
-        let low = V::unzip(a.low, b.low);
-        let middle = V::unzip(a.middle, b.middle);
-        let high = V::unzip(a.high, b.high);
-        let block = V::unzip(a.block, b.block);
-        (
-            Self {
-                low: low.0,
-                middle: middle.0,
-                high: high.0,
-                block: block.0,
-            },
-            Self {
-                low: low.1,
-                middle: middle.1,
-                high: high.1,
-                block: block.1,
-            },
-        )
-    }
-
     /// One product.
     #[inline(always)]
     pub(super) fn product(a: V, b: V) -> Self {
         // Looked at each time, which also keeps the compiler from mixing this with what is
         // around it: it has been put between AES rounds where it is to be.
         if V::three_products() {
-            // Both low halves, and both high ones: one sum for what Karatsuba's takes of both.
-            return Self::product_of_halves(a.low_halves(b), a.high_halves(b));
+            return Self::three_products(a, b);
         }
         Self {
             low: a.clmul::<0x00>(b),
@@ -142,6 +119,13 @@ impl<V: Vector> Sum<V> {
             high: a.clmul::<0x11>(b),
             block: V::zero(),
         }
+    }
+
+    /// One product, by three of halves.
+    #[inline(always)]
+    fn three_products(a: V, b: V) -> Self {
+        // Both low halves, and both high ones: one sum for what Karatsuba's takes of both.
+        Self::product_of_halves(a.low_halves(b), a.high_halves(b))
     }
 
     /// This and one product.
@@ -353,88 +337,6 @@ impl<V: Vector> Tree<V> {
         unroll!(STEP in 0 2 4 6, self.step::<0, STEP>(key, &[V::zero(); 8]));
         unroll!(STEP in 0 4, self.step::<1, STEP>(key, &[V::zero(); 8]));
     }
-}
-
-/// Leaves of a subtree: its first 31 blocks are eight times the two of a leaf, a block that is
-/// added, and one that joins.
-const LEAVES: usize = SUBTREE / 4;
-
-/// The hash of the subtree of a sector of 512 bytes at `src`, but for its last block, in lane 0. Its
-/// leaves lie side by side, and so does what joins them, level by level: for a sector that
-/// has no others beside it, in half of the time that [`Tree`] takes.
-///
-/// # Safety
-/// The sector is readable.
-#[inline(always)]
-pub(super) unsafe fn subtree<V: Vector>(key: &HashKey, src: *const u8) -> V {
-    let mut trees = [Sum::none(); LEAVES];
-    let mut behind = [V::zero(); LEAVES];
-    unroll!(I in 0 1 2 3 4 5 6 7, if I * V::BLOCKS < LEAVES {
-        // SAFETY: the caller's promise.
-        let four = [0, 1, 2, 3].map_here(
-            #[inline(always)]
-            |i| unsafe { hashed(src, 4 * I + i) },
-        );
-        let [first, second, third, fourth] = V::transpose(four);
-        let halves = [first.low_halves(second), first.high_halves(second)];
-        trees[I] = Tree::leaf(key, halves).plus_block(third);
-        behind[I] = fourth;
-    });
-    join_pairs::<V, 2>(key, &mut trees, &mut behind);
-    join_pairs::<V, 3>(key, &mut trees, &mut behind);
-    join_pairs::<V, 4>(key, &mut trees, &mut behind);
-    trees[0].reduce()
-}
-
-/// Vector `i` of the blocks that are hashed, which begin with the third, from whole vectors of the sector.
-/// Behind it there is nothing.
-///
-/// # Safety
-/// The sector is readable.
-#[inline(always)]
-unsafe fn hashed<V: Vector>(src: *const u8, i: usize) -> V {
-    let (block, next) = (i * V::BLOCKS, (i + 1) * V::BLOCKS);
-    // SAFETY: in the sector.
-    unsafe {
-        if V::BLOCKS <= HEAD {
-            from_block(src, block + HEAD)
-        } else {
-            from_block::<V>(src, block).two_further(from_block(src, next))
-        }
-    }
-}
-
-/// The vector from that block of the sector on, zero behind its end.
-///
-/// # Safety
-/// The sector is readable.
-#[inline(always)]
-unsafe fn from_block<V: Vector>(src: *const u8, block: usize) -> V {
-    if block >= SUBTREE {
-        return V::zero();
-    }
-    // SAFETY: in the sector, of which it is a whole number of vectors away from both ends.
-    unsafe { V::load(src.add(block * BLOCK)) }
-}
-
-/// Joins trees of 2^`LEVEL` blocks with what is behind them, two and two, side by side.
-#[inline(always)]
-fn join_pairs<V: Vector, const LEVEL: usize>(
-    key: &HashKey,
-    trees: &mut [Sum<V>; LEAVES],
-    behind: &mut [V; LEAVES],
-) {
-    let count = SUBTREE >> LEVEL;
-    unroll!(I in 0 1 2 3, if 2 * I * V::BLOCKS < count {
-        // If they are one vector, with itself.
-        let other = if (2 * I + 1) * V::BLOCKS < count { 2 * I + 1 } else { 2 * I };
-        let (left, right) = Sum::unzip(trees[2 * I], trees[other]);
-        let (joining, next) = V::unzip(behind[2 * I], behind[other]);
-        let (left, factor) = (left.reduce(), joining.xor(key.power(LEVEL)));
-        let (low, high) = (left.low_halves(factor), left.high_halves(factor));
-        trees[I] = Sum::product_of_halves(low, high).plus(right);
-        behind[I] = next;
-    });
 }
 
 /// A sector's hash in each lane from those of its `count` subtrees: 2, 4 or 8.

@@ -17,6 +17,7 @@ mod lanes;
 mod pass;
 
 use super::brw::{HashKey, SUBTREE};
+use super::field::{Factor, Products};
 use super::{Cpu, Vector, WideKeys, aes};
 use crate::here::ZipHere;
 use crate::run::{BLOCK, Sectors};
@@ -42,6 +43,12 @@ impl Keys {
         let mut tau = [V::zero()];
         aes::encrypt::<V, 1>(&mut tau, &self.aes.narrow);
         self.hash.set(tau[0]);
+    }
+
+    /// The products with the hash's key to the power of 2^`log`.
+    #[inline(always)]
+    fn times<V: Vector>(&self, x: V, log: usize) -> V {
+        Products::new(x, Factor::new(self.hash.power(log))).reduce()
     }
 }
 

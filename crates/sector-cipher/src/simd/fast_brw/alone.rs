@@ -1,8 +1,7 @@
 //! A sector of 512 bytes that has no others beside it.
 
 use super::super::brw;
-use super::super::field::{Factor, Products};
-use super::super::{Cpu, Lanes, Vector, aes, counter};
+use super::super::{Cpu, Lanes, RoundKeys, Vector, aes, counter};
 use super::{Keys, STRIDE};
 use crate::run::{BLOCK, Sectors};
 
@@ -43,25 +42,19 @@ unsafe fn hash<V: Vector>(cpu: Cpu<V>, keys: &Keys, src: *const u8, tweak: V::On
     )
 }
 
-impl Keys {
-    /// The product with the hash's key to the power of 2^`log`.
-    #[inline(always)]
-    fn times<V: Vector>(&self, x: V, log: usize) -> V {
-        Products::new(x, Factor::new(self.hash.power(log))).reduce()
-    }
-
-    #[inline(always)]
-    fn encrypt<V: Vector>(&self, block: V) -> V {
-        let mut x = [block];
-        aes::encrypt(&mut x, &self.aes.narrow);
-        x[0]
-    }
+/// AES on one block.
+#[inline(always)]
+fn encrypt_one<V: Vector>(keys: &RoundKeys, block: V) -> V {
+    let mut x = [block];
+    aes::encrypt(&mut x, keys);
+    x[0]
 }
 
 #[inline(always)]
 fn of_one<V: Vector>(cpu: Cpu<V>, keys: &Keys, sectors: &mut Sectors<'_, '_>, encrypt: bool) {
     let (sector, tweak) = sectors.one();
     let tweak = V::One::splat(tweak);
+    let aes = &keys.aes.narrow;
     // The block that the first hash masks, and the other.
     let (first, second) = if encrypt { (0, 1) } else { (1, 0) };
     // SAFETY: the sector is there.
@@ -74,21 +67,21 @@ fn of_one<V: Vector>(cpu: Cpu<V>, keys: &Keys, sectors: &mut Sectors<'_, '_>, en
     };
     let a = heads[first].xor(keys.times(before, first));
     let f = heads[second].xor(keys.times(a, 0));
-    let g = a.xor(keys.encrypt(f));
-    let b = f.xor(keys.encrypt(g));
+    let g = a.xor(encrypt_one(aes, f));
+    let b = f.xor(encrypt_one(aes, g));
     let masked = g.xor(keys.times(b, 0));
 
-    let start = counter::xctr_start(&keys.aes.narrow, V::spread(f.xor(g)));
+    let start = counter::xctr_start(aes, V::spread(f.xor(g)));
     for offset in (0..STRIDE).step_by(ABREAST * V::BYTES) {
         let mut x = counter::xctr::<V, ABREAST>(start, &counter::FROM_THIRD, offset / BLOCK);
-        V::aes_early::<ABREAST, true>(&mut x, &keys.aes.narrow);
+        V::aes_early::<ABREAST, true>(&mut x, aes);
         unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
-            V::aes_round::<ABREAST, true, ROUND>(&mut x, &keys.aes.narrow);
+            V::aes_round::<ABREAST, true, ROUND>(&mut x, aes);
         });
         // SAFETY: inside the sector.
         unsafe {
             let (src, dst) = (sector.src().add(offset), sector.dst().add(offset));
-            V::aes_finish_between::<ABREAST, true>(x, &keys.aes.narrow, src, dst);
+            V::aes_finish_between::<ABREAST, true>(x, aes, src, dst);
         }
     }
     // SAFETY: the sector is there, and these are blocks of it.

@@ -1,7 +1,6 @@
 //! The phases that some sectors go through together.
 
 use super::super::brw::{self, HEAD, SUBTREE, Subtrees, Tree};
-use super::super::field::{Factor, Products};
 use super::super::{Cpu, Vector, aes, counter};
 use super::blocks::Blocks;
 use super::lanes::Lanes;
@@ -316,12 +315,6 @@ impl<'k> Pass<'k> {
         [first, second]
     }
 
-    /// The products with the key to the power of 2^`log`.
-    #[inline(always)]
-    fn times<V: Vector>(&self, x: V, log: usize) -> V {
-        Products::new(x, Factor::new(self.keys.hash.power(log))).reduce()
-    }
-
     /// Everything between the two hashes, `N` vectors of sectors at a time.
     pub(super) fn middle<V: Vector, const N: usize>(&mut self, cpu: Cpu<V>, encrypt: bool) {
         cpu.call(
@@ -343,8 +336,8 @@ impl<'k> Pass<'k> {
                         // SAFETY: they have been written, in whole vectors.
                         let hash = unsafe { self.hashes.get::<V>(sectors[I]) };
                         let heads = self.heads::<V>(sectors[I]);
-                        a[I] = heads[first].xor(self.times(hash, first));
-                        f[I] = heads[second].xor(self.times(a[I], 0));
+                        a[I] = heads[first].xor(self.keys.times(hash, first));
+                        f[I] = heads[second].xor(self.keys.times(a[I], 0));
                     });
                     let mut g = f;
                     aes::encrypt(&mut g, aes);
@@ -356,7 +349,7 @@ impl<'k> Pass<'k> {
                     aes::encrypt(&mut b, aes);
                     unroll!(I in 0 1 2 3 4 5 6 7, if I < N {
                         b[I] = b[I].xor(f[I]);
-                        self.heads[first].set(sectors[I], g[I].xor(self.times(b[I], 0)));
+                        self.heads[first].set(sectors[I], g[I].xor(self.keys.times(b[I], 0)));
                         self.heads[second].set(sectors[I], b[I]);
                     });
                 }
@@ -374,7 +367,7 @@ impl<'k> Pass<'k> {
                     // SAFETY: they have been written, in whole vectors, and the sectors
                     // are there.
                     unsafe {
-                        let mask = self.times(self.hashes.get::<V>(first), second);
+                        let mask = self.keys.times(self.hashes.get::<V>(first), second);
                         let other = self.heads[1 - second].get::<V>(first);
                         other.scatter(self.blocks::<V>(first, 1 - second).1);
                         let masked = self.heads[second].get::<V>(first).xor(mask);
