@@ -6,6 +6,16 @@ fail() {
     dmesg | tail -20
     exit 1
 }
+# The kernel's thread that was to find a cipher for a program that was killed may keep the module a moment longer;
+# whoever forgets to give it back keeps it for ever.
+unload() {
+    for try in $(seq 500); do
+        rmmod xtent_fast 2>/dev/null && return
+        [ "$try" -le "$refused" ] || refused=$try
+    done
+    rmmod xtent_fast
+}
+refused=0
 chmod +x /in/ask
 rmmod xtent_fast || fail "somebody uses xtent_fast"
 modprobe -a ecb algif_skcipher 2>/dev/null
@@ -26,7 +36,7 @@ for round in $(seq "$rounds"); do
     # shellcheck disable=SC2086  # several
     kill $pids
     wait
-    rmmod xtent_fast || fail "not unloaded, round $round"
+    unload || fail "not unloaded, round $round"
 done
 # As the kernel would call modprobe.
 cat >/tmp/modprobe <<'MODPROBE'
@@ -42,4 +52,4 @@ echo /tmp/modprobe >/proc/sys/kernel/modprobe
 /in/ask "fast(aes)" || fail "asked for, and not loaded"
 grep -q '^xtent_fast ' /proc/modules || fail "who loaded it?"
 echo "$modprobe" >/proc/sys/kernel/modprobe
-echo "loaded $rounds times beside who asks for it, and once since it was asked for"
+echo "loaded $rounds times beside who asks for it, refused at most $refused times to be unloaded, and once since it was asked for"
