@@ -3,8 +3,8 @@
  * Reads: the bio goes down as it is, without a copy, and is decrypted in place
  * when it comes back. Where a bio completes, others wait for the CPU: interrupts are
  * off, or preemption, or the thread of an interrupt runs before all others. So short reads
- * are decrypted there as long as they do not take too much time together, or in a
- * soft interrupt soon after where the FPU cannot be had; all others on a work queue.
+ * are decrypted there, or in a soft interrupt soon after where the FPU cannot be had, as
+ * long as they do not take too much time together; all others on a work queue.
  */
 #include <linux/sched.h>
 #include <linux/timekeeping.h>
@@ -55,9 +55,11 @@ static enum place place_of(const struct xt_target *xt, const struct xt_io *io)
 	if (usable && in_task() && !(current->flags & PF_KTHREAD))
 		return HERE;
 	ns = xt_xts_ns(io->iter.bi_size);
-	if (ns > XT_COMPLETION_NS || !(xt->options.no_read_workqueue || take_time(ns)))
+	if (ns > XT_COMPLETION_NS)
 		return QUEUE;
-	return usable ? HERE : SOON;
+	if (!usable)
+		return SOON;
+	return xt->options.no_read_workqueue || take_time(ns) ? HERE : QUEUE;
 }
 
 void xt_complete_read(struct xt_io *io)
@@ -142,22 +144,34 @@ static void read_end_io(struct bio *bio)
 	}
 }
 
-/* In a soft interrupt: the reads that completed in interrupts of this CPU since it last ran. */
+/*
+ * In a soft interrupt: the reads that completed in interrupts of this CPU since it last ran. How
+ * long ago that is nobody knows, so what there is time for is asked here and not where they
+ * completed.
+ */
 static void read_bh(struct xt_bh *bh)
 {
 	struct xt_done *done = container_of(bh, struct xt_done, bh);
+	struct xt_target *xt = done->xt;
 	struct llist_node *ios = llist_reverse_order(llist_del_all(&done->soon));
-	struct llist_node *next;
+	struct llist_node **end = &ios;
+	struct llist_node *rest, *next;
 
+	/* Otherwise it has come between someone's use of the FPU. */
 	if (xt_xts_usable_here()) {
-		xt_decrypt_all(done->xt, ios, false);
-		return;
+		while (*end && (xt->options.no_read_workqueue ||
+				take_time(xt_xts_ns(llist_entry(*end, struct xt_io, node)
+						    ->iter.bi_size))))
+			end = &(*end)->next;
 	}
-	/* It has come between someone's use of the FPU. */
-	for (; ios; ios = next) {
-		next = ios->next;
-		wait_for_queue(done->xt, llist_entry(ios, struct xt_io, node));
+	rest = *end;
+	*end = NULL;
+	for (; rest; rest = next) {
+		next = rest->next;
+		wait_for_queue(xt, llist_entry(rest, struct xt_io, node));
 	}
+	if (ios)
+		xt_decrypt_all(xt, ios, false);
 }
 
 /* The reads that completed on one CPU since it last ran. */
