@@ -62,8 +62,10 @@ rmmod null_blk
 # One write of 16 MiB, from huge pages where there are any: to a zone that has to be written in order, and
 # to those that need not be, which some kernels map as a device without zones.
 huge=0
-if [ -e /proc/sys/vm/nr_hugepages ]; then
-    huge=$((16384 / $(sed -n 's/^Hugepagesize: *\([0-9]*\) kB/\1/p' /proc/meminfo)))
+# Of a CPU that has none the kernel tells no size.
+size=$(sed -n 's/^Hugepagesize: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+if [ -n "$size" ]; then
+    huge=$((16384 / size))
     echo $huge >/proc/sys/vm/nr_hugepages
     [ "$(cat /proc/sys/vm/nr_hugepages)" = $huge ] || fail "no huge pages"
 fi
