@@ -3,7 +3,7 @@
 # using it. Applies it to Debian's source, step by step, checks every step, and writes it as mails to
 # target/kernel-series/mails. Needs no privileges.
 #
-# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test, fips and qemu
+# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test, engine, fips and qemu
 #   mails   applies the steps, each to the very files that it was made for; git's mails; the
 #           kernel's checkpatch on each
 #   units   the assembly outside the kernel, against portable code; that clang takes it
@@ -12,6 +12,8 @@
 #           other way round. A quarter of an hour, the first time
 #   fips    all steps in User Mode Linux with fips=1, where a self-test of the crypto API that fails is the end
 #   qemu    all steps in QEMU, where kernel_fpu_begin() is real: AES-NI and AVX, two CPUs
+#   engine  all steps in User Mode Linux with the simulated co-processor (rtl/engine), whose driver (kernel/pci)
+#           takes several sectors in a request
 #   time    the assembly's speed, and the CPU time of dm-crypt with the series and without
 #   record STEP TREE [PATH...]
 #           makes a step of kernel/patches from a kernel's tree that has been changed, of these files
@@ -337,6 +339,32 @@ qemu() {
     guest --memory 1200 --timeout 3000 "${files[@]}" "$work/job"
 }
 
+# our_modules: those of kernel/, for the kernel in $build, in $modules/xtent.
+our_modules() {
+    mkdir -p "$modules/xtent"
+    cp -r "$here"/../kernel/{*.[ch],Kbuild,pci} "$modules/xtent/"
+    step "building dm-xtent" nice make -C "$build" ARCH=um "M=$modules/xtent" modules
+}
+
+engine() {
+    local files status=0 target
+    target=$(realpath -m "${CARGO_TARGET_DIR:-$here/../target}")
+    # shellcheck source=scripts/lib/device.sh
+    . "$here/lib/device.sh"
+    trap 'end_device; rm -rf "$work"' EXIT
+    step "building the co-processor's model" "$here/../rtl/cosim/model.sh" --models "$target/rtl/cosim" xts
+    step "building its simulation" nice cargo build --quiet --release --manifest-path "$here/../rtl/cosim/Cargo.toml" --target-dir "$target/cosim"
+    kernel "${steps[-1]}" um
+    modules um
+    our_modules
+    mapfile -t files < <(guest_files)
+    start_device "$target/cosim/release/xtent-engine-sim" --design xts --models "$target/rtl/cosim" --vhost-user "$work/engine"
+    guest --engine "$work/engine" --timeout 1200 "${files[@]}" --file "dm-xtent.ko=$modules/xtent/dm-xtent.ko" \
+        --file "xtent_pci.ko=$modules/xtent/xtent_pci.ko" "$bed/engine.sh" || status=1
+    stop_device || status=1
+    return $status
+}
+
 time_it() {
     local last=${steps[-1]} files
     build_units
@@ -346,9 +374,7 @@ time_it() {
     modules um
     mapfile -t files < <(guest_files)
     # dm-xtent beside them.
-    mkdir -p "$modules/xtent"
-    cp -r "$here"/../kernel/{*.[ch],Kbuild,pci} "$modules/xtent/"
-    step "building dm-xtent" nice make -C "$build" ARCH=um "M=$modules/xtent" modules
+    our_modules
     { printf 'rounds=%s\nmegabytes=%s\nspan=256\n' "${ROUNDS:-7}" "${MEGABYTES:-128}" && cat "$bed/time.sh"; } >"$work/job"
     guest --memory 700 --timeout 3000 "${files[@]}" --file "dm-xtent.ko=$modules/xtent/dm-xtent.ko" "$work/job" >"$out/times"
     "$bed/table.py" <"$out/times"
@@ -383,10 +409,10 @@ build() {
     echo "build: steps ${steps[*]} for x86-64 and 32-bit x86, no warnings"
 }
 
-[ $# -gt 0 ] || set -- mails units build test fips qemu
+[ $# -gt 0 ] || set -- mails units build test engine fips qemu
 while [ $# -gt 0 ]; do
     case $1 in
-    mails | units | build | fips | qemu) "$1" ;;
+    mails | units | build | fips | qemu | engine) "$1" ;;
     test) run_tests ;;
     time) time_it ;;
     record)

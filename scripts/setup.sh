@@ -34,13 +34,13 @@ kernel_all="$kernel $gelf mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:deboo
     qemu-system-s390x:qemu-system-misc s390x-linux-gnu-gcc:gcc-s390x-linux-gnu
     /usr/s390x-linux-gnu/include/stdlib.h:libc6-dev-s390x-cross
     /usr/lib/ISOLINUX/isolinux.bin:isolinux /usr/lib/syslinux/modules/bios/ldlinux.c32:syslinux-common xorriso:xorriso"
-kernel_series="$kernel git:git $gelf clang:clang"
 rtl="verilator:verilator c++:g++ make:make /usr/bin/python3:python3 perl:perl
     python3:python3-venv python3:libpython3.11 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf"
 rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"
 engine="$demo verilator:verilator c++:g++ make:make perl:perl"
 # For sid's kernel in a folder the last; QEMU comes from scripts/kernel.sh.
 engine_kernel="$kernel $engine debootstrap:debootstrap"
+kernel_series="$kernel $engine git:git $gelf clang:clang"
 
 deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"
 deb_test="$deb debootstrap:debootstrap lintian:lintian"

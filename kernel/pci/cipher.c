@@ -165,6 +165,11 @@ int xtp_cipher_register(const struct xtp_caps *caps)
 		has_ecb = !r;
 	}
 	if (!r && !has_xts && (xtp_runs_xts(caps) || caps->level >= 2)) {
+#ifdef CRYPTO_ALG_REQ_SEG
+		/* Of ../patches: dm-crypt asks for several sectors at once then. */
+		if (xtp_runs_xts(caps))
+			xts_alg.base.cra_flags |= CRYPTO_ALG_REQ_SEG;
+#endif
 		r = crypto_register_skcipher(&xts_alg);
 		has_xts = !r;
 	}

@@ -13,7 +13,7 @@ struct cipher_ctx {
 	/* For ECB and op XTS; for runs. Each has an id if the device is to have it. */
 	struct xtp_key block_key, run_key;
 	struct xt_aes_key tweak_key;	/* for op XTS */
-	unsigned int data_unit_size;	/* 0: a request is one data unit */
+	unsigned int data_unit_size;	/* 0: a request is one data unit, if it does not say itself */
 };
 
 /* request.c */

@@ -32,6 +32,19 @@ static bool is_xts(struct crypto_skcipher *tfm)
 	return crypto_skcipher_ivsize(tfm);
 }
 
+/* The size of its data units, if it may have several of them; else 0. */
+static unsigned int unit_size(struct skcipher_request *req)
+{
+	struct cipher_ctx *ctx = crypto_skcipher_ctx(crypto_skcipher_reqtfm(req));
+
+#ifdef CRYPTO_ALG_REQ_SEG
+	/* Of ../patches. */
+	if (req->unit_size)
+		return req->unit_size;
+#endif
+	return ctx->data_unit_size;
+}
+
 /* Plus 1, of all 16 bytes. */
 static void next_iv(u8 *iv)
 {
@@ -55,16 +68,17 @@ static int in_software(struct skcipher_request *req, bool may_sleep)
 	struct crypto_skcipher *tfm = crypto_skcipher_reqtfm(req);
 	struct cipher_ctx *ctx = crypto_skcipher_ctx(tfm);
 	struct cipher_request *r = skcipher_request_ctx(req);
-	const unsigned int unit = ctx->data_unit_size ?: req->cryptlen;
+	const bool several = unit_size(req);
+	const unsigned int unit = unit_size(req) ?: req->cryptlen;
 	struct scatterlist *src = req->src, *dst = req->dst;
 	unsigned int src_at = 0, dst_at = 0, left = req->cryptlen;
 	u8 iv[AES_BLOCK_SIZE];
 	int error = 0;
 
 	atomic64_inc(&fallbacks);
-	if (ctx->data_unit_size && req->cryptlen % unit)
+	if (several && req->cryptlen % unit)
 		return -EINVAL;
-	if (ctx->data_unit_size && !req->cryptlen)
+	if (several && !req->cryptlen)
 		return 0;
 	if (is_xts(tfm))
 		memcpy(iv, req->iv, sizeof(iv));
@@ -74,7 +88,7 @@ static int in_software(struct skcipher_request *req, bool may_sleep)
 	do {
 		struct scatterlist *from = src, *to = dst;
 
-		if (ctx->data_unit_size) {
+		if (several) {
 			from = scatterwalk_ffwd(r->src, src, src_at);
 			to = req->src == req->dst ? from : scatterwalk_ffwd(r->dst, dst, dst_at);
 		}
@@ -205,7 +219,7 @@ static bool make_job(const struct xtp_caps *caps, struct skcipher_request *req)
 	struct cipher_ctx *ctx = crypto_skcipher_ctx(tfm);
 	struct cipher_request *r = skcipher_request_ctx(req);
 	struct xtp_job *job = &r->job;
-	const unsigned int unit = ctx->data_unit_size ?: req->cryptlen;
+	const unsigned int unit = unit_size(req) ?: req->cryptlen;
 
 	if (!req->cryptlen || req->cryptlen > caps->bytes)
 		return false;
