@@ -166,7 +166,7 @@ run_bed() {
     uml-6.12 | uml-7) planted="lockdep sleep leak kasan" ;;
     uml*) ;;
     x86-7-bochs) sectors="512 4096" programs="addkey dirty registers" ;;
-    x86-7-kcsan) sectors="512 4096" rounds=2 passes=1 cpus=2 planted="sleep kcsan" ;;
+    x86-7-kcsan) sectors="512 4096" rounds=2 passes=1 cpus=2 planted="lockdep sleep kcsan" ;;
     *) sectors="512 4096" rounds=2 passes=1 cpus=2 ;;
     esac
     # So much that some of it is not mapped at all times.
