@@ -36,6 +36,9 @@ kept() {
     return $status
 }
 
+# By itself dm-xtent leaves 512 bits out on this CPU, an Ice Lake, whose clock they lower.
+isa=$(cat /sys/module/dm_xtent/parameters/isa)
+[ "$isa" != auto ] || isa=vaes256
 grep -q '^flags.* avx512bw.* vaes' /proc/cpuinfo || fail "this CPU has no AVX-512 with VAES"
 chmod +x /in/registers
 dd if=/dev/urandom of=/tmp/data bs=1M count=1 2>/dev/null
@@ -56,7 +59,7 @@ for sector in 512 4096; do
         # shellcheck disable=SC2086  # one option or none
         setup ours xtent "sector_size:$sector" $more
         setup theirs crypt "sector_size:$sector"
-        dmsetup status ours | grep -q " xtent vaes512 " || fail "not vaes512: $(dmsetup status ours)"
+        dmsetup status ours | grep -q " xtent $isa " || fail "not $isa: $(dmsetup status ours)"
         keep
         for size in 4 64 256; do
             # Half of it through the page cache, which threads of the kernel write back.
@@ -86,4 +89,4 @@ done
 rmmod null_blk || fail "null_blk is still in use"
 [ "$deferred" -gt 0 ] || fail "nothing was decrypted in a soft interrupt"
 [ "$queued" -gt 0 ] || fail "nothing was encrypted or decrypted by a thread of the kernel"
-echo "$tables tables, $deferred reads in soft interrupts, $queued requests by threads, looked at registers $looks times, all as they were"
+echo "$isa: $tables tables, $deferred reads in soft interrupts, $queued requests by threads, looked at registers $looks times, all as they were"
