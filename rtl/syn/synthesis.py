@@ -25,6 +25,12 @@ KEPT = ("aes_sbox", "aes_inv_sbox")
 METHOD = {"cycles": 3, "short": 4, "area": 2, "depth": 3, "route": 7, "delay": 1}
 
 
+def code(name):
+    """A source without its comments, which change nothing that is measured."""
+    lines = re.sub(r"//.*", "", SOURCES[name].read_text()).splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
 def closure(module):
     """The files that a module needs, packages first."""
     needed, todo = set(), [module]
@@ -33,8 +39,7 @@ def closure(module):
         if name in needed:
             continue
         needed.add(name)
-        code = re.sub(r"//.*", "", SOURCES[name].read_text())
-        words = set(re.findall(r"\w+", code))
+        words = set(re.findall(r"\w+", code(name)))
         todo += [word for word in words if word in SOURCES]
     return sorted(needed, key=lambda name: (not name.endswith("_pkg"), name))
 
@@ -83,7 +88,7 @@ class Tools:
         key = f"{name} {kind}{part}"
         content = hashlib.sha256(f"{METHOD[kind]} {kind} {sorted(parameters.items())}".encode())
         for source in closure(module):
-            content.update(SOURCES[source].read_bytes())
+            content.update(code(source).encode())
         digest = content.hexdigest()[:32]
         kept = json.loads(MEASURED.read_text()).get(key, {})
         if kept.get("content") == digest:
