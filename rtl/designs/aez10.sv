@@ -22,7 +22,7 @@
 //   202 .. 384     out
 // In a run a sector takes 641 slots of the two lanes: 5 for each of 127 pairs, 3 for the calls of
 // the last one and 1 in which that waits, 1 each for S_y and the tweak. That is 320.5 cycles,
-// and for 512 bytes, of 15 pairs, 81 slots and 40.5. Measured are 323 and 40.5: a few slots stay
+// and for 512 bytes, of 15 pairs, 81 slots and 40.5. Measured are 323 and 41.75: a few slots stay
 // free when both lanes have one and only one line has a call. What the first pass has while a
 // sector waits for S_y, the second has after it, so that the wait costs nothing in a run.
 

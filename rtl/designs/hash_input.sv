@@ -2,7 +2,7 @@
 //
 // The way in of a design whose sectors go through a hash first, and are read again for
 // counter mode (XCB, HCTR2): its ports, the sectors of runs, and the sectors' beats, which are
-// kept for the second time as they are taken. A beat is there for that two cycles later.
+// kept for the second time as they are taken. A beat is there for that three cycles later.
 
 module hash_input #(
   parameter int unsigned Lanes     = 1,

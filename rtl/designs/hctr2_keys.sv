@@ -2,7 +2,7 @@
 //
 // The keys of HCTR2: round keys, the hash key h = E_K(0) and L = E_K(1). The two
 // calls go to the design's pipeline right behind the key: the schedule makes a round
-// key a cycle, and the pipeline needs one a cycle, so that h is there one cycle
+// key a cycle, and the pipeline needs one a cycle, so that h is there two cycles
 // after the last round key.
 
 module hctr2_keys

@@ -343,7 +343,7 @@ design() {
     local name=$1 module=$2 parameters=$3 model=$4 configurations=$5 bound=$6 short=$7 paper=$8
     local folder flags parameter configuration key_bits sector_bytes tweak_step first=1 optimise=$optimise
     if [ "$mode" = quick ]; then
-        # The cycles of these are not those that the limits are about.
+        # Of their cycles those of 512 bytes in steady state have a limit, no others.
         first=
         configurations=$(tr , '\n' <<<"$configurations" | grep -m 1 /512 || echo "${configurations%%,*}")
     fi
