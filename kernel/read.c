@@ -111,10 +111,8 @@ static void wait_for_queue(struct xt_target *xt, struct xt_io *io)
 
 static void wait_for_bh(struct xt_target *xt, struct xt_io *io)
 {
-	struct xt_done *done;
+	struct xt_done *done = get_cpu_ptr(xt->done);
 
-	xt_count(xt, deferred, 1);
-	done = get_cpu_ptr(xt->done);
 	if (llist_add(&io->node, &done->soon))
 		xt_bh_schedule(&done->bh, xt->options.high_priority);
 	put_cpu_ptr(xt->done);
@@ -161,8 +159,10 @@ static void read_bh(struct xt_bh *bh)
 	if (xt_xts_usable_here()) {
 		while (*end && (xt->options.no_read_workqueue ||
 				take_time(xt_xts_ns(llist_entry(*end, struct xt_io, node)
-						    ->iter.bi_size))))
+						    ->iter.bi_size)))) {
+			xt_count(xt, deferred, 1);
 			end = &(*end)->next;
+		}
 	}
 	rest = *end;
 	*end = NULL;
