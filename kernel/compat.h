@@ -34,6 +34,16 @@
 #define xt_callback_data(arg) ((arg)->data)
 #endif
 
+/* Requests of several data units, of the series in patches/, if the kernel has it: Kbuild asks. */
+#ifdef XT_UNIT_SIZE
+#include <crypto/skcipher.h>
+#define XT_ALG_SEVERAL_UNITS CRYPTO_ALG_REQ_SEG
+#define xt_unit_size(req) ((req)->unit_size)
+#else
+#define XT_ALG_SEVERAL_UNITS 0
+#define xt_unit_size(req) 0
+#endif
+
 /* Work queues that are not unbound have to say so. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 #define WQ_PERCPU 0

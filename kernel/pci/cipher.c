@@ -165,11 +165,9 @@ int xtp_cipher_register(const struct xtp_caps *caps)
 		has_ecb = !r;
 	}
 	if (!r && !has_xts && (xtp_runs_xts(caps) || caps->level >= 2)) {
-#ifdef CRYPTO_ALG_REQ_SEG
-		/* Of ../patches: dm-crypt asks for several sectors at once then. */
+		/* dm-crypt sends several sectors in a request then. */
 		if (xtp_runs_xts(caps))
-			xts_alg.base.cra_flags |= CRYPTO_ALG_REQ_SEG;
-#endif
+			xts_alg.base.cra_flags |= XT_ALG_SEVERAL_UNITS;
 		r = crypto_register_skcipher(&xts_alg);
 		has_xts = !r;
 	}

@@ -37,12 +37,7 @@ static unsigned int unit_size(struct skcipher_request *req)
 {
 	struct cipher_ctx *ctx = crypto_skcipher_ctx(crypto_skcipher_reqtfm(req));
 
-#ifdef CRYPTO_ALG_REQ_SEG
-	/* Of ../patches. */
-	if (req->unit_size)
-		return req->unit_size;
-#endif
-	return ctx->data_unit_size;
+	return xt_unit_size(req) ?: ctx->data_unit_size;
 }
 
 /* Plus 1, of all 16 bytes. */
