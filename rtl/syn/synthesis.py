@@ -26,7 +26,7 @@ METHOD = {"cycles": 3, "short": 4, "area": 2, "depth": 3, "route": 7, "delay": 1
 
 
 def code(name):
-    """A source without its comments, which change nothing that is measured."""
+    """A source without its comments, which say nothing of the circuit."""
     lines = re.sub(r"//.*", "", SOURCES[name].read_text()).splitlines()
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
