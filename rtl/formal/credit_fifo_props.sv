@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What holds of credit_fifo, with wiped_table inside it: as long as its writer sends only what it
-// has taken a place for, and takes places only while there is room, no entry is lost, though
-// nothing ever stops the writer. It keeps the rules of a stream and gives the entries in the order in
-// which they came, each once; places come back as entries leave, all but one of them can be
-// taken; and nothing is left after wiping.
+// has taken a place for, before or in the same cycle, and takes places only while there is room, no
+// entry is lost, though nothing ever stops the writer. It keeps the rules of a stream and gives the
+// entries in the order in which they came, each once; places come back as entries leave, all but
+// one of them can be taken; and nothing is left after wiping.
 
 module credit_fifo_props #(
   parameter int unsigned Width = 1,
@@ -61,7 +61,7 @@ module credit_fifo_props #(
   always_comb begin
     // Its writer's part.
     if (!room_o) assume (!take_i);
-    if (away_q == '0) assume (!valid_i);
+    if (away_q == '0 && !take_i) assume (!valid_i);
   end
 
   logic chosen_q, pop;
