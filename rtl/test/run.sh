@@ -148,15 +148,15 @@ slang() {
 }
 
 # simulate FOLDER TOP SOURCE.cpp VERILATOR-OPTIONS...: builds a test. Its
-# program is FOLDER/simulate.
+# program is FOLDER/simulate, and stops where the owner of a queue breaks its rules (rules/*.sv).
 simulate() {
     local folder=$1 top=$2 source=$3
     shift 3
     mkdir -p "$build/$folder"
-    logged "$build/$folder/log" nice verilator --cc --exe --build -j 2 -O3 -Wall --top-module "$top" \
+    logged "$build/$folder/log" nice verilator --cc --exe --build -j 2 -O3 -Wall --assert --top-module "$top" \
         -MAKEFLAGS "OPT_FAST=$optimise" \
         --Mdir "$build/$folder" -o simulate "${folders[@]}" -I"$rtl/test" "${packages[@]}" "$@" \
-        "$top.sv" "$rtl/test/$source"
+        "$rtl"/test/rules/*.sv "$top.sv" "$rtl/test/$source"
 }
 
 # either FULL QUICK: the one that goes with the mode.
