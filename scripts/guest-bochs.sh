@@ -65,7 +65,13 @@ for disk in "$@"; do
     places=("${places[@]:1}")
 done
 echo c >"$work/debugger"
+"$bochs/bochs" -q -unlock -f "$work/bochsrc" -rc "$work/debugger" </dev/null >"$work/bochs.out" 2>&1 &
+guest=$!
+# Its screen is a terminal of its own, and it stands still when that is full: somebody has to read it.
+tail --pid="$guest" -n +1 -f "$work/bochs.out" | sed -u -n 's/^Bochs connected to screen "\(.*\)"$/\1/p' | {
+    read -r screen && exec cat "$screen" >/dev/null 2>&1
+} &
 status=0
-"$bochs/bochs" -q -unlock -f "$work/bochsrc" -rc "$work/debugger" </dev/null >"$work/bochs.out" 2>&1 || status=$?
+wait "$guest" || status=$?
 grep -E '^[0-9]+[pe]\[' "$work/bochs.log" | tail -5
 exit $status

@@ -3,17 +3,18 @@
 # using it. Applies it to Debian's source, step by step, checks every step, and writes it as mails to
 # target/kernel-series/mails. Needs no privileges.
 #
-# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test, engine, fips and qemu
+# usage: kernel-series.sh [PART...]     without arguments mails, units, build, test, engine, fips, qemu and bochs
 #   mails   applies the steps, each to the very files that it was made for; git's mails; the
 #           kernel's checkpatch on each
 #   units   the assembly outside the kernel, against portable code; that clang takes it
 #   build   every step for x86-64 and 32-bit x86: what it touches, at W=1, without a warning
 #   test    every step in User Mode Linux: KUnit, and dm-crypt's volumes read by the dm-crypt before and the
 #           other way round. A quarter of an hour, the first time
-#   fips    all steps in User Mode Linux with fips=1, where a self-test of the crypto API that fails is the end
-#   qemu    all steps in QEMU, where kernel_fpu_begin() is real: AES-NI and AVX, two CPUs
 #   engine  all steps in User Mode Linux with the simulated co-processor (rtl/engine), whose driver (kernel/pci)
 #           takes several sectors in a request
+#   fips    all steps in User Mode Linux with fips=1, where a self-test of the crypto API that fails is the end
+#   qemu    all steps in QEMU, where kernel_fpu_begin() is real: AES-NI and AVX, two CPUs
+#   bochs   all steps in Bochs, where it is real, too: KUnit with VAES by AVX2 and by AVX-512, one CPU
 #   time    the assembly's speed, and the CPU time of dm-crypt with the series and without
 #   record STEP TREE [PATH...]
 #           makes a step of kernel/patches from a kernel's tree that has been changed, of these files
@@ -229,8 +230,8 @@ kernel() {
         targets=(linux modules)
     else
         compose "$1" plain
-        extra+=("$bed/qemu.config")
-        pieces+=("$bed/qemu.config")
+        extra+=("$here/../kernel/test/x86-7-bochs.config" "$bed/qemu.config")
+        pieces+=("${extra[@]: -2}")
         targets=(bzImage modules)
     fi
     kernel=$out/kernel-$2
@@ -248,14 +249,16 @@ kernel() {
     cp "$build/include/config/kernel.release" "$kernel/version"
 }
 
-# guest OPTION... JOB: guest.sh, with the kernel that is in $kernel.
+# guest OPTION... JOB: guest.sh, with the kernel that is in $kernel; in Bochs if $in_bochs is set.
+in_bochs=
 guest() {
     rm -rf "$out/guest"
     mkdir -p "$out/guest/scripts" "$out/guest/target"
-    ln -s "$here"/{guest.sh,guest-initramfs.sh,uml-exec.c} "$out/guest/scripts/"
-    printf '#!/bin/sh\necho %s\n' "$kernel" >"$out/guest/scripts/kernel.sh"
+    ln -s "$here"/{guest.sh,guest-bochs.sh,guest-initramfs.sh,uml-exec.c} "$out/guest/scripts/"
+    # shellcheck disable=SC2016  # its own
+    printf '#!/bin/sh\n[ "$1" != bochs ] || exec "%s/kernel.sh" bochs\necho %s\n' "$here" "$kernel" >"$out/guest/scripts/kernel.sh"
     chmod +x "$out/guest/scripts/kernel.sh"
-    local name=x86-series
+    local name=x86-series${in_bochs:+-bochs}
     [ "$(cat "$kernel/arch")" != um ] || name=uml-series
     CARGO_TARGET_DIR=$out/guest/target "$out/guest/scripts/guest.sh" --on "$name" "$@"
 }
@@ -365,6 +368,25 @@ engine() {
     return $status
 }
 
+# Bochs's CPU is an Ice Lake, where the kernel prefers 256 bits; the second time it is told not to, by the number of
+# X86_FEATURE_PREFER_YMM. By that the library chooses, and the crypto API's AES driver the priority that tells of it.
+bochs() {
+    local append
+    kernel "${steps[-1]}" x86_64
+    in_bochs=1
+    for append in "" clearcpuid=680; do
+        {
+            # shellcheck disable=SC2016  # the guest's
+            printf '[ "$(sed -n "/^driver *: xts-aes-vaes-avx512$/,/^$/s/^priority *: //p" /proc/crypto | head -1)" = %s ] || ' "$([ -n "$append" ] && echo 800 || echo 1)"
+            printf '{ echo "FAILED: not the CPU that was wanted" && exit 1; }\n'
+            cat "$bed/kunit.sh"
+        } >"$work/job"
+        echo "Bochs, VAES with $([ -n "$append" ] && echo AVX-512 || echo AVX2); KUnit:"
+        guest ${append:+--append "$append"} --timeout 3000 --file "aes_xts_kunit.ko=$build/lib/crypto/tests/aes_xts_kunit.ko" "$work/job"
+    done
+    in_bochs=
+}
+
 time_it() {
     local last=${steps[-1]} files
     build_units
@@ -409,10 +431,10 @@ build() {
     echo "build: steps ${steps[*]} for x86-64 and 32-bit x86, no warnings"
 }
 
-[ $# -gt 0 ] || set -- mails units build test engine fips qemu
+[ $# -gt 0 ] || set -- mails units build test engine fips qemu bochs
 while [ $# -gt 0 ]; do
     case $1 in
-    mails | units | build | fips | qemu | engine) "$1" ;;
+    mails | units | build | fips | qemu | bochs | engine) "$1" ;;
     test) run_tests ;;
     time) time_it ;;
     record)
