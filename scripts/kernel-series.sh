@@ -285,8 +285,8 @@ modules() {
     step "building bench/kernel/io.c" cc -static -O1 -Wall -Wextra -Werror -o "$modules/io" "$here/../bench/kernel/io.c"
 }
 
-kunit() {
-    guest --timeout 1200 --file "aes_xts_kunit.ko=$build/lib/crypto/tests/aes_xts_kunit.ko" "$bed/kunit.sh"
+kunit() { # kunit [JOB [OPTION...]]: of guest.sh; the job is bed/kunit.sh, or has it in it
+    guest --timeout 3000 --file "aes_xts_kunit.ko=$build/lib/crypto/tests/aes_xts_kunit.ko" "${@:2}" "${1:-$bed/kunit.sh}"
 }
 
 # What every guest loads.
@@ -363,7 +363,7 @@ engine() {
     mapfile -t files < <(guest_files)
     start_device "$target/cosim/release/xtent-engine-sim" --design xts --models "$target/rtl/cosim" --vhost-user "$work/engine"
     guest --engine "$work/engine" --timeout 1200 "${files[@]}" --file "dm-xtent.ko=$modules/xtent/dm-xtent.ko" \
-        --file "xtent_pci.ko=$modules/xtent/xtent_pci.ko" "$bed/engine.sh" || status=1
+        --file "xtent_pci.ko=$modules/xtent/xtent_pci.ko" --file "pci-lib.sh=$here/../kernel/test/pci-lib.sh" "$bed/engine.sh" || status=1
     stop_device || status=1
     return $status
 }
@@ -382,7 +382,7 @@ bochs() {
             cat "$bed/kunit.sh"
         } >"$work/job"
         echo "Bochs, VAES with $([ -n "$append" ] && echo AVX-512 || echo AVX2); KUnit:"
-        guest ${append:+--append "$append"} --timeout 3000 --file "aes_xts_kunit.ko=$build/lib/crypto/tests/aes_xts_kunit.ko" "$work/job"
+        kunit "$work/job" ${append:+--append "$append"}
     done
     in_bochs=
 }

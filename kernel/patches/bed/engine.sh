@@ -2,12 +2,9 @@
 # Runs inside the guest, which has the simulated co-processor: dm-crypt of the series sends its driver, xtent_pci,
 # several sectors in a request, the one before the series one in each, and both leave the bytes that the CPU does.
 # before.ko and after.ko are the two.
-fail() {
-    echo "FAILED: $*"
-    dmesg | tail -20
-    exit 1
-}
-
+# shellcheck disable=SC1091,SC2034  # of the library, and for it
+. /in/pci-lib.sh
+LEVEL=3
 chmod +x /in/requests
 # A simulated request takes a millisecond.
 bytes=131072
@@ -18,21 +15,11 @@ offset=18446744073709551488
 modprobe brd rd_nr=2 rd_size=1024 || fail "no RAM disks"
 insmod /in/dm-xtent.ko || fail "no dm-xtent"
 # Behind software, which the CPU is to take.
-insmod /in/xtent_pci.ko priority=1 || fail "no xtent_pci"
-engine=$(grep -l 0x1d1d /sys/bus/pci/devices/*/vendor | sed 's,/vendor$,,')
-[ -e "$engine/xtent/requests" ] || fail "the driver did not take the device"
-# The kernel's test of it, with requests of several data units, is another thread's.
-about() { sed -n '/^driver *: xts-aes-xtent-pci$/,/^$/p' /proc/crypto | sed -n "s/^$1 *: //p"; }
-tries=0
-until [ "$(about selftest)" = passed ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 3000 ] || fail "the kernel's test: $(about selftest)"
-    usleep 100000
-done
-! dmesg | grep 'alg: .*\(xtent\|fail\)' || fail "the kernel's test"
+load priority=1
+# With requests of several data units.
+tested
+fallbacks=$(count fallbacks)
 
-fallbacks=$(cat "$engine/xtent/fallbacks")
-count() { cat "$engine/xtent/$1"; }
 use() { # use before|after
     rmmod dm-crypt 2>/dev/null
     insmod "/in/$1.ko" || fail "no dm-crypt: $1"
