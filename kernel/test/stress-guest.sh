@@ -271,7 +271,7 @@ trusted="aes-xts-plain64|aes-xts-plain64|$key aes-cbc-essiv:sha256|aes-cbc-essiv
 if dmsetup create probe --noudevrules --noudevsync --table "0 8 crypt aes-hctr2-plain64 $short 0 /dev/ram0 0" 2>/dev/null; then
     dmsetup remove probe --noudevrules --noudevsync || fail "remove probe"
 else
-    [ -n "$DEBIAN" ] || fail "this kernel has no HCTR2"
+    case $(uname -r) in *-amd64) ;; *) fail "this kernel has no HCTR2" ;; esac
     echo "NOT RUN: HCTR2, which this kernel has not"
     trusted=$(echo "$trusted" | sed 's/aes-hctr2[^ ]*//')
 fi

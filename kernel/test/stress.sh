@@ -17,8 +17,6 @@ export CONFIG_XTENT_RUN_TEST=m
 bed=$1
 minutes=${2:-30}
 modules=${3:-$("$here/build.sh" "$bed")}
-debian=
-case $bed in x86-6* | x86-rt | x86-7) debian=1 ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -31,7 +29,7 @@ for program in addkey dirty worker; do
 done
 cat >"$work/job" <<JOB
 [ ! -d /sys/kernel/debug ] || [ -d /sys/kernel/debug/block ] || mount -t debugfs none /sys/kernel/debug
-MINUTES=$minutes DEBIAN=$debian sh /in/stress-guest.sh
+MINUTES=$minutes sh /in/stress-guest.sh
 JOB
 # So little memory that it does not suffice. A hang shows as the end of this time.
 if "$root/scripts/guest.sh" --on "$bed" "${files[@]}" --memory 256 --disk "scratch=$work/scratch" --follow \
