@@ -69,7 +69,7 @@ kernel-stress: ## dm-xtent with all that it can do at once, for MINUTES (30), in
 	@scripts/setup.sh kernel
 	@kernel/test/stress.sh $(or $(BED),uml-7-smp) $(or $(MINUTES),30)
 
-kernel-series: ## the patch series for Linux 7.3: mails, checks, builds, guests; PART=... does one part; an hour
+kernel-series: ## the patch series for Linux 7.3: mails, checks, builds, guests; PART=... does one part; half an hour and more
 	@scripts/setup.sh kernel-series
 	@scripts/kernel-series.sh $(PART)
 
