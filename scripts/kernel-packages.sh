@@ -145,6 +145,28 @@ BOCHS
     printf '%s\n' "$root"
 }
 
+# sparse_root: a folder with a sparse that reads the headers of Linux 7, that of sid, made the first time. Its program is
+# "sparse" there, which needs no root. Debian 12's does not know __typeof_unqual__, and the kernel goes on without it.
+sparse_root() {
+    local root=$cache/sparse new=$work/sparse
+    [ -e "$root/sparse" ] || {
+        foreign_apt amd64 sid
+        step "downloading sparse of sid" unpack_all "$new" sparse
+        native_apt
+        # As in qemu_root.
+        cat >"$new/sparse" <<'SPARSE'
+#!/bin/sh
+root=$(dirname "$(realpath "$0")")
+exec "$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu" "$root/usr/bin/sparse" "$@"
+SPARSE
+        chmod 755 "$new/sparse"
+        "$new/sparse" --version >/dev/null || die "this sparse does not run"
+        rm -rf "$root"
+        mv "$new" "$root"
+    }
+    printf '%s\n' "$root"
+}
+
 # newest_source: the folder with the source of the newest kernel 7 that trixie-backports has.
 newest_source() {
     local package

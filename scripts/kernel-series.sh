@@ -7,7 +7,8 @@
 #   mails   applies the steps, each to the very files that it was made for; git's mails; the
 #           kernel's checkpatch on each
 #   units   the assembly outside the kernel, against portable code; that clang takes it
-#   build   every step for x86-64 and 32-bit x86: what it touches, at W=1, without a warning
+#   build   every step for x86-64 and 32-bit x86: what it touches, at W=1, without a warning of the compiler's
+#           or of sparse's
 #   test    every step in User Mode Linux: KUnit, and dm-crypt's volumes read by the dm-crypt before and the
 #           other way round. A quarter of an hour, the first time
 #   engine  all steps in User Mode Linux with the simulated co-processor (rtl/engine), whose driver (kernel/pci)
@@ -205,7 +206,8 @@ units() {
 
 # As the kernel is used: with objtool, which reads the assembly. 32-bit x86 has the library without it.
 build() {
-    local step arch folder objects pieces
+    local step arch folder objects pieces sparse one
+    sparse=$(sparse_root)/sparse
     for arch in x86_64 i386; do
         folder=$out/build-$arch
         compose 0 plain
@@ -224,12 +226,18 @@ build() {
             [ ! -e "$tree/crypto/seg-test.c" ] || objects+=(crypto/seg-test.o)
             step "building step $step for $arch" nice make -C "$tree" "ARCH=$arch" "O=$folder" W=1 -j2 "${objects[@]}"
             ! grep -i 'warning' "$log" >&2 || die "warnings; see above"
+            step "running sparse on step $step for $arch" make -C "$tree" "ARCH=$arch" "O=$folder" C=2 "CHECK=$sparse" "${objects[@]}"
+            ! grep -E '(warning|error):' "$log" >&2 || die "sparse complains; see above"
+            for one in "${objects[@]}"; do
+                # Not of assembly.
+                [ ! -e "$tree/${one%.o}.c" ] || grep -q "^  CHECK  *${one%.o}.c$" "$log" || die "sparse has not seen ${one%.o}.c"
+            done
             # Of what is built in, objtool would see the whole kernel only.
             [ "$arch" = i386 ] || [ ! -e "$tree/$assembly" ] || step "running objtool" "$folder/tools/objtool/objtool" --stackval --rethunk --retpoline --sls --werror \
                 --dry-run "$folder/${assembly%.S}.o"
         done
     done
-    echo "build: steps ${steps[*]} for x86-64 and 32-bit x86, no warnings"
+    echo "build: steps ${steps[*]} for x86-64 and 32-bit x86, no warnings, none of sparse's"
 }
 
 [ $# -gt 0 ] || set -- mails units build test engine fips qemu bochs
