@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sector_cipher::Backend;
+use sector_cipher::{Backend, hazmat};
 use serde::Serialize;
 
 use crate::goals::{self, Judged};
@@ -15,6 +15,7 @@ pub(crate) struct Report {
     pub(crate) settings: Settings,
     /// Slowest first.
     pub(crate) backends: Vec<&'static str>,
+    pub(crate) chosen: Vec<Chosen>,
     pub(crate) peers: Vec<String>,
     pub(crate) left_out: Vec<String>,
     pub(crate) ciphers: Vec<Row>,
@@ -36,6 +37,37 @@ pub(crate) struct Machine {
     /// Those that matter to ciphers.
     features: Vec<&'static str>,
     system: String,
+}
+
+/// Which ways a back-end takes that suit this CPU, and whether timing it would have found the same.
+#[derive(Serialize)]
+pub(crate) struct Chosen {
+    backend: &'static str,
+    ways: String,
+    /// How often this CPU was timed for it, and how often that gave the same.
+    timed: usize,
+    alike: usize,
+}
+
+impl Chosen {
+    /// Of a back-end; `None` if it has one way for everything.
+    pub(crate) fn of(backend: Backend) -> Option<Self> {
+        /// Some five milliseconds.
+        const TIMED: usize = 100;
+        let ports = backend.ports()?;
+        let alike = (0..TIMED)
+            .filter_map(|_| hazmat::timed_ports(backend))
+            .filter(|timed| {
+                (timed.shifts, timed.three_products) == (ports.shifts, ports.three_products)
+            })
+            .count();
+        Some(Self {
+            backend: backend.name(),
+            ways: ports.to_string(),
+            timed: TIMED,
+            alike,
+        })
+    }
 }
 
 /// How it was measured.
@@ -189,6 +221,18 @@ impl Report {
                 ""
             }
         );
+        for chosen in &self.chosen {
+            let Chosen {
+                backend,
+                ways,
+                timed,
+                alike,
+            } = chosen;
+            let _ = writeln!(
+                text,
+                "Chosen for {backend}: {ways}; timing finds the same {alike} times of {timed}."
+            );
+        }
         text
     }
 

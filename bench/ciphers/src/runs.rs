@@ -9,7 +9,7 @@ use crate::limit;
 use crate::measure::{BUFFER, Meter, Rates, Turn};
 use crate::options::{Level, Options, What};
 use crate::peers::{self, Peer};
-use crate::report::{Curve, Figure, Machine, Point, Report, Row, Settings};
+use crate::report::{Chosen, Curve, Figure, Machine, Point, Report, Row, Settings};
 use crate::verify::verify;
 use crate::{goals, plot};
 
@@ -91,6 +91,7 @@ pub(crate) fn all(options: &Options) -> Result<bool, String> {
             quick: options.quick,
         },
         backends: backends.iter().map(|backend| backend.name()).collect(),
+        chosen: backends.iter().copied().filter_map(Chosen::of).collect(),
         peers: peers.iter().map(|peer| peer.name.clone()).collect(),
         left_out: notes,
         ciphers: Vec::new(),

@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::{Cipher, Mode};
+use crate::{Backend, Cipher, Mode, Ports};
 use core::fmt;
 use core::mem::swap;
 
@@ -87,6 +87,15 @@ pub fn decrypt_unit(cipher: &Cipher, tweak: [u8; 16], unit: &mut [u8]) -> Result
 pub fn set_ports(shifts: bool, three_products: bool, long_integers: bool) {
     // The CPU is not looked at any more afterwards.
     crate::arch::set_ports(shifts, three_products, long_integers);
+}
+
+/// What [`Backend::ports`] would be if this CPU had not been measured before, by timing it now:
+/// to compare. `None` if the back-end has one way, or the CPU lacks it.
+pub fn timed_ports(backend: Backend) -> Option<Ports> {
+    backend
+        .is_supported()
+        .then(|| crate::arch::timed_ports(backend))
+        .flatten()
 }
 
 fn crypt(

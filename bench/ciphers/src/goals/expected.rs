@@ -204,10 +204,12 @@ pub(crate) fn of_this_cpu(best: Backend) -> Option<&'static Expected> {
         PortsSource::Table {
             maker: "AMD",
             family: 26,
+            ..
         } => Some(&ZEN_5),
         PortsSource::Table {
             maker: "AMD",
             family: 25,
+            ..
         } => Some(&ZEN_4),
         _ => None,
     }

@@ -12,14 +12,14 @@ mod x86;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use aarch64::ROWS;
 use core::mem::MaybeUninit;
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+pub(crate) use x86::{ROWS, ports_of};
 #[cfg(all(
     target_arch = "x86_64",
     target_feature = "sse2",
     any(test, feature = "hazmat")
 ))]
-pub(crate) use x86::set_ports;
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-pub(crate) use x86::{ROWS, ports_of};
+pub(crate) use x86::{set_ports, timed_ports};
 
 /// A back-end has one way for everything here.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
@@ -33,6 +33,15 @@ pub(crate) fn ports_of(_backend: crate::Backend) -> Option<crate::Ports> {
     any(test, feature = "hazmat")
 ))]
 pub(crate) fn set_ports(_shifts: bool, _three_products: bool, _long_integers: bool) {}
+
+/// There is nothing to time.
+#[cfg(all(
+    not(all(target_arch = "x86_64", target_feature = "sse2")),
+    any(test, feature = "hazmat")
+))]
+pub(crate) fn timed_ports(_backend: crate::Backend) -> Option<crate::Ports> {
+    None
+}
 
 /// The back-ends of this architecture, slowest first.
 #[cfg(not(any(

@@ -19,9 +19,10 @@ mod v512_rounds;
 use crate::Backend;
 use crate::row::Row;
 use crate::simd::row;
+use core::sync::atomic::{AtomicU8, Ordering};
 pub(crate) use ports::of as ports_of;
 #[cfg(any(test, feature = "hazmat"))]
-pub(crate) use ports::set as set_ports;
+pub(crate) use ports::{set as set_ports, timed as timed_ports};
 use v128::V128;
 use v256::V256;
 use v512::V512;
@@ -47,16 +48,25 @@ fn has_avx2() -> bool {
 
 /// Whether they let us use VAES with AVX2. `cpufeatures` reports VAES only
 /// where the operating system has AVX-512 switched on, so its bits are read
-/// here: CPUID leaf 7, ECX, bits 9 (VAES) and 10 (VPCLMULQDQ).
+/// here: CPUID leaf 7, ECX, bits 9 (VAES) and 10 (VPCLMULQDQ). Once: in a virtual machine
+/// that takes some ten microseconds.
 fn has_vaes256() -> bool {
-    if !has_avx2() {
-        return false;
+    /// Plus one, and zero at first.
+    static FOUND: AtomicU8 = AtomicU8::new(0);
+    match FOUND.load(Ordering::Relaxed) {
+        0 => {
+            let has = has_avx2() && {
+                // A safe function in later releases of Rust.
+                #[allow(unused_unsafe)]
+                // SAFETY: a CPU with AVX2 has the instruction, and the leaf.
+                let leaf = unsafe { core::arch::x86_64::__cpuid_count(7, 0) };
+                leaf.ecx & 0x600 == 0x600
+            };
+            FOUND.store(1 + u8::from(has), Ordering::Relaxed);
+            has
+        }
+        found => found != 1,
     }
-    // A safe function in later releases of Rust.
-    #[allow(unused_unsafe)]
-    // SAFETY: a CPU with AVX2 has the instruction, and the leaf.
-    let leaf = unsafe { core::arch::x86_64::__cpuid_count(7, 0) };
-    leaf.ecx & 0x600 == 0x600
 }
 
 cpufeatures::new!(

@@ -61,8 +61,7 @@ pub(super) unsafe fn look() {
     if has(LOOKED) {
         return;
     }
-    let (maker, family) = maker_and_family();
-    let ways = match known(&maker, family, super::has_vaes512()) {
+    let ways = match known(&Cpu::this()) {
         Some((_, ways)) => ways,
         // SAFETY: the caller's promise, and asked for.
         None => MEASURED | unsafe { measured(super::has_vaes256(), super::has_vaes512()) },
@@ -76,57 +75,84 @@ pub(super) unsafe fn look() {
     );
 }
 
-/// What has been measured: the maker's name, and the ways.
+/// Which CPU it is, by CPUID, leaves 0 and 1.
+#[derive(Clone, Copy)]
+struct Cpu {
+    maker: [u8; 12],
+    family: u32,
+    model: u32,
+}
+
+impl Cpu {
+    fn this() -> Self {
+        // A safe function in later releases of Rust.
+        #[allow(unused_unsafe)]
+        // SAFETY: every x86-64 CPU has the instruction, and both leaves.
+        let [zero, one] = unsafe { [__cpuid(0), __cpuid(1)] };
+        let mut maker = [0; 12];
+        maker[..4].copy_from_slice(&zero.ebx.to_le_bytes());
+        maker[4..8].copy_from_slice(&zero.edx.to_le_bytes());
+        maker[8..].copy_from_slice(&zero.ecx.to_le_bytes());
+        // Older families have nothing in the upper bits of the model.
+        let family = one.eax >> 8 & 0xf;
+        Self {
+            maker,
+            family: family
+                + if family == 0xf {
+                    one.eax >> 20 & 0xff
+                } else {
+                    0
+                },
+            model: one.eax >> 4 & 0xf | one.eax >> 12 & 0xf0,
+        }
+    }
+}
+
+/// What has been measured: the maker's name, and the ways. Only the very models: their relatives have
+/// other ports, or fewer.
 ///
 /// Intel's, on Emerald Rapids: AES rounds and shifts of 64-byte vectors share a port, and of
-/// products one starts in each cycle. AMD's Zen 5 (family 26): shifts start beside rounds,
-/// `vpmultishiftqb` takes a round's turn, and of products one starts in two cycles. AMD's Zen 4
-/// (those of family 25 that have the vectors of `vaes512`): as Zen 5, but 64-byte vectors take
+/// products one starts in each cycle. AMD's Zen 5: shifts start beside rounds,
+/// `vpmultishiftqb` takes a round's turn, and of products one starts in two cycles. AMD's Zen 4:
+/// as Zen 5, but 64-byte vectors take
 /// two turns of everything, and beside as few rounds sums are as dear as a fourth product.
-fn known(maker: &[u8; 12], family: u32, vaes512: bool) -> Option<(&'static str, u8)> {
-    match (maker, family) {
-        (b"GenuineIntel", _) => Some(("Intel", 0)),
-        (b"AuthenticAMD", 26) => Some(("AMD", WAYS)),
-        (b"AuthenticAMD", 25) if vaes512 => Some(("AMD", SHIFTS | THREE_128 | THREE_256)),
+fn known(cpu: &Cpu) -> Option<(&'static str, u8)> {
+    match (&cpu.maker, cpu.family, cpu.model) {
+        (b"GenuineIntel", 6, 207) => Some(("Intel", 0)),
+        (b"AuthenticAMD", 26, 2) => Some(("AMD", WAYS)),
+        (b"AuthenticAMD", 25, 17) => Some(("AMD", SHIFTS | THREE_128 | THREE_256)),
         _ => None,
     }
 }
 
-/// By CPUID, leaves 0 and 1.
-fn maker_and_family() -> ([u8; 12], u32) {
-    // A safe function in later releases of Rust.
-    #[allow(unused_unsafe)]
-    // SAFETY: every x86-64 CPU has the instruction, and both leaves.
-    let [zero, one] = unsafe { [__cpuid(0), __cpuid(1)] };
-    let mut maker = [0; 12];
-    maker[..4].copy_from_slice(&zero.ebx.to_le_bytes());
-    maker[4..8].copy_from_slice(&zero.edx.to_le_bytes());
-    maker[8..].copy_from_slice(&zero.ecx.to_le_bytes());
-    let family = match one.eax >> 8 & 0xf {
-        0xf => 0xf + (one.eax >> 20 & 0xff),
-        family => family,
-    };
-    (maker, family)
+/// The time of one call, in the time stamp counter's units.
+fn ticks(of: impl Fn()) -> u64 {
+    // SAFETY: every x86-64 CPU has the counter; where a program must not read it, it could
+    // not run the C library's clock either.
+    let start = unsafe { _rdtsc() };
+    of();
+    // SAFETY: as above.
+    let end = unsafe { _rdtsc() };
+    end.wrapping_sub(start)
 }
 
-/// The least time of some, in the time stamp counter's units: whoever else uses the core only
-/// makes it longer.
-fn least_time(of: impl Fn()) -> u64 {
-    let mut least = u64::MAX;
-    for _ in 0..12 {
-        // SAFETY: every x86-64 CPU has the counter; where a program must not read it, it could
-        // not run the C library's clock either.
-        let start = unsafe { _rdtsc() };
-        of();
-        // SAFETY: as above.
-        let end = unsafe { _rdtsc() };
-        least = least.min(end.wrapping_sub(start));
+/// Whether `way` takes a twentieth less time than `usual`, or less still. Of each the least time of some counts,
+/// since whoever else uses the core only makes it longer; in turns, so that both meet what lasts. The
+/// first turn is for the CPU, which may have to switch its longest vectors on.
+fn saves(way: impl Fn(), usual: impl Fn()) -> bool {
+    let [mut with, mut without] = [u64::MAX; 2];
+    for turn in 0..=12 {
+        let (one, other) = (ticks(&way), ticks(&usual));
+        if turn > 0 {
+            with = with.min(one);
+            without = without.min(other);
+        }
     }
-    least
+    with.saturating_mul(20) <= without.saturating_mul(19)
 }
 
-/// A loop of instructions on registers, none of which waits for another, beside four AES rounds
-/// each time.
+/// What loops over instructions on registers, none of which waits for another, beside four AES
+/// rounds each time.
 macro_rules! beside_rounds {
     ($features:literal, $size:literal: $($instruction:literal)*) => {{
         #[target_feature(enable = $features)]
@@ -152,11 +178,11 @@ macro_rules! beside_rounds {
             _mm256_zeroupper();
         }
         // SAFETY: the caller of `measured` promises the features.
-        least_time(|| unsafe { beside_rounds() })
+        || unsafe { beside_rounds() }
     }};
 }
 
-/// The ways that are faster here.
+/// The ways that are faster here, by more than what two measurings differ.
 ///
 /// # Safety
 /// The CPU has the instructions of the back-end `aes-ni`, and of the other two as they say.
@@ -164,10 +190,12 @@ unsafe fn measured(vaes256: bool, vaes512: bool) -> u8 {
     // Four products and a sum against three, with what both factors' halves take.
     macro_rules! three_is_faster {
         ($features:literal, $size:literal, $xor:literal) => {
-            beside_rounds!($features, $size:
-                "vpclmullqlqdq" "vpclmullqhqdq" $xor $xor "vpunpcklqdq" "vpclmulhqhqdq" "vpunpckhqdq" $xor)
-                < beside_rounds!($features, $size:
-                    "vpclmullqlqdq" "vpclmullqhqdq" "vpclmulhqlqdq" "vpclmulhqhqdq" $xor)
+            saves(
+                beside_rounds!($features, $size:
+                    "vpclmullqlqdq" "vpclmullqhqdq" $xor $xor "vpunpcklqdq" "vpclmulhqhqdq" "vpunpckhqdq" $xor),
+                beside_rounds!($features, $size:
+                    "vpclmullqlqdq" "vpclmullqhqdq" "vpclmulhqlqdq" "vpclmulhqhqdq" $xor),
+            )
         };
     }
     let mut ways = 0;
@@ -183,7 +211,7 @@ unsafe fn measured(vaes256: bool, vaes512: bool) -> u8 {
         }
         let by_shifts = beside_rounds!("avx512f,vaes", "z": "vpsllvq" "vpsrlvq");
         let without = beside_rounds!("avx512f,avx512vbmi,vaes", "z": "vpmultishiftqb" "vpxorq");
-        if by_shifts < without {
+        if saves(by_shifts, without) {
             ways |= SHIFTS;
         }
     }
@@ -192,20 +220,40 @@ unsafe fn measured(vaes256: bool, vaes512: bool) -> u8 {
 
 /// What a back-end does; `None` if it has one way only.
 pub(crate) fn of(backend: Backend) -> Option<Ports> {
-    let three = match backend {
-        Backend::AesNi => THREE_128,
-        Backend::Vaes256 => THREE_256,
-        Backend::Vaes512 => THREE_512,
-        _ => return None,
-    };
     let source = if has(SET) {
         PortsSource::Set
     } else if has(MEASURED) {
         PortsSource::Measured
     } else {
-        let (maker, family) = maker_and_family();
-        let (maker, _) = known(&maker, family, super::has_vaes512())?;
-        PortsSource::Table { maker, family }
+        let cpu = Cpu::this();
+        let (maker, _) = known(&cpu)?;
+        PortsSource::Table {
+            maker,
+            family: cpu.family,
+            model: cpu.model,
+        }
+    };
+    of_ways(backend, PORTS.load(Ordering::Relaxed), source)
+}
+
+/// What it would do if the CPU were timed now.
+#[cfg(any(test, feature = "hazmat"))]
+pub(crate) fn timed(backend: Backend) -> Option<Ports> {
+    if !super::has_aes_ni() {
+        return None;
+    }
+    // SAFETY: asked for.
+    let ways = unsafe { measured(super::has_vaes256(), super::has_vaes512()) };
+    of_ways(backend, ways | LONG_INTEGERS, PortsSource::Measured)
+}
+
+fn of_ways(backend: Backend, ways: u8, source: PortsSource) -> Option<Ports> {
+    let has = |way| ways & way != 0;
+    let three = match backend {
+        Backend::AesNi => THREE_128,
+        Backend::Vaes256 => THREE_256,
+        Backend::Vaes512 => THREE_512,
+        _ => return None,
     };
     Some(Ports {
         shifts: (backend == Backend::Vaes512).then(|| has(SHIFTS)),
@@ -236,13 +284,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn makers_and_families() {
-        assert_eq!(known(b"GenuineIntel", 6, true), Some(("Intel", 0)));
-        assert_eq!(known(b"AuthenticAMD", 26, true), Some(("AMD", WAYS)));
+    fn makers_families_and_models() {
+        let known_of = |maker: &[u8; 12], family, model| {
+            let maker = *maker;
+            known(&Cpu {
+                maker,
+                family,
+                model,
+            })
+        };
+        assert_eq!(known_of(b"GenuineIntel", 6, 207), Some(("Intel", 0)));
+        assert_eq!(known_of(b"AuthenticAMD", 26, 2), Some(("AMD", WAYS)));
         let zen_4 = Some(("AMD", SHIFTS | THREE_128 | THREE_256));
-        assert_eq!(known(b"AuthenticAMD", 25, true), zen_4);
-        assert_eq!(known(b"AuthenticAMD", 25, false), None);
-        assert_eq!(known(b"HygonGenuine", 24, false), None);
+        assert_eq!(known_of(b"AuthenticAMD", 25, 17), zen_4);
+        // Gracemont, Strix Point, Milan, Hygon.
+        assert_eq!(known_of(b"GenuineIntel", 6, 190), None);
+        assert_eq!(known_of(b"AuthenticAMD", 26, 36), None);
+        assert_eq!(known_of(b"AuthenticAMD", 25, 1), None);
+        assert_eq!(known_of(b"HygonGenuine", 24, 0), None);
     }
 
     /// Whichever way is faster, measuring comes to an end and takes only what the CPU has.
