@@ -4,35 +4,12 @@
 
 mod common;
 
-use common::{Random, SIZES, cipher, for_all, lengths, names, quick, size, spec};
-use sector_cipher::{
-    Backend, Cipher, First, NewError, Run, RunError, SectorCount, WrongKeyLength, hazmat,
-};
+use common::{SIZES, cipher, cut, for_all, lengths, names, quick, size, spec};
+use sector_cipher::{Backend, Cipher, First, NewError, Run, RunError, SectorCount, WrongKeyLength};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
-
-/// Cuts `data` into runs at random sectors. The pieces' first sectors follow
-/// from where they are, so that together they are the one run.
-fn cut<'a>(first: u64, data: &'a mut [u8], bytes: usize, random: &mut Random) -> Vec<Run<'a>> {
-    let mut runs = Vec::new();
-    let (mut rest, mut first) = (data, first);
-    while !rest.is_empty() {
-        let sectors = random
-            .below(rest.len() / bytes + 1)
-            .min(1 + random.below(12));
-        let (data, behind) = rest.split_at_mut(sectors * bytes);
-        rest = behind;
-        runs.push(Run { first, data });
-        first = first.wrapping_add((sectors * bytes / 512) as u64);
-    }
-    // Order must not matter.
-    if random.below(2) == 0 {
-        runs.reverse();
-    }
-    runs
-}
 
 /// Which back-ends these tests leave out, where nobody can miss it: past the test
 /// runner's capture, and in the list that `make test` prints at its end.
@@ -109,35 +86,6 @@ fn every_backend_matches_portable_at_every_length() {
                 assert!(*data == expected, "{what}: encrypt_runs");
                 cipher.decrypt_runs(&mut cut(first, data, bytes, random));
                 assert!(*data == plain, "{what}: decrypt_runs");
-            }
-        }
-    });
-}
-
-/// What the CPU's ports decide changes nothing but speed: all ways, whatever this CPU takes. The
-/// other tests, beside this one, may meet any of them.
-#[test]
-fn every_way_of_the_ports_gives_the_same() {
-    for_all(|name, key, bytes, random| {
-        let first = 4096;
-        let plain = random.bytes(70 * bytes);
-        let mut all = plain.clone();
-        cipher(name, bytes, key, Backend::Portable).encrypt(first, &mut all);
-        for &backend in &Backend::available()[1..] {
-            if backend.ports().is_none() {
-                continue;
-            }
-            let cipher = cipher(name, bytes, key, backend);
-            for ways in 0..8 {
-                hazmat::set_ports(ways & 1 != 0, ways & 2 != 0, ways & 4 != 0);
-                for sectors in [1, 2, 3, 5, 8, 9, 17, 70] {
-                    let mut data = plain[..sectors * bytes].to_vec();
-                    cipher.encrypt(first, &mut data);
-                    let what = format!("{name} {bytes} {backend} {ways}: {sectors} sectors");
-                    assert!(data == all[..data.len()], "{what}: encrypt");
-                    cipher.decrypt(first, &mut data);
-                    assert!(data == plain[..data.len()], "{what}: decrypt");
-                }
             }
         }
     });

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Random, SIZES, cipher, lengths, names, spec};
+use common::{Random, SIZES, Way, cipher, lengths, names, spec};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use sector_cipher::{Backend, Run};
 use std::os::unix::process::ExitStatusExt;
@@ -69,7 +69,12 @@ fn nothing_outside_the_sectors_is_touched() {
         for &key_len in spec(&name).key_lengths() {
             let key = random.bytes(key_len);
             for bytes in SIZES {
-                for &backend in Backend::available() {
+                let ways = |&backend: &Backend| {
+                    let ways = Way::all(backend, spec(&name).mode());
+                    ways.into_iter().map(move |way| (backend, way))
+                };
+                for (backend, way) in Backend::available().iter().flat_map(ways) {
+                    way.take();
                     // Software takes long, and goes from batch to batch of eight.
                     let most = match (backend, bytes) {
                         (Backend::Portable, 1024..) => 20,

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Random, cipher, names};
+use common::{Random, Way, cipher, names};
 use sector_cipher::{Backend, Cipher, CipherSpec};
 use std::arch::asm;
 
@@ -81,7 +81,12 @@ fn nothing_of_the_key_stays_on_the_stack() {
         let spec: CipherSpec = name.parse().unwrap();
         for &len in spec.key_lengths() {
             let keys = [random.bytes(len), random.bytes(len)];
-            for &backend in Backend::available() {
+            let ways = |&backend: &Backend| {
+                let ways = Way::all(backend, spec.mode());
+                ways.into_iter().map(move |way| (backend, way))
+            };
+            for (backend, way) in Backend::available().iter().flat_map(ways) {
+                way.take();
                 for (bytes, sectors) in [(512, 1), (512, 9), (512, 70), (4096, 1), (4096, 20)] {
                     let mut cipher = cipher(&name, bytes, &keys[0], backend);
                     for encrypt in [true, false] {
@@ -91,7 +96,10 @@ fn nothing_of_the_key_stays_on_the_stack() {
                             left_by(&cipher, encrypt, &mut data[..bytes * sectors], &mut copies);
                             copies.clone()
                         });
-                        let what = format!("{name} {len} {backend} {sectors} of {bytes} bytes");
+                        let what = format!(
+                            "{name} {len} {backend} {sectors} of {bytes} bytes{}",
+                            way.name()
+                        );
                         let [before, after] = [0, 1].map(|i| different(&left[0][i], &left[1][i]));
                         assert_eq!(after, 0, "{what}");
                         most = most.max(before);

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test file uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
-use sector_cipher::{Backend, Cipher, CipherSpec, SectorCount, SectorSize};
+use sector_cipher::{Backend, Cipher, CipherSpec, Mode, Run, SectorCount, SectorSize, hazmat};
 
 /// The name of every cipher.
 pub(crate) fn names() -> impl Iterator<Item = String> {
@@ -85,6 +85,94 @@ pub(crate) fn for_all(mut test: impl FnMut(&str, &[u8], usize, &mut Random)) {
                 test(&name, &key, bytes, &mut random);
             }
         }
+    }
+}
+
+/// Cuts `data` into runs at random sectors. The pieces' first sectors follow
+/// from where they are, so that together they are the one run.
+pub(crate) fn cut<'a>(
+    first: u64,
+    data: &'a mut [u8],
+    bytes: usize,
+    random: &mut Random,
+) -> Vec<Run<'a>> {
+    let mut runs = Vec::new();
+    let (mut rest, mut first) = (data, first);
+    while !rest.is_empty() {
+        let sectors = random
+            .below(rest.len() / bytes + 1)
+            .min(1 + random.below(12));
+        let (data, behind) = rest.split_at_mut(sectors * bytes);
+        rest = behind;
+        runs.push(Run { first, data });
+        first = first.wrapping_add((sectors * bytes / 512) as u64);
+    }
+    // Order must not matter.
+    if random.below(2) == 0 {
+        runs.reverse();
+    }
+    runs
+}
+
+/// A way in which a back-end can do what depends on the CPU's ports: see [`hazmat::set_ports`].
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    shifts: bool,
+    three_products: bool,
+    long_integers: bool,
+}
+
+impl Way {
+    /// All that the back-end has for a cipher; one, which is all of it, where it does not ask.
+    pub(crate) fn all(backend: Backend, mode: Mode) -> Vec<Self> {
+        let ports = backend.ports();
+        let asks_for = |modes: &[Mode], has: bool| {
+            let both: &[bool] = if has && modes.contains(&mode) {
+                &[false, true]
+            } else {
+                &[false]
+            };
+            both
+        };
+        let mut all = Vec::new();
+        for &shifts in asks_for(
+            &[Mode::AesXts, Mode::Eme2],
+            ports.is_some_and(|ports| ports.shifts.is_some()),
+        ) {
+            for &three_products in asks_for(&[Mode::FastBrw], ports.is_some()) {
+                for &long_integers in asks_for(
+                    &[Mode::Adiantum12, Mode::Adiantum20],
+                    ports.is_some_and(|ports| ports.long_integers.is_some()),
+                ) {
+                    all.push(Self {
+                        shifts,
+                        three_products,
+                        long_integers,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// What it does otherwise than the first: to be behind a name.
+    pub(crate) fn name(self) -> String {
+        let parts = [
+            (self.shifts, ", by shifts"),
+            (self.three_products, ", three products"),
+            (self.long_integers, ", AVX2"),
+        ];
+        parts
+            .iter()
+            .filter(|part| part.0)
+            .map(|part| part.1)
+            .collect()
+    }
+
+    /// From here on the whole process goes this way: a test that does so is the only one in its program,
+    /// but for some that encrypt nothing.
+    pub(crate) fn take(self) {
+        hazmat::set_ports(self.shifts, self.three_products, self.long_integers);
     }
 }
 

@@ -23,8 +23,8 @@ mod memcheck;
 #[cfg(target_arch = "x86_64")]
 mod trace;
 
-use common::size;
-use sector_cipher::{Backend, Cipher, CipherSpec, IvMode, Mode, SectorCount, hazmat};
+use common::{Way, size};
+use sector_cipher::{Backend, Cipher, CipherSpec, IvMode, Mode, SectorCount};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
@@ -42,6 +42,10 @@ type Run = (usize, usize);
 /// or masks.
 const RUNS: [Run; 4] = [(512, 9), (512, 1), (4096, 1), (4096, 3)];
 
+/// As many that FAST's BRW hash has a pass of nine, which `vaes512` takes through its middle by eight
+/// vectors, where all of the above go by two.
+const LONG_PASS: Run = (512, 17);
+
 /// Bytes of the longest.
 const LONGEST: usize = 3 * 4096;
 
@@ -52,8 +56,7 @@ struct Case {
     key_len: usize,
     backend: Backend,
     run: Run,
-    /// All of [`hazmat::set_ports`], or none.
-    ports: bool,
+    way: Way,
 }
 
 impl Case {
@@ -64,22 +67,18 @@ impl Case {
             .filter(|spec| matches!(spec.iv(), IvMode::Plain64 | IvMode::EssivSha256))
             .flat_map(|spec| spec.key_lengths().iter().map(move |&len| (spec, len)))
             .flat_map(move |(spec, key_len)| {
-                let asks = backend.ports().is_some_and(|ports| match spec.mode() {
-                    Mode::AesXts | Mode::Eme2 | Mode::FastBrw => true,
-                    Mode::Adiantum12 | Mode::Adiantum20 => ports.long_integers.is_some(),
-                    _ => false,
-                });
-                let ways: &[bool] = if asks { &[false, true] } else { &[false] };
-                let cases = move |&ports| {
-                    runs.iter().map(move |&run| Self {
+                let cases = move |way| {
+                    let long = backend == Backend::Vaes512 && spec.mode() == Mode::FastBrw;
+                    let long = long.then_some(LONG_PASS);
+                    runs.iter().copied().chain(long).map(move |run| Self {
                         spec,
                         key_len,
                         backend,
                         run,
-                        ports,
+                        way,
                     })
                 };
-                ways.iter().flat_map(cases)
+                Way::all(backend, spec.mode()).into_iter().flat_map(cases)
             })
     }
 
@@ -93,7 +92,7 @@ impl Case {
     fn run(&self, place: &mut MaybeUninit<Cipher>, secrets: &mut Secrets) {
         let (bytes, sectors) = self.run;
         // Of the process that is looked at, which is one for each case.
-        hazmat::set_ports(self.ports, self.ports, self.ports);
+        self.way.take();
         let cipher = Cipher::new(
             self.spec,
             size(bytes),
@@ -114,7 +113,7 @@ impl Case {
             self.spec,
             8 * self.key_len,
             self.backend,
-            if self.ports { ", the other way" } else { "" }
+            self.way.name()
         )
     }
 }
