@@ -36,8 +36,8 @@ pub enum PortsSource {
         /// The number that `/proc/cpuinfo` calls `model`.
         model: u32,
     },
-    /// Both ways were timed when this process asked for a back-end first, for less than a tenth of a
-    /// millisecond, and the one that is not the usual way took a twentieth less time or less still.
+    /// Both ways were timed when this process asked for a back-end first, for some 40 to 80
+    /// microseconds if nothing else took the CPU. The way that is not the usual one had to take a twentieth less.
     Measured,
     /// Somebody has set them, for a test.
     Set,

@@ -120,7 +120,7 @@ static INTEL: Expected = Expected {
 /// rule, whose limit their products set at 0.42 (AES-128) and 0.58 (AES-256), must reach nine
 /// tenths of that with 4096 bytes, and eight with 512.
 static ZEN_5: Expected = Expected {
-    kind: "AMD, family 26 (Zen 5)",
+    kind: "AMD, family 26, model 2 (Zen 5)",
     xts: &[
         of_limit(256, 512, 64, (0.90, 0.95)),
         of_peer(512, 64, (1.7, 1.85)),
@@ -159,7 +159,7 @@ static ZEN_5: Expected = Expected {
 /// be reached with 4096 bytes, and 0.85 with 512.
 /// XTS on smaller vectors has a product for each, which takes as long as with the long ones.
 static ZEN_4: Expected = Expected {
-    kind: "AMD, family 25 with AVX-512 (Zen 4)",
+    kind: "AMD, family 25, model 17 (Zen 4)",
     xts: &[
         of_limit(256, 512, 64, (0.84, 0.90)),
         of_peer(512, 64, (1.7, 1.85)),

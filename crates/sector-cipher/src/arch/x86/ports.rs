@@ -108,7 +108,7 @@ impl Cpu {
     }
 }
 
-/// What has been measured: the maker's name, and the ways. Only the very models: their relatives have
+/// What has been measured: the maker's name, and the ways. Only the very models: their relatives may have
 /// other ports, or fewer.
 ///
 /// Intel's, on Emerald Rapids: AES rounds and shifts of 64-byte vectors share a port, and of
@@ -136,7 +136,7 @@ fn ticks(of: impl Fn()) -> u64 {
     end.wrapping_sub(start)
 }
 
-/// Whether `way` takes a twentieth less time than `usual`, or less still. Of each the least time of some counts,
+/// Whether `way` takes less than nineteen twentieths of the time of `usual`. Of each the least time of some counts,
 /// since whoever else uses the core only makes it longer; in turns, so that both meet what lasts. The
 /// first turn is for the CPU, which may have to switch its longest vectors on.
 fn saves(way: impl Fn(), usual: impl Fn()) -> bool {
@@ -148,7 +148,7 @@ fn saves(way: impl Fn(), usual: impl Fn()) -> bool {
             without = without.min(other);
         }
     }
-    with.saturating_mul(20) <= without.saturating_mul(19)
+    with.saturating_mul(20) < without.saturating_mul(19)
 }
 
 /// What loops over instructions on registers, none of which waits for another, beside four AES
@@ -220,9 +220,13 @@ unsafe fn measured(vaes256: bool, vaes512: bool) -> u8 {
 
 /// What a back-end does; `None` if it has one way only.
 pub(crate) fn of(backend: Backend) -> Option<Ports> {
-    let source = if has(SET) {
+    if backend == Backend::Portable {
+        return None;
+    }
+    let ways = PORTS.load(Ordering::Relaxed);
+    let source = if ways & SET != 0 {
         PortsSource::Set
-    } else if has(MEASURED) {
+    } else if ways & MEASURED != 0 {
         PortsSource::Measured
     } else {
         let cpu = Cpu::this();
@@ -233,7 +237,7 @@ pub(crate) fn of(backend: Backend) -> Option<Ports> {
             model: cpu.model,
         }
     };
-    of_ways(backend, PORTS.load(Ordering::Relaxed), source)
+    of_ways(backend, ways, source)
 }
 
 /// What it would do if the CPU were timed now.
