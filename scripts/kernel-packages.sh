@@ -151,7 +151,7 @@ sparse_root() {
     local root=$cache/sparse new=$work/sparse
     [ -e "$root/sparse" ] || {
         foreign_apt amd64 sid
-        step "downloading sparse of sid" unpack_all "$new" sparse
+        step "downloading sparse of sid" unpack "$new" apt-get -- sparse libc6
         native_apt
         # As in qemu_root.
         cat >"$new/sparse" <<'SPARSE'

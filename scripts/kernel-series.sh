@@ -226,7 +226,7 @@ build() {
             [ ! -e "$tree/crypto/seg-test.c" ] || objects+=(crypto/seg-test.o)
             step "building step $step for $arch" nice make -C "$tree" "ARCH=$arch" "O=$folder" W=1 -j2 "${objects[@]}"
             ! grep -i 'warning' "$log" >&2 || die "warnings; see above"
-            step "running sparse on step $step for $arch" make -C "$tree" "ARCH=$arch" "O=$folder" C=2 "CHECK=$sparse" "${objects[@]}"
+            step "running sparse on step $step for $arch" nice make -C "$tree" "ARCH=$arch" "O=$folder" W=1 C=2 "CHECK=$sparse" -j2 "${objects[@]}"
             ! grep -E '(warning|error):' "$log" >&2 || die "sparse complains; see above"
             for one in "${objects[@]}"; do
                 # Not of assembly.
