@@ -177,6 +177,31 @@ def global_resets(netlist):
     netlist.write_text(json.dumps(design))
 
 
+def run_router(command, folder):
+    """What nextpnr returned, and said. It is stopped, and None returned, where it has twice and a hundred as many overused
+    wires as it once had: with three seeds they grew on from there for as long as anybody waited,
+    18, 7 and 8 rounds."""
+    said, least = [], None
+    with (
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running,
+        open(folder / "log", "w", encoding="utf-8") as log,
+    ):
+        try:
+            for line in running.stdout:
+                log.write(line)
+                log.flush()
+                said.append(line)
+                found = re.search(r"iter=\d+ .*overused=(\d+) overuse=", line)
+                if found:
+                    overused = int(found[1])
+                    least = overused if least is None else min(least, overused)
+                    if overused > 2 * least + 100:
+                        return None, "".join(said)
+            return running.wait(), "".join(said)
+        finally:
+            running.kill()
+
+
 def route(tools, name, module, parameters, text):
     """MHz after place and route for ECP5 with each seed, the best of those that are there, and the LUTs."""
     netlist = tools.build / f"report/{name}.netlist"
@@ -205,13 +230,11 @@ def route(tools, name, module, parameters, text):
             command = ["prlimit", f"--cpu={LIMIT}:{LIMIT + 60}", tools.build / "nextpnr/nextpnr-ecp5", "--85k"]
             command += ["--package", "CABGA756", "--json", netlist / "shell.json", *ROUTER]
             command += ["--seed", str(number), "--timing-allow-fail", "--report", "report.json"]
-            with open(folder / "log", "w", encoding="utf-8") as log:
-                done = subprocess.run(command, cwd=folder, stdout=log, stderr=log, check=False)
-            said = (folder / "log").read_text()
-            tired = done.returncode == -signal.SIGXCPU
-            if tired or re.search(r"(?i)ERROR: .*(place|route|routing)", said):
+            returned, said = run_router(command, folder)
+            tired = returned == -signal.SIGXCPU
+            if tired or returned is None or re.search(r"(?i)ERROR: .*(place|route|routing)", said):
                 return {"lut4": luts, "mhz": None}
-            if done.returncode != 0:
+            if returned != 0:
                 sys.exit(f"nextpnr-ecp5 failed: see {folder / 'log'}")
             report = json.loads((folder / "report.json").read_text())
             mhz = round(max(clock["achieved"] for clock in report["fmax"].values()), 1)
