@@ -123,6 +123,12 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    const NONE: Self = Self {
+        shifts: false,
+        three_products: false,
+        long_integers: false,
+    };
+
     /// All that there are.
     pub(crate) fn every() -> impl Iterator<Item = Self> {
         (0..8).map(|ways| Self {
@@ -132,37 +138,30 @@ impl Way {
         })
     }
 
-    /// All that the back-end has for a cipher; one where it does not ask. For tests that take long: what
+    /// Both that the back-end has for a cipher; one where it does not ask. For tests that take long: what
     /// ciphers ask for is known here.
     pub(crate) fn all(backend: Backend, mode: Mode) -> Vec<Self> {
-        let ports = backend.ports();
-        let asks_for = |modes: &[Mode], has: bool| {
-            let both: &[bool] = if has && modes.contains(&mode) {
-                &[false, true]
-            } else {
-                &[false]
-            };
-            both
-        };
-        let mut all = Vec::new();
-        for &shifts in asks_for(
-            &[Mode::AesXts, Mode::Eme2],
-            ports.is_some_and(|ports| ports.shifts.is_some()),
-        ) {
-            for &three_products in asks_for(&[Mode::FastBrw], ports.is_some()) {
-                for &long_integers in asks_for(
-                    &[Mode::Adiantum12, Mode::Adiantum20],
-                    ports.is_some_and(|ports| ports.long_integers.is_some()),
-                ) {
-                    all.push(Self {
-                        shifts,
-                        three_products,
-                        long_integers,
-                    });
-                }
+        let mut other = Self::NONE;
+        let asks = backend.ports().is_some_and(|ports| match mode {
+            Mode::AesXts | Mode::Eme2 => {
+                other.shifts = true;
+                ports.shifts.is_some()
             }
+            Mode::FastBrw => {
+                other.three_products = true;
+                true
+            }
+            Mode::Adiantum12 | Mode::Adiantum20 => {
+                other.long_integers = true;
+                ports.long_integers.is_some()
+            }
+            _ => false,
+        });
+        if asks {
+            vec![Self::NONE, other]
+        } else {
+            vec![Self::NONE]
         }
-        all
     }
 
     /// What it does otherwise than the first: to be behind a name.
