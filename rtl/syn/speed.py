@@ -251,7 +251,9 @@ def route(tools, name, module, parameters, text):
     # A seed that is not there yet, and one that was not routed.
     seeds = ["–" if one is None else f"{one['mhz']:g}" if one["mhz"] else "none" for one in found]
     best = max((one["mhz"] for one in there if one["mhz"]), default=None)
-    return {"lut4": there[0]["lut4"], "seeds": seeds, "mhz": best}
+    # As placed, or as estimated if no seed was routed.
+    placed = next((one for one in there if one["mhz"]), there[0])
+    return {"lut4": placed["lut4"], "seeds": seeds, "mhz": best}
 
 
 def delay(tools, name, module, parameters, text):
