@@ -1,6 +1,7 @@
 //! The ciphers of `sector-cipher` against other libraries and against the
 //! CPU's AES unit, in one process, in turns.
 
+mod chosen;
 mod contestant;
 mod goals;
 mod measure;

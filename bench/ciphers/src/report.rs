@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sector_cipher::{Backend, hazmat};
+use sector_cipher::Backend;
 use serde::Serialize;
 
+use crate::chosen::Chosen;
 use crate::goals::{self, Judged};
 
 /// Everything that has been measured.
@@ -37,37 +38,6 @@ pub(crate) struct Machine {
     /// Those that matter to ciphers.
     features: Vec<&'static str>,
     system: String,
-}
-
-/// Which ways a back-end takes that suit this CPU, and whether timing it would have found the same.
-#[derive(Serialize)]
-pub(crate) struct Chosen {
-    backend: &'static str,
-    ways: String,
-    /// How often this CPU was timed for it, and how often that gave the same.
-    timed: usize,
-    alike: usize,
-}
-
-impl Chosen {
-    /// Of a back-end; `None` if it has one way for everything.
-    pub(crate) fn of(backend: Backend) -> Option<Self> {
-        /// Some five milliseconds.
-        const TIMED: usize = 100;
-        let ports = backend.ports()?;
-        let alike = (0..TIMED)
-            .filter_map(|_| hazmat::timed_ports(backend))
-            .filter(|timed| {
-                (timed.shifts, timed.three_products) == (ports.shifts, ports.three_products)
-            })
-            .count();
-        Some(Self {
-            backend: backend.name(),
-            ways: ports.to_string(),
-            timed: TIMED,
-            alike,
-        })
-    }
 }
 
 /// How it was measured.
@@ -222,16 +192,7 @@ impl Report {
             }
         );
         for chosen in &self.chosen {
-            let Chosen {
-                backend,
-                ways,
-                timed,
-                alike,
-            } = chosen;
-            let _ = writeln!(
-                text,
-                "Chosen for {backend}: {ways}; timing finds the same {alike} times of {timed}."
-            );
+            let _ = writeln!(text, "{chosen}");
         }
         text
     }

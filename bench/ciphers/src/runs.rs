@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use sector_cipher::{Backend, Mode};
 
+use crate::chosen::Chosen;
 use crate::contestant::{Entry, Runs, Scattered, Task};
 use crate::limit;
 use crate::measure::{BUFFER, Meter, Rates, Turn};
 use crate::options::{Level, Options, What};
 use crate::peers::{self, Peer};
-use crate::report::{Chosen, Curve, Figure, Machine, Point, Report, Row, Settings};
+use crate::report::{Curve, Figure, Machine, Point, Report, Row, Settings};
 use crate::verify::verify;
 use crate::{goals, plot};
 
