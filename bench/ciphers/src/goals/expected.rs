@@ -85,7 +85,7 @@ const SMALLER: &[(Backend, usize, Ratios)] = &[
 
 /// Set on a Xeon of the kind Emerald Rapids.
 static INTEL: Expected = Expected {
-    kind: "Intel",
+    kind: "Intel, family 6, model 207 (Emerald Rapids)",
     xts: &[
         of_limit(256, 512, 64, (0.90, 0.95)),
         of_peer(512, 64, (1.7, 1.85)),
