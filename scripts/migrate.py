@@ -8,24 +8,32 @@ other. Ends when the guest runs at the destination.
 """
 
 import json
-import os
 import socket
 import sys
 import time
+
+
+def connected(path):
+    """A connection to the QEMU at `path`, which may just have been started: it has no socket yet
+    then, or one that it has bound and does not listen at."""
+    until = time.monotonic() + 60
+    while True:
+        end = socket.socket(socket.AF_UNIX)
+        try:
+            end.connect(path)
+            return end
+        except (FileNotFoundError, ConnectionRefusedError):
+            end.close()
+            if time.monotonic() > until:
+                raise RuntimeError(f"{path}: QEMU has not started") from None
+        time.sleep(0.02)
 
 
 class Machine:
     """A QEMU that is asked by QMP, and what it has said of itself."""
 
     def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        # One that has just been started has no socket yet.
-        until = time.monotonic() + 60
-        while not os.path.exists(path):
-            if time.monotonic() > until:
-                raise RuntimeError(f"{path}: QEMU has not started")
-            time.sleep(0.02)
-        self.socket.connect(path)
+        self.socket = connected(path)
         self.socket.settimeout(120)
         self.lines = self.socket.makefile()
         self.events = []
