@@ -7,19 +7,25 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::makedev;
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
 
-use crate::{Act, Error, ErrorKind};
+use crate::{Act, Error, ErrorKind, block};
+
+/// The kernel's number for loop devices.
+const MAJOR: u32 = 7;
 
 // linux/loop.h
 const LOOP_CLR_FD: Opcode = 0x4C01;
 const LOOP_SET_CAPACITY: Opcode = 0x4C07;
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 const LO_FLAGS_READ_ONLY: u32 = 1;
@@ -205,15 +211,50 @@ pub fn backing_file(number: u32) -> io::Result<Option<PathBuf>> {
             Ok(Some(PathBuf::from(std::ffi::OsString::from_vec(text))))
         }
         // The device has no backing file, or goes away just now.
-        Err(e) if Errno::from_io_error(&e) == Some(Errno::NXIO) => Ok(None),
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NXIO | Errno::NODEV)) => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }
 }
 
-/// The loop devices attached to `backing`.
-pub fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
-    let mut numbers = Vec::new();
+/// A loop device that is attached to something.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    /// Its number.
+    pub number: u32,
+    /// The file, as the kernel names it: that name may have gone, or lead elsewhere.
+    pub backing: PathBuf,
+    /// The bytes of the file that it has.
+    pub bytes: Range<u64>,
+}
+
+impl Attached {
+    fn of(number: u32, backing: PathBuf) -> Self {
+        // All of it, where that cannot be told.
+        let (start, len) =
+            block::backing(makedev(MAJOR, number)).map_or((0, None), |it| (it.start, it.len));
+        Self {
+            number,
+            backing,
+            bytes: start..len.map_or(u64::MAX, |len| start.saturating_add(len)),
+        }
+    }
+
+    /// The numbers of the file's device and of the file, by whatever name.
+    ///
+    /// # Errors
+    /// If this user may not open the loop device, above all.
+    pub fn file(&self) -> io::Result<(u64, u64)> {
+        let device = File::open(device_path(self.number))?;
+        // SAFETY: `LOOP_GET_STATUS64` fills a `struct loop_info64`.
+        let info = unsafe { ioctl(&device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }?;
+        Ok((info.device, info.inode))
+    }
+}
+
+/// The loop devices that are attached to something.
+pub fn attached() -> io::Result<Vec<Attached>> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block")? {
         let name = entry?.file_name();
         let number = name
@@ -221,13 +262,20 @@ pub fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
             .and_then(|n| n.strip_prefix("loop"))
             .and_then(|n| n.parse().ok());
         if let Some(number) = number
-            && backing_file(number)?.as_deref() == Some(backing)
+            && let Some(backing) = backing_file(number)?
         {
-            numbers.push(number);
+            found.push(Attached::of(number, backing));
         }
     }
-    numbers.sort_unstable();
-    Ok(numbers)
+    found.sort_unstable_by_key(|it| it.number);
+    Ok(found)
+}
+
+/// The loop devices attached to `backing`.
+pub fn attached_to(backing: &Path) -> io::Result<Vec<u32>> {
+    let mut found = attached()?;
+    found.retain(|it| it.backing == backing);
+    Ok(found.into_iter().map(|it| it.number).collect())
 }
 
 /// Lets loop device `number` have the size that its file has by now, as the kernel

@@ -151,7 +151,6 @@ impl Flight {
             return None;
         }
         match self.work {
-            // A flush that failed meanwhile may have been about our pages.
             Work::Flush => Some(store.check_flushes(Act::Flush)),
             Work::Rewrite(errno, at) => match store.durability_failed(errno, at) {
                 Some(error) => Some(Err(error)),
@@ -198,6 +197,19 @@ impl Flight {
     fn rest(&self) -> usize {
         let len = self.buffer.as_ref().map_or(0, |buffer| buffer.len());
         len.saturating_sub(self.done)
+    }
+
+    /// Whether what the kernel answers may be about other bytes than its own.
+    pub(super) fn is_about_others(&self) -> bool {
+        matches!(
+            self.work,
+            Work::DurableWrite | Work::Rewrite(..) | Work::Flush
+        )
+    }
+
+    /// What it has asked for last.
+    pub(super) fn act(&self) -> Act {
+        self.work.act()
     }
 
     /// Its memory and its result, for whoever waits.

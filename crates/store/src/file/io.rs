@@ -1,6 +1,7 @@
 //! Reads, writes, flushes and discards that wait until they are done.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::FallocateFlags;
@@ -34,6 +35,26 @@ impl FileStore {
             return Err(self.out_of_range(act, offset));
         }
         Ok(())
+    }
+
+    /// Has the next reads of the first `len` bytes of a block device see what is there, and not what the
+    /// page cache of this device has kept: whoever writes them by way of the file under a loop device, the disk
+    /// of a partition or another path to it does not change that. What is still to be written is kept.
+    pub fn forget_cached(&self, len: u64) {
+        if self.block.is_some() && self.direct.is_none() {
+            // Whole pages alone are dropped.
+            let first = self.start - self.start % PAGE as u64;
+            let len = len
+                .saturating_add(self.start - first)
+                .next_multiple_of(PAGE as u64);
+            // Advice: where the kernel does not take it, its cache is all there is.
+            let _ = rustix::fs::fadvise(
+                &self.file,
+                first,
+                NonZeroU64::new(len),
+                rustix::fs::Advice::DontNeed,
+            );
+        }
     }
 
     /// Fills `buf` from this byte of the file on.
@@ -106,6 +127,13 @@ impl FileStore {
             return self.out_of_range(act, offset);
         }
         self.fail(errno, act, Some(offset))
+    }
+
+    /// What there is to say of what the kernel has found durable, once it is known what others have heard that
+    /// were under way with it: that may have been about the same bytes.
+    fn settled(&self, act: Act) -> Result<(), Error> {
+        self.settling.wait();
+        self.check_flushes(act)
     }
 
     pub(super) fn check_flushes(&self, act: Act) -> Result<(), Error> {
@@ -218,12 +246,14 @@ impl Store for FileStore {
         self.check_range(Act::DurableWrite, offset, data.len() as u64)?;
         self.check_flushes(Act::DurableWrite)?;
         let offset = self.start + offset;
+        let unsettled = self.settling.begin();
         let written = self.write_all(data, offset, &|data, offset| {
             let slice = &[IoSlice::new(data)];
             rustix::io::pwritev2(&self.file, slice, offset, ReadWriteFlags::DSYNC)
         });
         let Err((errno, at)) = written else {
-            return Ok(());
+            drop(unsettled);
+            return self.settled(Act::DurableWrite);
         };
         // Either the kernel does not know the flag, or the write itself
         // failed, or the synchronization after it: then the kernel has told
@@ -234,7 +264,10 @@ impl Store for FileStore {
         }
         match self.durability_failed(errno, at) {
             Some(error) => Err(error),
-            None => self.flush(),
+            None => {
+                drop(unsettled);
+                self.flush()
+            }
         }
     }
 
@@ -243,14 +276,13 @@ impl Store for FileStore {
         if self.access == Access::ReadOnly {
             return Ok(());
         }
-        match rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file)) {
-            // A flush that failed meanwhile may have been about our pages.
-            Ok(()) => self.check_flushes(Act::Flush),
-            Err(errno) => {
-                self.flushes_failed(errno);
-                Err(self.fail(errno, Act::Flush, None))
-            }
+        let unsettled = self.settling.begin();
+        if let Err(errno) = rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file)) {
+            self.flushes_failed(errno);
+            return Err(self.fail(errno, Act::Flush, None));
         }
+        drop(unsettled);
+        self.settled(Act::Flush)
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {

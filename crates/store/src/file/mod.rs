@@ -12,12 +12,13 @@ mod hand_over;
 mod io;
 mod lock;
 mod ring;
+mod settling;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 use self::direct::Direct;
 use self::geometry::{BlockDevice, block_geometry, check_type, file_limits, is_in_memory};
 pub use self::hand_over::FileParts;
+use self::settling::Settling;
 use crate::{Act, Error, ErrorKind, Limits, block};
 
 /// How a file is opened.
@@ -52,6 +54,8 @@ pub struct FileStore {
     size: AtomicU64,
     /// Errno of the flush that failed; 0 if none did.
     flush_failure: AtomicI32,
+    /// Durable writes and flushes that may yet turn out to be such a failure.
+    settling: Arc<Settling>,
     /// Whether the kernel takes `RWF_NOWAIT` for this file.
     nowait: AtomicBool,
     /// Whether the file lives in memory only, so that nothing waits for a
@@ -147,6 +151,7 @@ impl FileStore {
             block,
             size: AtomicU64::new(0),
             flush_failure: AtomicI32::new(0),
+            settling: Arc::default(),
             nowait: AtomicBool::new(true),
             direct: None,
             claim: OnceLock::new(),

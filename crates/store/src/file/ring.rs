@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use super::FileStore;
 use super::flight::Flight;
+use super::settling::{Earlier, Unsettled};
 use crate::{Completion, Error, Limits, Operation, Store, Submitted};
 
 /// Operations that the kernel has at a time; those beyond wait in the queue. The ring for
@@ -40,15 +41,24 @@ impl FileStore {
     /// up its privileges in between.
     pub fn complete_later(self: Arc<Self>) -> Arc<dyn Store> {
         match make_ring().and_then(|ring| Ok((ring, eventfd(0, EventfdFlags::CLOEXEC)?))) {
-            Ok((ring, bell)) => Arc::new(RingStore {
-                shared: Arc::new(Shared {
-                    store: self,
-                    bell,
-                    queue: Mutex::default(),
-                }),
-                ring: Mutex::new(Some(ring)),
-                thread: OnceLock::new(),
-            }),
+            Ok((ring, bell)) => {
+                match bell.try_clone() {
+                    Ok(bell) => self.settling.add_bell(bell),
+                    Err(error) => {
+                        tracing::debug!(%error, "no second descriptor of a bell");
+                        return self;
+                    }
+                }
+                Arc::new(RingStore {
+                    shared: Arc::new(Shared {
+                        store: self,
+                        bell,
+                        queue: Mutex::default(),
+                    }),
+                    ring: Mutex::new(Some(ring)),
+                    thread: OnceLock::new(),
+                })
+            }
             Err(error) => {
                 tracing::debug!(%error, "no io_uring: operations wait on threads of their own");
                 self
@@ -243,6 +253,10 @@ impl Store for RingStore {
 struct UnderWay {
     flight: ManuallyDrop<Flight>,
     completion: Completion,
+    /// Of a durable write, or a flush.
+    unsettled: Option<Unsettled>,
+    /// Of one of these that went well: what has to be known before that can be told.
+    waits_for: Option<Earlier>,
 }
 
 /// The ring's thread.
@@ -255,6 +269,8 @@ struct Driver {
     free: Vec<usize>,
     /// Those of which the kernel is to be asked.
     to_ask: VecDeque<usize>,
+    /// Those that went well, and wait.
+    held: Vec<usize>,
     /// Whether the kernel reads the bell.
     is_listening: bool,
 }
@@ -269,6 +285,7 @@ impl Driver {
             under_way: std::iter::repeat_with(|| None).take(depth).collect(),
             free: (0..depth).rev().collect(),
             to_ask: VecDeque::with_capacity(depth),
+            held: Vec::new(),
             is_listening: false,
         }
     }
@@ -290,6 +307,7 @@ impl Driver {
             for (number, answer) in answers.drain(..) {
                 self.answered(number, answer);
             }
+            self.look_at_held();
         }
     }
 
@@ -301,7 +319,10 @@ impl Driver {
                 self.free.push(number);
                 break;
             };
+            let settling = &self.shared.store.settling;
             self.under_way[number] = Some(UnderWay {
+                unsettled: flight.is_about_others().then(|| settling.begin()),
+                waits_for: None,
                 flight: ManuallyDrop::new(flight),
                 completion,
             });
@@ -357,12 +378,40 @@ impl Driver {
                 self.under_way[number] = Some(one);
                 self.to_ask.push_back(number);
             }
-            Some(result) => {
-                self.free.push(number);
-                let flight = ManuallyDrop::into_inner(one.flight);
-                one.completion.complete(flight.ended(result));
+            Some(Ok(())) if one.unsettled.is_some() => {
+                one.unsettled = None;
+                one.waits_for = Some(self.shared.store.settling.now());
+                self.under_way[number] = Some(one);
+                self.held.push(number);
+            }
+            Some(result) => self.end(number, one, result),
+        }
+    }
+
+    /// Ends those that need not wait any more.
+    fn look_at_held(&mut self) {
+        for number in std::mem::take(&mut self.held) {
+            let store = &self.shared.store;
+            let waits = |one: &mut UnderWay| {
+                one.waits_for
+                    .is_some_and(|earlier| !store.settling.have_ended(earlier))
+            };
+            match self.under_way[number].take_if(|one| !waits(one)) {
+                Some(one) => {
+                    let result = store.check_flushes(one.flight.act());
+                    self.end(number, one, result);
+                }
+                None => self.held.push(number),
             }
         }
+    }
+
+    fn end(&mut self, number: usize, one: UnderWay, result: Result<(), Error>) {
+        self.free.push(number);
+        // Before anybody is told.
+        drop(one.unsettled);
+        let flight = ManuallyDrop::into_inner(one.flight);
+        one.completion.complete(flight.ended(result));
     }
 }
 
@@ -377,6 +426,15 @@ fn is_passing(error: &io::Error) -> bool {
 /// However the thread ends, those who wait hear of it.
 impl Drop for Driver {
     fn drop(&mut self) {
+        // What the kernel would have said of these nobody will know.
+        if self
+            .under_way
+            .iter()
+            .flatten()
+            .any(|one| one.unsettled.is_some())
+        {
+            self.shared.store.flushes_failed(Errno::IO);
+        }
         let mut queue = self.shared.queue();
         queue.is_closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
