@@ -5,8 +5,9 @@
 //! The futures must be polled to their end: one that is dropped lets go of its range while
 //! its operation may still be under way in the store.
 //!
-//! Over a store that completes nothing later, what does not go to an engine is the call of the same
-//! name of the other driver, carried out when first polled.
+//! Over a store that completes nothing later, what does not go to an engine is carried out by the other
+//! driver, on the thread that polls, once no other request has its range: that is waited for without a thread here, too,
+//! since a request that is with an engine can only go on if there is one left to poll it.
 
 use std::future::ready;
 use std::ops::Range;
@@ -57,7 +58,8 @@ impl Volume {
         let hull = self.hull(offset, len);
         check_memory(&buffer, hull)?;
         if self.takes_at_once(len) {
-            self.read_at(&mut buffer[hull.skip..hull.skip + len], offset)?;
+            let lent = &mut buffer[hull.skip..hull.skip + len];
+            self.read_lent_async(lent, offset).await?;
             return Ok(buffer);
         }
         if len == 0 {
@@ -86,7 +88,8 @@ impl Volume {
         let hull = plan.hull();
         check_memory(&buffer, hull)?;
         if self.takes_at_once(len) {
-            return self.write_at_in_place(&mut buffer[hull.skip..hull.skip + len], offset, fua);
+            let lent = &mut buffer[hull.skip..hull.skip + len];
+            return self.write_lent_async(lent, offset, fua).await;
         }
         if len == 0 {
             return Ok(());
@@ -137,7 +140,6 @@ impl Volume {
         match self.discard {
             DiscardPolicy::Never => self.check_write(offset, len).map(|_| ()),
             DiscardPolicy::Zero => self.write_zeroes_async(memory, offset, len, fua).await,
-            DiscardPolicy::Allow if !self.completes_later() => self.discard(offset, len, fua),
             DiscardPolicy::Allow => {
                 self.check_write(offset, len)?;
                 if let Some(Discard { sectors, range }) = self.discardable(offset, len) {
@@ -168,7 +170,7 @@ impl Volume {
     ) -> Result<(), Error> {
         self.check_write(offset, len)?;
         if self.takes_at_once(usize::try_from(len).unwrap_or(PIECE).min(PIECE)) {
-            return self.write_zeroes(offset, len, fua);
+            return self.write_zeroes_here(offset, len, fua).await;
         }
         let end = offset + len;
         let step = PIECE as u64;

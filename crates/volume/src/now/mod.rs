@@ -30,6 +30,17 @@ impl Volume {
             .map(|_| ())
     }
 
+    /// As [`Volume::read_at`], on the thread that polls: another request that has the range is waited for
+    /// without it.
+    pub async fn read_lent_async(&self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
+        let sectors = self.check_range(offset, buf.len() as u64)?;
+        let mut watch = Watch::of_some(&self.metrics);
+        let _guard = self.locks.lock_async(sectors, Mode::Shared).await;
+        watch.lap(Phase::Lock);
+        self.read_locked(buf, offset, Wait::Allowed, &mut watch)
+            .map(|_| ())
+    }
+
     /// As [`Volume::read_at`] if that needs to wait neither for a disk nor for
     /// another request nor for an engine; `Ok(false)` otherwise, with the contents of `buf` undefined.
     pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Result<bool, Error> {

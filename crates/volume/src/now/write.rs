@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use xtent_store::block_on;
+
 use super::Wait;
 use super::spare::with_buffer;
 use crate::discard::Discard;
@@ -52,13 +54,41 @@ impl Volume {
     /// Encrypts and writes `data`, which is left as it is and whose bytes are
     /// read once each. Durable on return if `fua`.
     pub fn write_at(&self, data: &[u8], offset: u64, fua: bool) -> Result<(), Error> {
-        self.write(Source::Bytes(data), offset, fua)
+        let sectors = self.check_write(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let mut watch = Watch::of_some(&self.metrics);
+        let _guard = self.locks.lock(sectors, Mode::Exclusive);
+        watch.lap(Phase::Lock);
+        let source = Source::Bytes(data);
+        self.write_locked(source, offset, fua, Wait::Allowed, &mut watch)
+            .map(|_| ())
     }
 
     /// As [`Volume::write_at`], encrypting `data` in place: its contents are
     /// undefined afterwards. Saves the copy for callers that own their buffer.
     pub fn write_at_in_place(&self, data: &mut [u8], offset: u64, fua: bool) -> Result<(), Error> {
         self.write_in_place(data, offset, fua, Wait::Allowed)
+            .map(|_| ())
+    }
+
+    /// As [`Volume::write_at_in_place`], on the thread that polls: another request that has the range is waited
+    /// for without it.
+    pub async fn write_lent_async(
+        &self,
+        data: &mut [u8],
+        offset: u64,
+        fua: bool,
+    ) -> Result<(), Error> {
+        let sectors = self.check_write(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let mut watch = Watch::of_some(&self.metrics);
+        let _guard = self.locks.lock_async(sectors, Mode::Exclusive).await;
+        watch.lap(Phase::Lock);
+        self.write_in_place_locked(data, offset, fua, Wait::Allowed, &mut watch)
             .map(|_| ())
     }
 
@@ -111,6 +141,16 @@ impl Volume {
 
     /// Writes encrypted zeros.
     pub fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+        block_on(self.write_zeroes_here(offset, len, fua))
+    }
+
+    /// The same on the thread that polls, which waits for no other request.
+    pub(crate) async fn write_zeroes_here(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+    ) -> Result<(), Error> {
         self.check_write(offset, len)?;
         let end = offset + len;
         let mut position = offset;
@@ -122,23 +162,16 @@ impl Volume {
             let is_all = position == offset && next == end;
             // At most a piece.
             let piece = usize::try_from(next - position).unwrap_or_default();
-            self.write(Source::Zeros(piece), position, fua && is_all)?;
+            let sectors = self.check_write(position, piece as u64)?;
+            let mut watch = Watch::of_some(&self.metrics);
+            let _guard = self.locks.lock_async(sectors, Mode::Exclusive).await;
+            watch.lap(Phase::Lock);
+            let zeros = Source::Zeros(piece);
+            self.write_locked(zeros, position, fua && is_all, Wait::Allowed, &mut watch)?;
             is_durable |= is_all;
             position = next;
         }
         if is_durable { Ok(()) } else { self.flush() }
-    }
-
-    fn write(&self, source: Source<'_>, offset: u64, fua: bool) -> Result<(), Error> {
-        let sectors = self.check_write(offset, source.len() as u64)?;
-        if source.len() == 0 {
-            return Ok(());
-        }
-        let mut watch = Watch::of_some(&self.metrics);
-        let _guard = self.locks.lock(sectors, Mode::Exclusive);
-        watch.lap(Phase::Lock);
-        self.write_locked(source, offset, fua, Wait::Allowed, &mut watch)
-            .map(|_| ())
     }
 
     fn write_in_place(
@@ -167,9 +200,21 @@ impl Volume {
         if wait == Wait::Never && !self.store_takes_at_once(offset, data.len())? {
             return Ok(false);
         }
+        self.write_in_place_locked(data, offset, fua, wait, &mut watch)
+    }
+
+    /// Under the caller's lock.
+    fn write_in_place_locked(
+        &self,
+        data: &mut [u8],
+        offset: u64,
+        fua: bool,
+        wait: Wait,
+        watch: &mut Watch<'_>,
+    ) -> Result<bool, Error> {
         if self.plan(offset, data.len()).middle().len() < data.len() {
             // Edges and middle go together through the buffer, as one write.
-            return self.write_locked(Source::Bytes(data), offset, fua, wait, &mut watch);
+            return self.write_locked(Source::Bytes(data), offset, fua, wait, watch);
         }
         let is_one = data.len() <= PIECE;
         for Run { position, bytes } in Plan::runs(offset, data.len()) {

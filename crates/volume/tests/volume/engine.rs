@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -10,7 +11,9 @@ use sector_cipher::SectorCount;
 use xtent_store::testing::{Fault, FaultStore, LaterStore, MemStore, Operation};
 use xtent_store::{AlignedBuffer, Buffer, block_on, chain};
 use xtent_volume::testing::LaterEngine;
-use xtent_volume::{CipherEngine, Crypted, Direction, ErrorKind, Holes, Phase, Threshold, Volume};
+use xtent_volume::{
+    CipherEngine, Crypted, Direction, DiscardPolicy, ErrorKind, Holes, Phase, Threshold, Volume,
+};
 
 use crate::support::{CBC, OFFSET, XTS, config, engine, image, open, pattern, plaintext};
 
@@ -128,6 +131,45 @@ fn zeros_that_fail_wait_for_the_pieces_under_way() {
     let error = block_on(zeros).unwrap_err();
     assert!(matches!(error.kind, ErrorKind::Store(_)), "{error}");
     assert_eq!(store.waiting(), 0);
+}
+
+/// What waits for a run that is with the engine leaves its thread to it: with every thread waiting
+/// nobody would go on with the run.
+#[test]
+fn short_requests_wait_for_a_long_one_without_a_thread() {
+    type Asked<'a> = Pin<Box<dyn Future<Output = Result<(), xtent_volume::Error>> + 'a>>;
+    let mut b = bench(XTS);
+    b.config.discard = DiscardPolicy::Allow;
+    b.volume = open(Arc::clone(&b.store) as _, &b.config)
+        .with_engine(Arc::clone(&b.engine) as _, Threshold::Bytes(LONG))
+        .unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    b.engine.hold(true);
+    let data = memory(&b.volume, &vec![1; LONG], 0);
+    let mut long = Box::pin(b.volume.write_async(data, 0, LONG, false));
+    assert!(long.as_mut().poll(&mut context).is_pending());
+    let zeros = xtent_store::Memory::new(1 << 20);
+    let (mut lent, mut read_back) = ([4; 512], [0; 512]);
+    let short = memory(&b.volume, &[2; 512], 512);
+    let mut requests: [Asked<'_>; 5] = [
+        Box::pin(b.volume.write_async(short, 512, 512, false)),
+        Box::pin(b.volume.write_zeroes_async(&zeros, 1024, 512, false)),
+        Box::pin(b.volume.discard_async(&zeros, 1536, 512, false)),
+        Box::pin(b.volume.write_lent_async(&mut lent, 2048, false)),
+        Box::pin(b.volume.read_lent_async(&mut read_back, 512)),
+    ];
+    for request in &mut requests {
+        assert!(request.as_mut().poll(&mut context).is_pending());
+    }
+    b.engine.hold(false);
+    block_on(long).unwrap();
+    for request in requests {
+        block_on(request).unwrap();
+    }
+    assert_eq!(read_back, [2; 512]);
+    let written = plaintext(&b.store.contents(), &b.config);
+    assert!(written[..512] == [1; 512] && written[512..1024] == [2; 512]);
+    assert!(written[1024..1536] == [0; 512] && written[2048..2560] == [4; 512]);
 }
 
 #[test]
