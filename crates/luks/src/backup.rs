@@ -8,13 +8,11 @@ use std::path::Path;
 
 use xtent_store::{Access, Act, FileStore, Store};
 
-use crate::{Device, Error, ErrorKind, Version, luks1, luks2, version_of};
+use crate::lock::METADATA;
+use crate::{Device, Error, ErrorKind, Header, Version, luks1, luks2, version_of};
 
 /// Backups are padded to whole pages.
 const PAGE: usize = 4096;
-
-/// The largest backup: two LUKS2 copies of 4 MiB and 128 MiB of keyslots.
-const LARGEST: u64 = (8 + 128) << 20;
 
 /// A validated backup and what stands against restoring it. Refusals
 /// (different data offset, key size or sector size on a device that has a LUKS header of the
@@ -56,19 +54,31 @@ impl Device {
         let mut bytes = match version_of(&*self.store)? {
             Version::Luks1 => {
                 let _lock = self.lock.shared()?;
-                let header = luks1::read(self)?;
-                let mut bytes = vec![0; buffer_size(header.header_size())?];
-                self.store.read_at(&mut bytes, 0)?;
+                let size = luks1::read(self)?.header_size();
+                let mut bytes = self.read_once(size)?.0;
+                let header = luks1::Header::parse_backup(&bytes)?;
+                self.expect(|| Header::luks1(header.clone()))?;
                 header.clean_backup(&mut bytes);
                 bytes
             }
             Version::Luks2 => {
                 let _lock = self.lock.shared()?;
-                luks2::backup_bytes(&*self.store)?
+                let size = luks2::read_shared(self)?.size();
+                let (header, bytes) = luks2::backup(&self.read_once(size)?)?;
+                self.expect(|| Header::luks2(header))?;
+                bytes
             }
         };
         bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
         write_new(to, &bytes)
+    }
+
+    /// The first `size` bytes, in memory: storage may answer with another header the next time, and
+    /// what is saved is what was validated and held against the pins.
+    fn read_once(&self, size: u64) -> Result<Bytes, Error> {
+        let mut bytes = vec![0; buffer_size(size)?];
+        self.store.read_at(&mut bytes, 0)?;
+        Ok(Bytes(bytes))
     }
 
     /// What a restore of `from` would do: see [`RestorePlan`]. The backup is
@@ -256,7 +266,7 @@ fn compare_luks1(
 fn buffer_size(size: u64) -> Result<usize, Error> {
     usize::try_from(size)
         .ok()
-        .filter(|_| size <= LARGEST)
+        .filter(|_| size <= METADATA)
         .ok_or_else(|| {
             Error::corrupt(format!(
                 "the header and its keyslots would have {size} bytes"
@@ -317,7 +327,7 @@ fn changed() -> Error {
 /// The backup file, in memory: nobody can change it after it was validated.
 fn read_backup(from: &Path) -> Result<Bytes, Error> {
     let file = FileStore::open(from, Access::ReadOnly)?;
-    let size = file.size().min(LARGEST);
+    let size = file.size().min(METADATA);
     let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
     file.read_at(&mut bytes, 0)?;
     Ok(Bytes(bytes))

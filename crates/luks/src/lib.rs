@@ -550,6 +550,15 @@ impl Device {
         }
     }
 
+    /// What [`Self::repair`] would destroy, by the name of its signature: something else that stands where a
+    /// LUKS2 copy was.
+    pub fn overwritten_by_repair(&self) -> Result<Option<&'static str>, Error> {
+        match self.version()? {
+            Version::Luks1 => Ok(None),
+            Version::Luks2 => luks2::overwritten_by_repair(self),
+        }
+    }
+
     /// Fails if the header is not what was pinned.
     fn expect(&self, header: impl FnOnce() -> Header) -> Result<(), Error> {
         match self.pins.is_empty() {

@@ -19,6 +19,9 @@ use xtent_store::FileStore;
 
 use crate::{Error, ErrorKind};
 
+/// The most that headers and their keyslots take: two LUKS2 copies of 4 MiB and 128 MiB of keyslots.
+pub(crate) const METADATA: u64 = (8 + 128) << 20;
+
 /// Where cryptsetup has its lock files.
 pub(crate) const DIRECTORY: &str = "/run/cryptsetup";
 
@@ -171,7 +174,7 @@ fn lock_store(store: &FileStore, kind: Kind) -> Result<Rc<Held>, Error> {
             inode: stat.st_ino,
         }
     };
-    lock_once(identity, kind, path, || {
+    let held = lock_once(identity, kind, path, || {
         if !store.is_block_device() {
             let fd = reopen(store)?;
             wait(&fd, kind, path)?;
@@ -182,7 +185,10 @@ fn lock_store(store: &FileStore, kind: Kind) -> Result<Rc<Held>, Error> {
             name: lock_file_name(stat.st_rdev),
         };
         Ok((lock_file.lock(kind, path)?, Some(lock_file)))
-    })
+    })?;
+    // As cryptsetup, which reads metadata past the cache.
+    store.forget_cached(METADATA);
+    Ok(held)
 }
 
 fn lock_named(directory: &Path, name: &str, of: &Path, kind: Kind) -> Result<Rc<Held>, Error> {

@@ -129,7 +129,7 @@ impl Device {
             }
             (Version::Luks2, Version::Luks1) => {
                 let header = luks2::read_shared(self)?;
-                let plan = to_luks1::plan(&header)?;
+                let plan = to_luks1::plan(&header, self.store.size())?;
                 Ok(ConversionPlan {
                     warnings: plan.warnings,
                     needs_backup: false,

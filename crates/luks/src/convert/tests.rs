@@ -37,12 +37,9 @@ fn cheap() -> KdfChoice {
     }
 }
 
-/// A LUKS1 volume with these keyslots in use, each with a passphrase of its own.
-fn luks1(payload: u64, keyslots: &[u32]) -> Vec<u8> {
-    let size = usize::try_from(payload).unwrap() + 4096;
-    let store = Arc::new(MemStore::new(size));
-    let device = on(store.clone());
-    let options = FormatOptions {
+/// Of a LUKS1 volume whose data begin there.
+fn options(payload: u64) -> FormatOptions {
+    FormatOptions {
         version: Version::Luks1,
         encryption: "aes-cbc-essiv:sha256".into(),
         key_length: 16,
@@ -56,7 +53,15 @@ fn luks1(payload: u64, keyslots: &[u32]) -> Vec<u8> {
         detached: false,
         metadata_size: None,
         keyslots_size: None,
-    };
+    }
+}
+
+/// A LUKS1 volume with these keyslots in use, each with a passphrase of its own.
+fn luks1(payload: u64, keyslots: &[u32]) -> Vec<u8> {
+    let size = usize::try_from(payload).unwrap() + 4096;
+    let store = Arc::new(MemStore::new(size));
+    let device = on(store.clone());
+    let options = options(payload);
     device.format(&options, &pass(0)).unwrap();
     let unlocked = device.unlock(&pass(0), None, &LIMITS).unwrap();
     for keyslot in keyslots.iter().filter(|keyslot| **keyslot != 0) {
@@ -320,5 +325,45 @@ fn what_cannot_be_converted_is_refused_by_name() {
         (r#""type":"luks2""#, r#""type":"odd""#, "odd"),
     ] {
         refused(with(from, to), Version::Luks1, what);
+    }
+}
+
+/// A header that lies apart from its data has room for eight keyslots up to its own end only.
+#[test]
+fn a_header_without_room_for_eight_keyslots_stays() {
+    let store = Arc::new(MemStore::new((16 << 20) + 4096));
+    let device = on(store.clone());
+    let options = FormatOptions {
+        version: Version::Luks2,
+        encryption: "aes-xts-plain64".into(),
+        key_length: 64,
+        kdf: KdfChoice {
+            kind: Some(crate::kdf::KdfKind::Pbkdf2),
+            ..cheap()
+        },
+        keyslots_size: Some(512 << 10),
+        ..options(16 << 20)
+    };
+    device.format(&options, &pass(0)).unwrap();
+    let image = store.contents();
+    // 512-bit keys take 252 KiB of eight keyslots each, from 4 KiB on.
+    for (size, has_room) in [
+        (544 << 10, false),
+        (4096 + 8 * (252 << 10) - 1, false),
+        (3 << 20, true),
+    ] {
+        let header = image[..size].to_vec();
+        let device = on(Arc::new(MemStore::from(header.clone())));
+        match device.plan_conversion(Version::Luks1) {
+            Ok(_) => assert!(has_room, "{size}"),
+            Err(error) => {
+                assert!(!has_room, "{size}: {error}");
+                assert_eq!(error.kind, ErrorKind::Full);
+                assert!(error.message.contains("where the device ends"), "{error}");
+                continue;
+            }
+        }
+        let luks1 = converted(&header, Version::Luks1);
+        assert_eq!(key(&luks1, &[0]), key(&header, &[0]));
     }
 }

@@ -30,8 +30,8 @@ pub(super) struct Plan {
     header: Header,
 }
 
-/// Whether and how `header` can become LUKS1.
-pub(super) fn plan(header: &Luks2Header) -> Result<Plan, Error> {
+/// Whether and how `header` can become LUKS1, on a device of `size` bytes.
+pub(super) fn plan(header: &Luks2Header, size: u64) -> Result<Plan, Error> {
     let volume = Volume::of(header)?;
     let room = keyslots_area(header.binary.size, header.metadata.config.keyslots_size);
     let mut areas: BTreeMap<u32, Area> = volume
@@ -46,7 +46,7 @@ pub(super) fn plan(header: &Luks2Header) -> Result<Plan, Error> {
     Ok(Plan {
         warnings: volume.warnings(header),
         moves,
-        header: volume.luks1(&areas)?,
+        header: volume.luks1(&areas, size)?,
     })
 }
 
@@ -247,8 +247,10 @@ impl Volume {
 
     /// The LUKS1 header, with its keyslots in use at `areas` and the others
     /// in what is left, where LUKS1 usually has them if that is free.
-    fn luks1(&self, areas: &BTreeMap<u32, Area>) -> Result<Header, Error> {
+    fn luks1(&self, areas: &BTreeMap<u32, Area>, device_size: u64) -> Result<Header, Error> {
         let size = self.step();
+        // A header that lies apart from its data may end long before these would begin.
+        let end = self.payload.min(device_size);
         let mut taken: Vec<Area> = areas
             .values()
             .map(|area| Area {
@@ -258,7 +260,7 @@ impl Volume {
             .collect();
         let room = Area {
             offset: ALIGNMENT,
-            size: self.payload - self.payload % ALIGNMENT - ALIGNMENT,
+            size: (end - end % ALIGNMENT).saturating_sub(ALIGNMENT),
         };
         let mut slots = [Slot::empty(0); SLOTS];
         for (id, slot) in (0_u32..).zip(&mut slots) {
@@ -280,8 +282,9 @@ impl Volume {
                                 ErrorKind::Full,
                                 format!(
                                     "there is no room for LUKS1's eight keyslots of {size} bytes \
-                                     before the data at byte {}",
-                                    self.payload
+                                     before byte {end}, where the {} {}",
+                                    if end < self.payload { "device" } else { "data" },
+                                    if end < self.payload { "ends" } else { "begin" },
                                 ),
                             )
                         })?;
@@ -321,7 +324,7 @@ impl Volume {
 pub(super) fn carry_out(device: &Device) -> Result<(), Error> {
     let store = &*device.store;
     let mut present = read_present(store)?;
-    let plan = plan(&present)?;
+    let plan = plan(&present, store.size())?;
     if present.other != OtherCopy::Same {
         present.write(store)?;
     }

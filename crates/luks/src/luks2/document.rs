@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::Error;
 
-/// Levels of nesting; cryptsetup's parser has the same limit.
+/// Levels of nesting, of which a number or a text is one; cryptsetup's parser has the same limit.
 const DEPTH: usize = 32;
 
 /// Finds the text in a JSON area: it starts with `{`, ends with `}`, and
@@ -181,18 +181,21 @@ impl Serialize for Members {
 struct Strict(usize);
 
 impl Strict {
-    fn inner<E: de::Error>(&self) -> Result<Self, E> {
-        match self.0.checked_sub(1) {
-            Some(left) => Ok(Self(left)),
-            None => Err(E::custom(format_args!("nested deeper than {DEPTH} levels"))),
-        }
+    /// What is inside of it.
+    fn inner(&self) -> Self {
+        Self(self.0.saturating_sub(1))
     }
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
+        match self.0 {
+            0 => Err(de::Error::custom(format_args!(
+                "nested deeper than {DEPTH} levels"
+            ))),
+            _ => deserializer.deserialize_any(self),
+        }
     }
 }
 
@@ -225,7 +228,7 @@ impl<'de> Visitor<'de> for Strict {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self.inner()?)? {
+        while let Some(item) = seq.next_element_seed(self.inner())? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -236,7 +239,7 @@ impl<'de> Visitor<'de> for Strict {
             if members.contains_key(&key) {
                 return Err(de::Error::custom(format_args!("\"{key}\" occurs twice")));
             }
-            let value = map.next_value_seed(self.inner()?)?;
+            let value = map.next_value_seed(self.inner())?;
             members.insert(key, value);
         }
         Ok(Value::Object(members))
@@ -288,8 +291,11 @@ mod tests {
             assert!(parse(bad).is_err(), "{bad}");
         }
         let deep = |levels| format!("{}{}", "{\"a\":".repeat(levels), "1") + &"}".repeat(levels);
-        assert!(parse(&deep(DEPTH)).is_ok());
-        assert!(parse(&deep(DEPTH + 1)).is_err());
+        // The number is a level as well; a list of nothing has none inside.
+        assert!(parse(&deep(DEPTH - 1)).is_ok());
+        assert!(parse(&deep(DEPTH)).is_err());
+        assert!(parse(&deep(DEPTH - 1).replace('1', "[]")).is_ok());
+        assert!(parse(&deep(DEPTH - 1).replace('1', "[1]")).is_err());
         assert!(parse(&deep(100_000)).is_err());
         assert!(parse(&"[".repeat(100_000)).is_err());
     }

@@ -8,7 +8,7 @@ use super::keyslot::NewKeyslot;
 use super::model::{Area, MAX_OBJECTS, Pbkdf2Digest, SlotKdf};
 use super::read::{Foreign, Header, OtherCopy, read_expected};
 use super::unlock::{Wanted, open, snapshot};
-use super::{document, write};
+use super::{document, signature, write};
 use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
 
 /// Bytes of the longest key that an unbound keyslot takes, as cryptsetup has it.
@@ -175,6 +175,16 @@ pub(crate) fn update<T>(
     header.check_writable()?;
     header.write(&*device.store)?;
     Ok(value)
+}
+
+/// See [`Device::overwritten_by_repair`].
+pub(crate) fn overwritten_by_repair(device: &Device) -> Result<Option<&'static str>, Error> {
+    let _lock = device.lock.shared()?;
+    let header = read_expected(device, Foreign::Overwrite)?;
+    Ok(match header.other {
+        OtherCopy::Bad => signature::find(&*device.store),
+        OtherCopy::Same | OtherCopy::Stale => None,
+    })
 }
 
 /// See [`Device::repair`].

@@ -41,10 +41,12 @@ mod tests;
 
 pub(crate) use config::configure;
 pub use dump::{DigestDump, Dump, KdfDump, KeyslotDump, Luks2KeyslotDump, SegmentDump, TokenDump};
-pub(crate) use edit::{add_key, add_unbound_key, change_key, read_shared, repair};
+pub(crate) use edit::{
+    add_key, add_unbound_key, change_key, overwritten_by_repair, read_shared, repair,
+};
 pub(crate) use format::{default_data_offset, format, header_size, wipe_copies};
 pub(crate) use read::{Header, read_present};
 pub(crate) use remove::{erase, kill_slot, remove_key};
 pub(crate) use resize::resize;
-pub(crate) use restore::{Plan, backup_bytes, is_detached, plan_restore};
+pub(crate) use restore::{Plan, backup, is_detached, plan_restore};
 pub(crate) use unlock::{is_volume_key, unlock, unlock_any};

@@ -430,15 +430,18 @@ impl<'a> At<'a> {
             .collect()
     }
 
-    /// An array of names of numbered objects.
+    /// An array of names of numbered objects, each once: what is done for one of them is not to be
+    /// done a million times.
     fn references(&self) -> Result<Vec<u32>, Error> {
-        self.texts()?
-            .iter()
-            .map(|text| {
-                id(text)
-                    .ok_or_else(|| self.bad("holds something that is not a number from 0 to 31"))
-            })
-            .collect()
+        let mut references = Vec::new();
+        for text in self.texts()? {
+            let id = id(&text)
+                .ok_or_else(|| self.bad("holds something that is not a number from 0 to 31"))?;
+            if !references.contains(&id) {
+                references.push(id);
+            }
+        }
+        Ok(references)
     }
 
     /// An unsigned 32-bit number, as a number.

@@ -27,10 +27,11 @@ pub(crate) struct Plan {
     bytes: Vec<u8>,
 }
 
-/// What a backup of this device holds. The caller holds the lock.
-pub(crate) fn backup_bytes(store: &dyn Store) -> Result<Vec<u8>, Error> {
+/// The header that is at the start of `store`, and what a backup of it holds.
+pub(crate) fn backup(store: &dyn Store) -> Result<(Header, Vec<u8>), Error> {
     let header = read(store, Foreign::Refuse)?;
-    bytes_of(store, &header)
+    let bytes = bytes_of(store, &header)?;
+    Ok((header, bytes))
 }
 
 fn bytes_of(store: &dyn Store, header: &Header) -> Result<Vec<u8>, Error> {

@@ -21,7 +21,7 @@ fn image() -> Vec<u8> {
         "0": {"type": "a", "keyslots": ["0"], "n": 1},
         "1": {"type": "b", "keyslots": ["1", "0"]},
         "2": {"type": "c", "keyslots": []},
-        "7": {"type": "d", "keyslots": ["1", "2"]},
+        "7": {"type": "d", "keyslots": ["1", "2", "1", "2"]},
     });
     sealed(&image, &document.to_string())
 }

@@ -1,9 +1,15 @@
 //! Pins against forged metadata with right checksums, and the null cipher.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xtent_store::Store;
+use xtent_store::testing::MemStore;
+
 use super::{
     AREAS, COPY, LIMITS, changed, fast, key, read, sealed, text, volume, with_seqid, word,
 };
-use crate::{ErrorKind, Pin, PinScope};
+use crate::{Device, ErrorKind, Pin, PinScope};
 
 fn pin(image: &[u8], scope: PinScope) -> Pin {
     read(image).unwrap().pin(scope).unwrap()
@@ -144,4 +150,68 @@ fn a_null_cipher_is_refused_by_name() {
             .unwrap_err();
         assert!(error.message.starts_with("the data would"), "{error}");
     }
+}
+
+/// Storage that answers by another header after so many reads.
+struct Fickle {
+    first: MemStore,
+    second: MemStore,
+    reads: AtomicU64,
+    honest: u64,
+}
+
+impl Store for Fickle {
+    fn size(&self) -> u64 {
+        self.first.size()
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn limits(&self) -> xtent_store::Limits {
+        self.first.limits()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<(), xtent_store::Error> {
+        let is_honest = self.reads.fetch_add(1, Ordering::SeqCst) < self.honest;
+        let answer = if is_honest { &self.first } else { &self.second };
+        answer.read_at(buf, offset)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), xtent_store::Error> {
+        self.first.write_at(data, offset)
+    }
+    fn flush(&self) -> Result<(), xtent_store::Error> {
+        Ok(())
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), xtent_store::Error> {
+        self.first.discard(offset, len)
+    }
+}
+
+#[test]
+fn a_backup_is_of_the_pinned_header_or_none() {
+    let (pinned, other) = (volume(), volume());
+    let pins = [pin(&pinned, PinScope::Metadata)];
+    let folder = tempfile::tempdir().unwrap();
+    let mut met = [0; 2];
+    for honest in 0..40 {
+        let device = Device::without_locks(Arc::new(Fickle {
+            first: MemStore::from(pinned.clone()),
+            second: MemStore::from(other.clone()),
+            reads: AtomicU64::new(0),
+            honest,
+        }))
+        .expecting(&pins);
+        let to = folder.path().join(honest.to_string());
+        match device.backup(&to) {
+            Ok(()) => {
+                let saved = std::fs::read(&to).unwrap();
+                assert_eq!(saved, pinned[..saved.len()], "after {honest} reads");
+                met[1] += 1;
+            }
+            Err(_) => {
+                assert!(!to.exists(), "after {honest} reads");
+                met[0] += 1;
+            }
+        }
+    }
+    assert!(met[0] > 2 && met[1] > 2, "{met:?}");
 }
