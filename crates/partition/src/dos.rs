@@ -51,40 +51,56 @@ fn entries(disk: &dyn Store, sector: u64, at: u64) -> Option<[Entry; 4]> {
     }))
 }
 
-/// Primary partitions, and the chain of logical ones: each link's table has the
-/// partition, counted from the link, and the next link, counted from the first. Sums are
-/// of two or three numbers of 32 bits, and so in range.
+/// Whether the first sector keeps what knows no GPT from the disk that has one: UEFI specification, 5.2.3.
+pub(crate) fn is_protective(disk: &dyn Store) -> bool {
+    entries(disk, 512, 0).is_some_and(|all| all.iter().any(|entry| entry.kind == 0xee))
+}
+
+/// Primary partitions, and the chains of logical ones, numbered as by Linux (block/partitions/msdos.c): each
+/// link's table has a partition, counted from the link, and the next link, counted from the first, in any order. Sums
+/// are of two or three numbers of 32 bits, and so in range.
 pub(crate) fn partitions(disk: &dyn Store, sector: u64) -> Vec<Partition> {
     let mut found = Vec::new();
-    let mut extended = None;
-    let partition = |number: u32, base: u64, entry: &Entry| {
-        Partition::of_sectors(number, base + entry.first, entry.count, sector)
-    };
     let Some(primary) = entries(disk, sector, 0) else {
         return found;
     };
     for (number, entry) in (1..).zip(&primary) {
-        if entry.is_extended() {
-            extended.get_or_insert(entry.first);
-        } else if entry.is_partition() {
-            found.extend(partition(number, 0, entry));
+        if entry.is_partition() && !entry.is_extended() {
+            found.extend(Partition::of_sectors(
+                number,
+                entry.first,
+                entry.count,
+                sector,
+            ));
         }
     }
-    let Some(first) = extended else {
-        return found;
-    };
-    let mut link = first;
-    for number in 5..5 + MOST_LOGICAL {
-        let Some([data, next, ..]) = entries(disk, sector, link) else {
-            break;
-        };
-        if data.is_partition() {
-            found.extend(partition(number, link, &data));
+    let mut number = 5;
+    for chain in primary.iter().filter(|it| it.is_extended() && it.count > 0) {
+        let (mut link, mut count) = (chain.first, chain.count);
+        for _ in 0..MOST_LOGICAL {
+            let Some(all) = entries(disk, sector, link) else {
+                break;
+            };
+            for (index, entry) in all.iter().enumerate() {
+                if entry.count == 0 || entry.is_extended() {
+                    continue;
+                }
+                let (start, end) = (link + entry.first, link + entry.first + entry.count);
+                // The third and the fourth may be anything.
+                let is_inside = entry.first + entry.count <= count
+                    && start >= chain.first
+                    && end <= chain.first + chain.count;
+                if index < 2 || is_inside {
+                    found.extend(Partition::of_sectors(number, start, entry.count, sector));
+                    number += 1;
+                }
+            }
+            let mut links = all.iter().filter(|it| it.is_extended() && it.count > 0);
+            let Some(next) = links.next() else {
+                break;
+            };
+            (link, count) = (chain.first + next.first, next.count);
         }
-        if !next.is_extended() || next.count == 0 {
-            break;
-        }
-        link = first + next.first;
     }
     found
 }
@@ -114,6 +130,34 @@ mod tests {
         let found = partitions(&MemStore::from(image), 512);
         assert_eq!(found.len(), MOST_LOGICAL as usize);
         assert!(found.iter().all(|p| (p.start, p.len) == (3 * 512, 512)));
+    }
+
+    #[test]
+    fn a_link_may_come_before_its_partition() {
+        let mut image = vec![0; 16 * 512];
+        table(&mut image, 0, &[(0x83, 1, 1), (0x05, 2, 14)]);
+        // The last two are out of place.
+        table(
+            &mut image,
+            2,
+            &[(0x05, 4, 4), (0x83, 1, 1), (0x83, 9, 9), (0x83, 2, 1)],
+        );
+        table(&mut image, 6, &[(0x83, 1, 2)]);
+        let found = partitions(&MemStore::from(image), 512);
+        let found: Vec<_> = found.iter().map(|p| (p.number, p.start / 512)).collect();
+        assert_eq!(found, [(1, 1), (5, 3), (6, 4), (7, 7)]);
+    }
+
+    #[test]
+    fn a_link_without_a_partition_has_no_number() {
+        let mut image = vec![0; 16 * 512];
+        table(&mut image, 0, &[(0x05, 2, 14)]);
+        table(&mut image, 2, &[(0, 0, 0), (0x05, 2, 4)]);
+        table(&mut image, 4, &[(0x83, 1, 1), (0x05, 6, 4)]);
+        table(&mut image, 8, &[(0x83, 1, 2)]);
+        let found = partitions(&MemStore::from(image), 512);
+        let found: Vec<_> = found.iter().map(|p| (p.number, p.start / 512)).collect();
+        assert_eq!(found, [(5, 5), (6, 9)]);
     }
 
     #[test]

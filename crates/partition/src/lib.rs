@@ -33,7 +33,9 @@ impl Partition {
 pub fn find(disk: &dyn Store, is_wanted: impl Fn(&Partition) -> bool) -> Vec<Partition> {
     // Sectors of an image are 512 bytes unless its table makes sense only with 4096.
     let sectors = [512, 4096];
-    for sector in sectors {
+    // As for the kernel, a GPT is in force where the table in the first sector says so: one that was left behind by
+    // whoever made a DOS table later is not.
+    for sector in sectors.into_iter().filter(|_| dos::is_protective(disk)) {
         let found = guid::partitions(disk, sector);
         if !found.is_empty() {
             return found;
