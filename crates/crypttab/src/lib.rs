@@ -73,6 +73,14 @@ pub fn parse(text: &str) -> Vec<Result<Entry, String>> {
             continue;
         }
         let name = fields[0];
+        // What the bytes were nobody could tell.
+        if line.contains(char::REPLACEMENT_CHARACTER) {
+            entries.push(Err(format!(
+                "{}: the line is not UTF-8",
+                name.escape_debug()
+            )));
+            continue;
+        }
         // To systemd a NUL ends a line of a unit, and it ignores settings with others.
         if line
             .split_whitespace()
@@ -339,6 +347,18 @@ mod tests {
         }
         let twice = parse("d /dev/sda none x-xtent\nd /dev/sdb none x-xtent\n");
         assert!(twice[0].is_ok() && twice[1].is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_not_utf8_is_refused_alone() {
+        let table = b"# Schl\xfcssel\n\
+            one /dev/a none x-xtent\n\
+            two /dev/\xfc none x-xtent\n\
+            other /dev/\xfc none luks\n";
+        let found = parse(&String::from_utf8_lossy(table));
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].as_ref().unwrap().name, "one");
+        assert!(found[1].as_ref().unwrap_err().contains("two"));
     }
 
     #[test]
