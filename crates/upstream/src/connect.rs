@@ -191,10 +191,7 @@ fn connect_tcp(address: &SocketAddr, wake: &Wake, deadline: Instant) -> io::Resu
     sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_TRIES)?;
-    // As long for what was sent and is not acknowledged by the peer's kernel.
-    let timeout = KEEPALIVE * (KEEPALIVE_TRIES + 1);
-    let timeout = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(&socket, timeout)?;
+    // No limit for what was sent (TCP_USER_TIMEOUT): it counts a full window as well, and a server that is busy is not gone.
     let begun = rustix::net::connect(&socket, address);
     connected(socket, begun, wake, deadline)
 }
@@ -219,16 +216,22 @@ fn connected(
 }
 
 /// Waits for the socket, or fails at the deadline or when this thread is to end.
-fn until(wake: &Wake, socket: &OwnedFd, events: PollFlags, deadline: Instant) -> io::Result<()> {
+pub(crate) fn until(
+    wake: &Wake,
+    socket: &OwnedFd,
+    events: PollFlags,
+    deadline: Instant,
+) -> io::Result<()> {
     loop {
+        // It is told of once, which may have been in another wait.
+        if wake.is_closed() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         if !wake
             .wait(Some((socket.as_fd(), events)), Some(deadline))?
             .is_empty()
         {
             return Ok(());
-        }
-        if wake.is_closed() {
-            return Err(io::ErrorKind::Interrupted.into());
         }
         if Instant::now() >= deadline {
             return Err(Errno::TIMEDOUT.into());

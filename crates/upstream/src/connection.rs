@@ -5,15 +5,20 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::net::Shutdown;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, sockopt};
 use xtent_nbd::client::{Form, request_head};
 use xtent_nbd::constants::CMD_DISC;
 use xtent_nbd::{Head, Request};
 use xtent_store::Buffer;
 
+use crate::connect::until;
 use crate::lock;
+use crate::receive::CALLS;
+use crate::wake::Wake;
 use crate::wire::Wire;
 
 /// Pieces of memory in one system call: heads and payloads of several requests.
@@ -98,9 +103,16 @@ impl Connection {
 
     /// A request of that weight will wait for its answer.
     pub(crate) fn begin(&self, weight: u64) {
-        if self.under_way.fetch_add(weight, Ordering::Relaxed) == 0 {
-            *lock(&self.busy_since) = Some(Instant::now());
+        let mut busy_since = lock(&self.busy_since);
+        if !self.has_requests() {
+            *busy_since = Some(Instant::now());
         }
+        self.under_way.fetch_add(weight, Ordering::Release);
+    }
+
+    /// Whether there are requests without an answer.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) > 0
     }
 
     /// It has been answered.
@@ -115,8 +127,7 @@ impl Connection {
 
     /// Since when there have been requests without an answer, and not a word from the peer.
     pub(crate) fn silent_since(&self) -> Option<Instant> {
-        let has_requests = self.under_way.load(Ordering::Relaxed) > 0;
-        let busy_since = has_requests.then(|| *lock(&self.busy_since))??;
+        let busy_since = self.has_requests().then(|| *lock(&self.busy_since))??;
         Some(busy_since.max(*lock(&self.heard)))
     }
 
@@ -167,14 +178,42 @@ impl Connection {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Ends it. On return nothing of a request's memory is held here.
+    /// Ends it. On return nothing of a request's memory is held here. What the server has not answered it may be
+    /// at work on, or about to be, until it closes its end: [`Connection::see_off`]. The thread that
+    /// receives has to be woken.
     pub(crate) fn kill(&self) {
         self.dead.store(true, Ordering::Release);
+        let how = match self.has_requests() {
+            true => Shutdown::Write,
+            false => Shutdown::Both,
+        };
         // It fails if the peer was faster.
-        let _ = rustix::net::shutdown(&self.wire.socket, Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.wire.socket, how);
         lock(&self.queue).clear();
         *lock(&self.sending) = Sending::default();
         drop(lock(&self.copying));
+    }
+
+    /// Waits until the server has closed its end of a connection that was killed. Most servers have done by then with what they
+    /// had received: else they could carry out an old write after a later one of another connection. Past the deadline
+    /// what it has not received yet is kept from it, which is all that can be done; nobody else may hold the connection by then.
+    pub(crate) fn see_off(&self, wake: &Wake, deadline: Instant) {
+        let mut space = [0; 16 << 10];
+        // The wait is where the thread does other things.
+        while Instant::now() < deadline
+            && until(wake, &self.wire.socket, PollFlags::IN, deadline).is_ok()
+        {
+            for _ in 0..CALLS {
+                match self.wire.receive_bytes(&mut space) {
+                    Ok(0) => return,
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(_) => return,
+                }
+            }
+        }
+        // Not every socket has it; those of other kinds hold nothing back.
+        let _ = sockopt::set_socket_linger(&self.wire.socket, Some(Duration::ZERO));
     }
 
     /// As long as this is held, [`Connection::kill`] waits: a request's memory is copied. To be
@@ -214,6 +253,8 @@ impl Connection {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        // Whoever finds that there is room again has to find nobody sending.
+                        drop(sending);
                         self.full.store(true, Ordering::Release);
                         return Ok(false);
                     }

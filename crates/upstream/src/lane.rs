@@ -44,8 +44,10 @@ pub(crate) fn longest_try(reconnect: Duration) -> Duration {
 pub(crate) fn first(shared: &Shared, connection: Arc<Connection>) {
     let mut current = Some(connection);
     let mut last_try = Instant::now();
-    while let Some(connection) = current {
+    while let Some(connection) = current.take() {
         serve(shared, &connection);
+        // Whoever sees it off closes it.
+        drop(connection);
         current = reconnect(shared, &mut last_try);
     }
 }
@@ -140,16 +142,11 @@ fn serve(shared: &Shared, connection: &Arc<Connection>) {
         if connection.is_dead() {
             return;
         }
-        let now = Instant::now();
-        let end = connection
-            .silent_since()
-            .map(|since| since.checked_add(shared.silence));
-        if end.flatten().is_some_and(|end| end <= now) {
-            let seconds = shared.silence.as_secs_f64();
-            break Trouble::Gone(format!("the server has not answered for {seconds} seconds"));
-        }
         // Without requests there is nothing to hear; those who send some wake nobody.
-        let end = end.unwrap_or_else(|| now.checked_add(shared.silence));
+        let silent_since = connection.silent_since();
+        let end = silent_since
+            .unwrap_or_else(Instant::now)
+            .checked_add(shared.silence);
         let mut events = PollFlags::IN;
         if connection.is_full() {
             events |= PollFlags::OUT;
@@ -160,6 +157,12 @@ fn serve(shared: &Shared, connection: &Arc<Connection>) {
         };
         if !happened.is_empty() {
             connection.hear();
+        } else if silent_since.is_some()
+            && silent_since == connection.silent_since()
+            && end.is_some_and(|end| end <= Instant::now())
+        {
+            let seconds = shared.silence.as_secs_f64();
+            break Trouble::Gone(format!("the server has not answered for {seconds} seconds"));
         }
         if happened.contains(PollFlags::OUT) {
             connection.has_room();
@@ -198,11 +201,15 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
             continue;
         }
         *last_try = Instant::now();
-        let successor = {
+        let (successor, ending) = {
             let mut state = lock(&shared.state);
             (state.has_answered, state.demand) = (false, false);
-            state.take_successor()
+            (state.take_successor(), std::mem::take(&mut state.ending))
         };
+        let half = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
+        for connection in ending {
+            connection.see_off(wake, half);
+        }
         let connected = match successor {
             Some(successor) => Ok(successor),
             None => connect(&shared.addresses, &shared.export, wake, until)
@@ -269,9 +276,9 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
             if now < end {
                 let until = until.min(end);
                 Some(Some(Try { from, until }))
-            } else if state.is_between() && last_try < lost {
+            } else if last_try < state.lost_at.unwrap_or(lost) {
                 // This thread may have been late, and the server has refused nothing.
-                Some(Some(Try { from: now, until }))
+                Some(Some(Try { from, until }))
             } else {
                 let seconds = patience.as_secs_f64();
                 let why = format!("no connection for {seconds} seconds: {}", state.why);

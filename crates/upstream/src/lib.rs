@@ -13,7 +13,7 @@
 //! which is tried when somebody asks for something, once a second at most.
 //!
 //! A server that lets requests wait and sends nothing for [`Options::silence`] counts as lost,
-//! too: it may be stopped, or its disk may. Where its machine is gone, TCP itself finds out, in 20 seconds.
+//! too: it may be stopped, its disk may, or its machine may be gone, which TCP itself finds out in 20 seconds where nothing is under way.
 //!
 //! A server that was restarted may have lost what it acknowledged and was not told to
 //! flush. So a copy of that is kept, and written again before anything
@@ -30,8 +30,11 @@
 //! fails for good, and says why. Without that, another export of the same size and flags is
 //! taken for the same disk.
 //!
-//! All connections are given up with the first that is lost. What the server was still doing for
-//! one of them it may finish after the same request was sent again.
+//! All connections are given up with the first that is lost. Most servers carry out what they have received before they close
+//! their end. So that is waited for before anything is sent again, for half of what is left of [`Options::reconnect`] at most; else a write
+//! from before could undo a later one. What a server still does after that it may finish after the same request was
+//! sent again: one that hangs for longer, one for which a connection broke while it was at work, and one that does
+//! not wait for what is under way when a client goes (qemu-nbd).
 //!
 //! # An export that grows
 //!

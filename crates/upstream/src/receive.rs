@@ -17,7 +17,7 @@ use crate::shared::{Incoming, Shared, Trouble};
 /// Bytes received ahead of being understood.
 const BUFFER: usize = 16 << 10;
 /// System calls in a row before the thread looks for other things to do.
-const CALLS: usize = 16;
+pub(crate) const CALLS: usize = 16;
 
 const _: () = assert!(BUFFER >= REPLY_CAPACITY);
 

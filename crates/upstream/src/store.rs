@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 
 use std::sync::{Arc, Mutex};
-use xtent_nbd::constants::{FLAG_SEND_FLUSH, FLAG_SEND_TRIM};
+use xtent_nbd::constants::{FLAG_SEND_FLUSH, FLAG_SEND_FUA, FLAG_SEND_TRIM};
 use xtent_store::{
     Act, AlignedBuffer, Buffer, Completed, Error, ErrorKind, Limits, Operation, Store, Submitted,
     block_on,
@@ -104,7 +104,8 @@ impl Upstream {
             } => {
                 // What the journal cannot keep is not left to it.
                 let durably = durably || buffer.len() > limit;
-                if !durably {
+                // Without FUA it is a plain write until it is flushed, and is kept as one.
+                if !durably || !self.shared.terms.has(FLAG_SEND_FUA) {
                     room = buffer.len();
                 }
                 let len = buffer.len() as u64;

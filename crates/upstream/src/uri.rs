@@ -250,6 +250,8 @@ fn tcp(authority: &str) -> Result<Place, UriError> {
             _ => return wrong("the port is no number from 1 to 65535"),
         },
     };
+    // As its name is written has no meaning, and locks go by it.
+    let host = host.to_ascii_lowercase();
     Ok(Place::Tcp { host, port })
 }
 

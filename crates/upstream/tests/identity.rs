@@ -204,3 +204,29 @@ fn a_disk_that_cannot_be_asked_is_not_used() {
     }
     assert!(server.disk.lock().unwrap().durable[..512] == [1; 512]);
 }
+
+/// Whoever comes while it is asked again and again is told in the end.
+#[test]
+fn requests_end_though_each_connection_is_lost_at_once() {
+    let fault = |request: &xtent_nbd::Request| match request.kind {
+        CMD_READ => Action::Fail(NbdError::Io),
+        _ => Action::Serve,
+    };
+    let server = Server::new(27, 512, Box::new(fault));
+    named(&server, NAME);
+    let options = Options {
+        reconnect: SHORT,
+        ..patient()
+    };
+    let upstream = open(&server, options);
+    let before = server.connections.load(Ordering::SeqCst);
+    server.crash();
+    // It is noticed before anything is wanted.
+    while server.connections.load(Ordering::SeqCst) == before {
+        std::thread::yield_now();
+    }
+    for _ in 0..2 {
+        let error = chain(&upstream.flush().unwrap_err()).to_string();
+        assert!(error.contains("EIO: as ordered"), "{error}");
+    }
+}

@@ -77,6 +77,43 @@ fn write(
     })
 }
 
+/// A server goes on with what it has received on one connection when another one is lost.
+#[test]
+fn what_a_server_is_at_work_on_does_not_undo_a_later_write() {
+    let stalls = AtomicBool::new(true);
+    let fault = move |request: &xtent_nbd::Request| match request.kind {
+        CMD_WRITE if stalls.swap(false, Ordering::SeqCst) => Action::Stall,
+        _ => Action::Serve,
+    };
+    let server = Server::new(1, 512, Box::new(fault));
+    let options = Options {
+        connections: 2,
+        ..patient()
+    };
+    let upstream = open(&server, options);
+    while server.active() < 2 {
+        let flushes = [0, 1].map(|_| upstream.submit(Operation::Flush));
+        for flush in flushes {
+            block_on(flush).result.unwrap();
+        }
+    }
+    let first = write(&upstream, 0, 1, 1, false);
+    while !server.is_stalled() {
+        std::thread::yield_now();
+    }
+    server.cut_others();
+    block_on(first).result.unwrap();
+    block_on(write(&upstream, 0, 1, 2, false)).result.unwrap();
+    upstream.flush().unwrap();
+    server.released.store(true, Ordering::SeqCst);
+    while server.ended.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+    let mut found = vec![0; SECTOR];
+    upstream.read_at(&mut found, 0).unwrap();
+    assert_eq!(version(&found), 2);
+}
+
 /// Sectors that are used: few, so that they are written again and again.
 const SECTORS: usize = 64;
 

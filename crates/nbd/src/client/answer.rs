@@ -12,7 +12,7 @@ use crate::constants::CMD_READ;
 /// Error chunks in one answer, and separate ranges of data that it may have come in at a time: what
 /// a server can make a client remember.
 const MAX_ERRORS: u32 = 4096;
-const MAX_RANGES: usize = 1 << 16;
+const MAX_RANGES: usize = 1 << 10;
 
 /// A request that the server could not carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -63,6 +63,10 @@ pub(crate) struct State {
     pub(crate) epoch: u64,
     /// When the connection was lost, unless the server has answered since.
     pub(crate) lost_since: Option<Instant>,
+    /// When it was lost last after it had been of use.
+    pub(crate) lost_at: Option<Instant>,
+    /// Connections that were given up with requests under way, whose server may be at work on them.
+    pub(crate) ending: Vec<Arc<Connection>>,
     /// What the last failure said.
     pub(crate) why: String,
     /// Whether the server has answered since the last try to connect.
@@ -101,6 +105,8 @@ impl State {
             connections: vec![None; lanes],
             epoch: 0,
             lost_since: None,
+            lost_at: None,
+            ending: Vec::new(),
             why: String::new(),
             has_answered: true,
             violations: 0,

@@ -49,6 +49,7 @@ impl State {
             Err(error) => {
                 // As if the server had gone: it is asked again.
                 self.lost(format!("cannot ask which disk it has: {error}"));
+                todo.wake = true;
                 return;
             }
         };
@@ -107,6 +108,7 @@ impl State {
             self.fail_flushes(why.clone());
         }
         self.fail_all(Phase::Closed(why.clone()), &why, todo);
+        self.ending.clear();
     }
 
     /// Sends what the server may have lost, if there is any.
@@ -161,14 +163,21 @@ impl State {
         self.tend_journal(todo);
     }
 
-    /// All connections are gone.
+    /// All connections are gone. Their threads are to be woken.
     pub(crate) fn lost(&mut self, why: String) {
         for connection in &mut self.connections {
             if let Some(connection) = connection.take() {
                 connection.kill();
+                if connection.has_requests() {
+                    self.ending.push(connection);
+                }
             }
         }
         let now = Instant::now();
+        // Not one that was lost before it was of any use: nothing that waits has been sent on it.
+        if matches!(self.phase, Phase::Serving) {
+            self.lost_at = Some(now);
+        }
         self.pending.retain(|_, piece| {
             if piece.connection != 0 {
                 piece.lost.get_or_insert(now);

@@ -12,8 +12,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::net::{RecvFlags, recv};
 use xtent_nbd::constants::*;
 use xtent_nbd::{ExportInfo, Handshake, NbdError, Progress, Request};
 use xtent_upstream::Uri;
@@ -107,6 +108,8 @@ pub(crate) enum Action {
     Silent,
     /// It answers with this error.
     Fail(NbdError),
+    /// It does it once its client has given the connection up, and the test has said so, or after a while.
+    Stall,
 }
 
 /// A server on a Unix socket that goes on after each crash.
@@ -131,6 +134,12 @@ pub(crate) struct Server {
     holds_off: Arc<AtomicBool>,
     /// After the next client this socket leads to the other one.
     swap: Arc<Mutex<Option<PathBuf>>>,
+    /// Clients that have asked for something.
+    active: Arc<AtomicU64>,
+    /// Clients whose request has been stalled.
+    stalled: Arc<Mutex<Vec<UnixStream>>>,
+    /// What is stalled need wait no longer.
+    pub(crate) released: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -151,6 +160,9 @@ impl Server {
             is_shared: Arc::new(AtomicBool::new(true)),
             holds_off: Arc::default(),
             swap: Arc::default(),
+            active: Arc::default(),
+            stalled: Arc::default(),
+            released: Arc::default(),
         };
         let worker = Worker {
             disk: Arc::clone(&server.disk),
@@ -161,6 +173,9 @@ impl Server {
             minimum_block,
             is_shared: Arc::clone(&server.is_shared),
             holds_off: Arc::clone(&server.holds_off),
+            active: Arc::clone(&server.active),
+            stalled: Arc::clone(&server.stalled),
+            released: Arc::clone(&server.released),
         };
         let (connections, gone) = (Arc::clone(&server.connections), Arc::clone(&server.gone));
         let (size, after) = (
@@ -243,6 +258,28 @@ impl Server {
         disk.crash();
     }
 
+    /// Clients that have asked for something.
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// Whether a request is stalled.
+    pub(crate) fn is_stalled(&self) -> bool {
+        !self.stalled.lock().unwrap().is_empty()
+    }
+
+    /// Ends the connections whose requests are not stalled.
+    pub(crate) fn cut_others(&self) {
+        let stalled = self.stalled.lock().unwrap();
+        self.clients.lock().unwrap().retain(|client| {
+            let stays = stalled.iter().any(|other| same(other, client));
+            if !stays {
+                let _ = client.shutdown(std::net::Shutdown::Both);
+            }
+            stays
+        });
+    }
+
     /// Nobody listens any more.
     pub(crate) fn stop(&self) {
         std::fs::rename(
@@ -295,6 +332,9 @@ struct Worker {
     minimum_block: u32,
     is_shared: Arc<AtomicBool>,
     holds_off: Arc<AtomicBool>,
+    active: Arc<AtomicU64>,
+    stalled: Arc<Mutex<Vec<UnixStream>>>,
+    released: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -306,6 +346,7 @@ impl Worker {
         let is_shared = self.is_shared.load(Ordering::SeqCst);
         handshake_of(client, self.minimum_block, size, is_shared)?;
         let mut late = Vec::new();
+        let mut has_asked = false;
         loop {
             let mut header = [0; REQUEST_LEN];
             client.read_exact(&mut header).ok()?;
@@ -320,7 +361,13 @@ impl Worker {
                     .is_multiple_of(self.minimum_block.into())
             );
             self.requests.fetch_add(1, Ordering::SeqCst);
+            if !std::mem::replace(&mut has_asked, true) {
+                self.active.fetch_add(1, Ordering::SeqCst);
+            }
             let action = (self.fault)(&request);
+            if action == Action::Stall {
+                self.stall(client);
+            }
             let mut disk = self.disk.lock().unwrap();
             // One that was cut off while it waited is of no effect.
             let mut alive = self
@@ -356,6 +403,18 @@ impl Worker {
                     .write_all(&[answer, std::mem::take(&mut late)].concat())
                     .ok()?,
             }
+        }
+    }
+
+    fn stall(&self, client: &UnixStream) {
+        let clone = client.try_clone().unwrap();
+        self.stalled.lock().unwrap().push(clone);
+        while recv(client, &mut [0; 1][..], RecvFlags::PEEK).unwrap().0 != 0 {
+            std::thread::yield_now();
+        }
+        let given_up = Instant::now();
+        while !self.released.load(Ordering::SeqCst) && given_up.elapsed() < SHORT {
+            std::thread::yield_now();
         }
     }
 
