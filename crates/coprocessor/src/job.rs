@@ -17,6 +17,9 @@ use crate::{Direction, Error, ErrorKind, Model, RequestSize};
 /// Tweaks under [`IvMode::Plain`] have so many bits.
 const PLAIN_BITS: u32 = 32;
 
+/// Bytes of the smallest sector, and of the smallest request for data.
+const APART: usize = 512;
+
 /// Bytes of the largest sector.
 const MOST: usize = 4096;
 
@@ -108,7 +111,7 @@ impl Inner {
                 let slab = self.shared.slab(data.len()).await?;
                 slab.write(0, data);
                 let requests = Requests::new(vec![request]);
-                self.carry_out(&slab, &self.slot, &requests).await?;
+                self.change(&slab, data.len(), &requests).await?;
                 slab.read(0, data);
             }
             Model::Units(_) => {
@@ -122,7 +125,7 @@ impl Inner {
                 let requests = Requests::new(list.collect());
                 let slab = self.shared.slab(data.len()).await?;
                 slab.write(0, data);
-                self.carry_out(&slab, &self.slot, &requests).await?;
+                self.change(&slab, data.len(), &requests).await?;
                 slab.read(0, data);
             }
             Model::Mixed(_, each) => {
@@ -139,7 +142,7 @@ impl Inner {
                     mask(tweak, sector, buffer);
                     slab.write(at, buffer);
                 });
-                self.carry_out(&slab, &self.slot, &requests).await?;
+                self.change(&slab, data.len(), &requests).await?;
                 self.masked(data, &tweaks, |at, sector, tweak, buffer| {
                     slab.read(at, buffer);
                     mask(tweak, buffer, sector);
@@ -222,11 +225,28 @@ impl Inner {
         let requests = Requests::new(requests.collect());
         self.carry_out(&slab, slot, &requests).await?;
         for (sector, tweak) in tweaks.iter_mut().enumerate() {
-            let mut block = Zeroizing::new([0; BLOCK]);
-            slab.read(sector * BLOCK, &mut *block);
-            *tweak = u128::from_le_bytes(*block);
+            let encrypted = slab.block(sector * BLOCK);
+            if *encrypted == *tweak {
+                return Err(self.shared.did_nothing());
+            }
+            *tweak = *encrypted;
         }
         Ok(tweaks)
+    }
+
+    /// Has all `len` bytes of the slab encrypted or decrypted, and sees that they were: what the device says is done and
+    /// is not would be stored as it was. The last block of each [`APART`] bytes tells, which stays as it was by chance
+    /// once in 2^128.
+    async fn change(&self, slab: &Arc<Slab>, len: usize, requests: &Requests) -> Result<(), Error> {
+        let last_blocks = || (APART - BLOCK..len).step_by(APART);
+        let before = last_blocks().map(|at| *slab.block(at));
+        let before: Zeroizing<Vec<u128>> = Zeroizing::new(before.collect());
+        self.carry_out(slab, &self.slot, requests).await?;
+        let is_same = |(at, before): (usize, &u128)| *slab.block(at) == *before;
+        match last_blocks().zip(&*before).any(is_same) {
+            true => Err(self.shared.did_nothing()),
+            false => Ok(()),
+        }
     }
 
     /// Calls `each` with every sector, where it is, its tweak, and a buffer as long as it, which is wiped in the end.

@@ -1,6 +1,7 @@
 //! A key in an engine, and how requests of a volume become requests of the engine.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 
 use sector_cipher::{CipherSpec, IvMode, Mode, SectorCount, SectorSize};
@@ -10,7 +11,7 @@ use crate::facts::cipher_of;
 use crate::registers as reg;
 use crate::shared::Shared;
 use crate::slab::Slot;
-use crate::tweak::TweakKey;
+use crate::tweak::{TweakKey, burn_stack};
 use crate::{Direction, Engine, Error, ErrorKind, Model, OnFailure, Tweaks};
 
 /// A key in an engine. Its slots are wiped when it and all futures of [`Keyed::crypt`] are dropped.
@@ -199,10 +200,22 @@ impl Keyed {
         let inner = Arc::clone(&self.inner);
         async move {
             let mut data = data;
-            let result = inner.crypt(direction, first_tweak, data.as_mut()).await;
+            let job = inner.crypt(direction, first_tweak, data.as_mut());
+            let result = burning(job).await;
             (data, result)
         }
     }
+}
+
+/// Overwrites what each part of a job leaves on the stack: tweaks, and blocks of data.
+async fn burning<T>(job: impl Future<Output = T>) -> T {
+    let mut job = pin!(job);
+    poll_fn(|context| {
+        let polled = job.as_mut().poll(context);
+        burn_stack();
+        polled
+    })
+    .await
 }
 
 /// A slot that is cleared again, unless all else succeeds too.

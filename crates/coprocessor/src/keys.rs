@@ -139,7 +139,7 @@ impl Shared {
     /// Has the device reset that did not carry out a key command.
     fn reset_soon(&self, error: &Error) {
         let mut core = self.lock();
-        core.trouble.get_or_insert(Trouble::of_key(error));
+        core.note(Trouble::of_key(error));
         drop(core);
         self.kick();
     }

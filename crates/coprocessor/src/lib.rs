@@ -20,13 +20,15 @@
 //!
 //! A device gets keys and plaintext; so does the process behind a socket. Beyond that it is not trusted: whatever
 //! it writes and whatever its registers read, each request ends once, and no memory but what was shared is touched. A
-//! completion that does not go with what was asked for ends the use of the device. It can, of course, return wrong data.
+//! completion that does not go with what was asked for ends the use of the device, and so does one of data that is as it was
+//! (the last block of each 512 bytes is compared). It can, of course, return wrong data.
 //!
 //! # Failures
 //!
 //! A request that the device fails ends with an error, or is carried out by the CPU ([`OnFailure`]). A device that
-//! completes nothing for [`Options::watchdog`], or does not end a key command, is reset, and goes on with its keys loaded again, once; one that then works
-//! may be reset again. Anything else ends its use: [`ErrorKind::Dead`].
+//! completes nothing for [`Options::watchdog`], does not end a key command, reports a fault or fails 64 requests in a row is reset, and goes on with
+//! its keys loaded again, once; one that then works may be reset again, eight times in a row if it does less than 16 MiB each time.
+//! Anything else ends its use: [`ErrorKind::Dead`].
 
 mod address;
 mod engine;

@@ -1,8 +1,8 @@
 //! What happens when something is wrong with the device.
 //!
-//! One that is silent, or that reports a fault of its own, is reset and goes on, with its keys loaded again; one
-//! that has completed nothing since the last time is not given another chance. One that did what cannot be is reset and
-//! not used again.
+//! One that is silent, that reports a fault of its own, or that fails everything is reset and goes on, with its keys loaded again; one
+//! that has carried out nothing since the last time, or hardly anything several times, is not given another chance. One that did what
+//! cannot be is reset and not used again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,12 @@ use crate::{Error, ErrorKind, Wait};
 /// All bits of the interrupt registers that mean something.
 pub(crate) const EVERY_INTERRUPT: u32 =
     ((1 << reg::INT_STATUS_RINGS_BITS) - 1) | (1 << reg::INT_STATUS_FAULT_LOW);
+
+/// Bytes that a device has to encrypt or decrypt after a reset for the next one not to count.
+pub(crate) const ENOUGH: u64 = 16 << 20;
+
+/// Resets in a row that count, before it is out of service.
+pub(crate) const MOST_RESETS: u32 = 8;
 
 /// Something is wrong with the device.
 #[derive(Clone, Debug)]
@@ -47,10 +53,35 @@ impl Trouble {
         Self::broken("its registers read all ones".into())
     }
 
+    pub(crate) fn reason(&self) -> &Arc<str> {
+        &self.reason
+    }
+
+    /// Whether the device is not to be used again, whatever a reset may do.
+    pub(crate) fn is_final(&self) -> bool {
+        !self.may_go_on
+    }
+
+    /// Of two the worse one, or the first.
+    pub(crate) fn worse(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (&first, &second) {
+            (Some(one), Some(other)) if other.is_final() && !one.is_final() => second,
+            _ => first.or(second),
+        }
+    }
+
     /// It does nothing.
     pub(crate) fn late(limit: Duration) -> Self {
         Self {
             reason: format!("it completed nothing for {} ms", limit.as_millis()).into(),
+            may_go_on: true,
+        }
+    }
+
+    /// It fails what it is asked to do.
+    pub(crate) fn failing(requests: u32) -> Self {
+        Self {
+            reason: format!("it failed {requests} requests in a row").into(),
             may_go_on: true,
         }
     }
@@ -172,9 +203,9 @@ impl Shared {
                 1 << reg::RING_CONTROL_ENABLE_LOW | when_empty,
             )?;
         }
-        core.has_worked = false;
-        // What was found before the reset has ended with it.
-        core.trouble = None;
+        core.carried_out = 0;
+        // What else was found before the reset has ended with it.
+        core.trouble = core.trouble.take().filter(Trouble::is_final);
         drop(core);
         self.port.write(reg::REG_INT_STATUS, EVERY_INTERRUPT)?;
         if self.options.wait == Wait::Interrupts {
@@ -194,7 +225,12 @@ impl Shared {
         if !matches!(core.life, Life::Up) {
             return;
         }
-        let has_worked = core.has_worked;
+        let has_worked = core.carried_out > 0;
+        core.lean_resets = match core.carried_out {
+            ENOUGH.. => 0,
+            _ => core.lean_resets + 1,
+        };
+        let is_worth_it = has_worked && core.lean_resets <= MOST_RESETS;
         core.life = Life::Resetting;
         let flights: Vec<Flight> = core.rings.iter_mut().flat_map(|r| r.take_all()).collect();
         drop(core);
@@ -203,12 +239,19 @@ impl Shared {
             let reason = Arc::clone(&trouble.reason);
             flight.ticket.settle(Err(Fault::Reset(reason)));
         }
+        // Whoever heard of it may have been the last user, and have closed the device here.
+        if !matches!(self.lock().life, Life::Resetting) {
+            return;
+        }
         let mut keys = self.keys();
         let rest = self.reset();
+        // Worse may have been found meanwhile.
+        let found = Trouble::worse(Some(trouble.clone()), self.lock().trouble.take());
+        let trouble = found.as_ref().unwrap_or(trouble);
         if rest.is_ok() {
             keys.wiped();
         }
-        let may_go_on = rest.is_ok() && trouble.may_go_on && has_worked;
+        let may_go_on = rest.is_ok() && trouble.may_go_on && is_worth_it;
         // Whoever gets the keys next has to see what became of the device.
         let reason = match may_go_on.then(|| self.start(&keys)) {
             Some(Ok(())) => {

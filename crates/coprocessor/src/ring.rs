@@ -112,6 +112,7 @@ pub(crate) struct Flight {
     _slot: Arc<Slot>,
     cookie: u64,
     units: u32,
+    pub(crate) bytes: u64,
 }
 
 /// A ring.
@@ -126,6 +127,8 @@ pub(crate) struct Ring {
     flights: VecDeque<Flight>,
     /// When the device was last seen to do something, or got something to do.
     progress: Instant,
+    /// Requests that failed in a row, though somebody waited for them: the slot of others may be empty.
+    pub(crate) failures: u32,
 }
 
 impl Ring {
@@ -144,6 +147,7 @@ impl Ring {
             head: 0,
             flights: VecDeque::new(),
             progress: now,
+            failures: 0,
         }
     }
 
@@ -198,6 +202,7 @@ impl Ring {
             _slot: Arc::clone(slot),
             cookie,
             units: request.units,
+            bytes: u64::from(request.units) << request.log2_unit,
         });
         ticket
     }
@@ -257,6 +262,10 @@ impl Ring {
             self.head = head;
             self.progress = now;
             if let Some(flight) = self.flights.pop_front() {
+                match &outcome {
+                    Ok(()) => self.failures = 0,
+                    Err(_) => self.failures += u32::from(Arc::strong_count(&flight.ticket) > 1),
+                }
                 done.push((flight, outcome));
             }
         }
@@ -277,6 +286,7 @@ impl Ring {
         memory.wipe(self.submissions, Self::bytes(self.log2));
         self.head = 0;
         self.tail = 0;
+        self.failures = 0;
     }
 }
 

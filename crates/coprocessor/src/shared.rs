@@ -20,6 +20,9 @@ use crate::{Error, ErrorKind, Facts, Options};
 /// Times that interrupts are cleared before a look, if they come as fast: the next look is not far then.
 const ACKNOWLEDGEMENTS: usize = 4;
 
+/// Requests that fail in a row before that is the device's fault.
+pub(crate) const FAILURES: u32 = 64;
+
 /// Whether requests are taken.
 #[derive(Clone, Debug)]
 pub(crate) enum Life {
@@ -64,8 +67,10 @@ pub(crate) struct Core {
     cookie: u64,
     /// What was found where it could not be dealt with.
     pub(crate) trouble: Option<Trouble>,
-    /// Whether the device has completed something since it was started.
-    pub(crate) has_worked: bool,
+    /// Bytes that the device has encrypted or decrypted since it was started.
+    pub(crate) carried_out: u64,
+    /// Resets in a row before which it had hardly carried out anything.
+    pub(crate) lean_resets: u32,
     /// Whether the thread looks by itself before long.
     is_watched: bool,
     /// Requests whose memory a device that could not be stopped may write to, for ever.
@@ -139,7 +144,8 @@ impl Shared {
                 ring_line: Line::default(),
                 cookie: 1,
                 trouble: None,
-                has_worked: false,
+                carried_out: 0,
+                lean_resets: 0,
                 is_watched: false,
                 lost: Vec::new(),
             }),
@@ -167,10 +173,12 @@ impl Shared {
         let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
     }
 
-    /// Why requests are not taken, if they are not for good.
+    /// Why requests are not taken, if they are not for good, or are about not to be.
     pub(crate) fn death(&self) -> Option<Arc<str>> {
-        match &self.lock().life {
-            Life::Dead(reason) => Some(Arc::clone(reason)),
+        let core = self.lock();
+        match (&core.life, &core.trouble) {
+            (Life::Dead(reason), _) => Some(Arc::clone(reason)),
+            (_, Some(trouble)) if trouble.is_final() => Some(Arc::clone(trouble.reason())),
             _ => None,
         }
     }
@@ -229,25 +237,28 @@ impl Shared {
         if !matches!(core.life, Life::Up) {
             return;
         }
-        trouble = core.trouble.take().or(trouble);
+        trouble = Trouble::worse(core.trouble.take(), trouble);
         for number in 0..core.rings.len() {
-            if trouble.is_some() {
+            // What was done before any other trouble is done.
+            if trouble.as_ref().is_some_and(Trouble::is_final) {
                 break;
             }
             let ring = &mut core.rings[number];
             let before = ring.head();
-            trouble = ring
-                .look(&self.memory, now, &mut done)
-                .err()
-                .map(Trouble::broken);
+            let seen = ring.look(&self.memory, now, &mut done);
+            trouble = Trouble::worse(trouble, seen.err().map(Trouble::broken));
+            if ring.failures >= FAILURES {
+                trouble.get_or_insert(Trouble::failing(FAILURES));
+            }
             let head = ring.head();
             if head != before {
-                core.has_worked = true;
                 let register = Self::ring_register(number, reg::RING_CQ_HEAD);
                 let rung = self.port.write(register, head.into());
-                trouble = trouble.or(rung.err().map(Trouble::gone));
+                trouble = Trouble::worse(trouble, rung.err().map(Trouble::gone));
             }
         }
+        let carried_out = done.iter().filter(|(_, outcome)| outcome.is_ok());
+        core.carried_out += carried_out.map(|(flight, _)| flight.bytes).sum::<u64>();
         let limit = self.options.watchdog;
         let is_late = core.rings.iter().any(|ring| ring.is_late(now, limit));
         let next = (!done.is_empty()).then(|| core.ring_line.first()).flatten();
@@ -295,7 +306,10 @@ impl Shared {
         // A little longer than there is something to do, so that whoever has one request after the other need not wake
         // the thread each time.
         let is_up = matches!(core.life, Life::Up);
-        core.is_watched = is_up && (is_busy || now.saturating_duration_since(last_seen) < tick);
+        // Whoever polls is told of nothing meanwhile.
+        let lingers = self.options.wait == crate::Wait::Interrupts
+            && now.saturating_duration_since(last_seen) < tick;
+        core.is_watched = is_up && (is_busy || lingers);
         let is_trouble = core.trouble.is_some();
         match (core.is_watched, self.options.wait) {
             (_, _) if is_trouble && is_up => Some(Duration::ZERO),
@@ -310,6 +324,18 @@ impl Shared {
     /// Time after which the thread looks at a device that is silent.
     pub(crate) fn tick(&self) -> Duration {
         (self.options.watchdog / 4).clamp(Duration::from_millis(1), Duration::from_millis(100))
+    }
+
+    /// Has a device put out of service that says it is done with what it has left as it was.
+    pub(crate) fn did_nothing(&self) -> Error {
+        let what = "it says that a request is done, and has changed nothing";
+        let trouble = Trouble::broken(what.into());
+        let error = dead(trouble.reason());
+        let mut core = self.lock();
+        core.note(trouble);
+        drop(core);
+        self.kick();
+        error
     }
 
     /// Has everybody look who waits.
@@ -352,6 +378,11 @@ pub(crate) fn dead(reason: &str) -> Error {
 }
 
 impl Core {
+    /// Something was found where it could not be dealt with.
+    pub(crate) fn note(&mut self, trouble: Trouble) {
+        self.trouble = Trouble::worse(self.trouble.take(), Some(trouble));
+    }
+
     /// Submits as many of the requests as there is room for, and rings once for each ring.
     fn put(
         &mut self,
@@ -377,14 +408,16 @@ impl Core {
         }
         // What was written is there before the device hears of it.
         fence(Ordering::SeqCst);
+        let mut gone = None;
         for (number, ring) in self.rings.iter().enumerate() {
             if rung >> number & 1 != 0 {
                 let register = Shared::ring_register(number, reg::RING_TAIL);
                 if let Err(error) = shared.port.write(register, ring.tail().into()) {
-                    self.trouble.get_or_insert(Trouble::gone(error));
+                    gone = Some(Trouble::gone(error));
                 }
             }
         }
+        gone.into_iter().for_each(|trouble| self.note(trouble));
         if rung != 0 && (!self.is_watched || self.trouble.is_some()) {
             self.is_watched = true;
             shared.kick();

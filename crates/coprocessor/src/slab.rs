@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use crate::shared::Shared;
+use crate::tweak::BLOCK;
 
 /// Memory for the data of requests; wiped and given back when its last user is done, which may be the device.
 pub(crate) struct Slab {
@@ -36,6 +39,13 @@ impl Slab {
     pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) {
         assert!(at + bytes.len() <= self.len, "inside the slab");
         self.shared.memory.read(self.start + at, bytes);
+    }
+
+    /// The block there, as AES has it in a number.
+    pub(crate) fn block(&self, at: usize) -> Zeroizing<u128> {
+        let mut bytes = Zeroizing::new([0; BLOCK]);
+        self.read(at, &mut *bytes);
+        Zeroizing::new(u128::from_le_bytes(*bytes))
     }
 }
 

@@ -71,9 +71,9 @@ fn schedule(place: &mut Aes, key: &[u8]) {
     }
 }
 
-/// Overwrites what making the key schedule has left on the stack.
+/// Overwrites what was left on the stack: by making a key schedule, or by a part of a job.
 #[inline(never)]
-fn burn_stack() {
+pub(crate) fn burn_stack() {
     let stack = [0_u8; 8 << 10];
     std::hint::black_box(&stack);
 }

@@ -95,6 +95,8 @@ pub enum Flaw {
     Fault(u8),
     /// One bit of the result is wrong.
     WrongBit,
+    /// It says that all is done, and has left the destination as it was.
+    NothingDone,
 }
 
 /// A key slot.

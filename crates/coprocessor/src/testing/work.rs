@@ -141,6 +141,9 @@ impl State {
             Ok(destination) => destination,
             Err(status) => return (status, 0),
         };
+        if flaw == Some(Flaw::NothingDone) {
+            return (reg::STATUS_DONE, u32::try_from(units).unwrap_or_default());
+        }
         let mut data = Vec::new();
         for (start, len) in source {
             let at = data.len();

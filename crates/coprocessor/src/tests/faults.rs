@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{MODELS, by_hand, encrypts, held, load, options, patient, texts};
+use super::{
+    COUNT, MODELS, by_hand, encrypts, held, key_bytes, load, options, patient, sectors_of, texts,
+    xts,
+};
 use crate::registers as reg;
+use crate::reset::{ENOUGH, MOST_RESETS, Trouble};
+use crate::shared::FAILURES;
 use crate::testing::{Build, Device, Flaw, Pace};
-use crate::{Direction, Engine, ErrorKind, Keyed, Model, OnFailure, Options};
+use crate::{Direction, Engine, ErrorKind, Keyed, Model, OnFailure, Options, RequestSize, Tweaks};
 
 /// What becomes of the request and of the engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +27,7 @@ enum Fate {
     DeadLater,
 }
 
-const FLAWS: [(Flaw, Fate); 20] = [
+const FLAWS: [(Flaw, Fate); 21] = [
     (Flaw::Status(reg::STATUS_OP), Fate::Fails),
     (Flaw::Status(reg::STATUS_SLOT), Fate::Fails),
     (Flaw::Status(reg::STATUS_READ), Fate::Fails),
@@ -40,6 +45,7 @@ const FLAWS: [(Flaw, Fate); 20] = [
     (Flaw::TooManyUnits, Fate::Dead),
     (Flaw::TooFewUnits, Fate::Dead),
     (Flaw::Head, Fate::Dead),
+    (Flaw::NothingDone, Fate::Dead),
     (Flaw::Fault(reg::FAULT_DESCRIPTOR), Fate::Reset),
     (Flaw::Fault(reg::FAULT_COMPLETION), Fate::Reset),
     (Flaw::Fault(reg::FAULT_WIPED), Fate::Reset),
@@ -53,50 +59,48 @@ fn one_fails(
     engine: &Arc<Engine>,
     keyed: &Keyed,
     case: (Flaw, Fate),
-    before: u64,
+    (before, direction): (u64, Direction),
     policy: OnFailure,
 ) {
     let (flaw, fate) = case;
     let resets = device.resets();
-    for direction in [Direction::Decrypt, Direction::Encrypt] {
-        if engine.failure().is_some() {
-            continue;
+    encrypts(engine, keyed, 3, LEN);
+    let (plain, encrypted) = texts(3, 100, LEN);
+    let (from, to) = match direction {
+        Direction::Encrypt => (plain, encrypted),
+        Direction::Decrypt => (encrypted, plain),
+    };
+    device.spoil(before, flaw);
+    let (data, result) = engine.run(keyed.crypt(direction, 100, from.clone()));
+    let is_dead = matches!(fate, Fate::Dead | Fate::DeadLater);
+    match (fate, policy) {
+        (Fate::Fine, _) | (_, OnFailure::Cpu) => {
+            let by_cpu = result.unwrap();
+            match fate {
+                Fate::Fine => assert_eq!(by_cpu, 0),
+                // It depends on what comes behind the first completion.
+                Fate::DeadLater => assert!(by_cpu == 0 || by_cpu == LEN),
+                _ => assert_eq!(by_cpu, LEN, "{case:?}"),
+            }
+            assert!(data == to, "{case:?} {before} {direction:?}");
         }
-        encrypts(engine, keyed, 3, LEN);
-        let (plain, encrypted) = texts(3, 100, LEN);
-        let (from, to) = match direction {
-            Direction::Encrypt => (plain, encrypted),
-            Direction::Decrypt => (encrypted, plain),
-        };
-        device.spoil(before, flaw);
-        let (data, result) = engine.run(keyed.crypt(direction, 100, from.clone()));
-        match (fate, policy) {
-            (Fate::Fine, _) | (_, OnFailure::Cpu) => {
-                let by_cpu = result.unwrap();
-                match fate {
-                    Fate::Fine => assert_eq!(by_cpu, 0),
-                    // It depends on what comes behind the first completion.
-                    Fate::DeadLater => assert!(by_cpu == 0 || by_cpu == LEN),
-                    _ => assert_eq!(by_cpu, LEN, "{case:?}"),
-                }
-                assert!(data == to, "{case:?} {before} {direction:?}");
-            }
-            // The first completion counts, where there is no other request behind it.
-            (Fate::DeadLater, _) if result.is_ok() => assert!(data == to),
-            (_, OnFailure::Fail) => {
-                let kind = result.unwrap_err().kind();
-                let is_dead = matches!(fate, Fate::Dead | Fate::DeadLater);
-                let expected = if is_dead {
-                    ErrorKind::Dead
-                } else {
-                    ErrorKind::Failed
-                };
-                assert_eq!(kind, expected, "{case:?}");
-                assert!(data == from, "{case:?}: nothing of it was copied");
-            }
+        // The first completion counts, where there is no other request behind it.
+        (Fate::DeadLater, _) if result.is_ok() => assert!(data == to),
+        (_, OnFailure::Fail) => {
+            let kind = result.unwrap_err().kind();
+            let expected = if is_dead {
+                ErrorKind::Dead
+            } else {
+                ErrorKind::Failed
+            };
+            assert_eq!(kind, expected, "{case:?}");
+            assert!(data == from, "{case:?}: nothing of it was copied");
         }
     }
-    let is_dead = matches!(fate, Fate::Dead | Fate::DeadLater);
+    if flaw == Flaw::NothingDone {
+        // The job itself has found that; whoever attends to the device sees to it.
+        engine.let_pass(engine.shared().tick());
+    }
     assert_eq!(
         engine.failure().is_some(),
         is_dead,
@@ -104,7 +108,7 @@ fn one_fails(
         engine.failure()
     );
     if !is_dead {
-        let expected = if fate == Fate::Reset { 2 } else { 0 };
+        let expected = u64::from(fate == Fate::Reset);
         assert_eq!(device.resets() - resets, expected, "{case:?}");
         encrypts(engine, keyed, 3, LEN);
         return;
@@ -143,13 +147,16 @@ fn every_flaw_in_every_model() {
                     if model == Model::Runs && before != 0 {
                         continue;
                     }
-                    let options = Options {
-                        on_failure,
-                        ..options()
-                    };
-                    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options);
-                    let keyed = load(&engine, 3, model).unwrap();
-                    one_fails(&device, &engine, &keyed, case, before, on_failure);
+                    for direction in [Direction::Decrypt, Direction::Encrypt] {
+                        let options = Options {
+                            on_failure,
+                            ..options()
+                        };
+                        let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options);
+                        let keyed = load(&engine, 3, model).unwrap();
+                        let where_it_is = (before, direction);
+                        one_fails(&device, &engine, &keyed, case, where_it_is, on_failure);
+                    }
                 }
             }
         }
@@ -159,21 +166,18 @@ fn every_flaw_in_every_model() {
 /// With a thread, and interrupts, it comes to the same.
 #[test]
 fn every_flaw_with_a_thread() {
-    for (flaw, fate) in FLAWS {
+    let mixed = Model::Mixed(Tweaks::Engine, RequestSize::Bytes512);
+    let cases = FLAWS.map(|case| [(case, mixed), (case, Model::Runs)]);
+    for ((flaw, fate), model) in cases.into_iter().flatten() {
         let options = Options {
             on_failure: OnFailure::Cpu,
             ..patient()
         };
         let device = Device::new(Build::default(), Pace::Thread);
         let engine = Engine::by_port(device.port(), options).unwrap();
-        let keyed = load(
-            &engine,
-            3,
-            Model::Mixed(crate::Tweaks::Engine, crate::RequestSize::Bytes512),
-        )
-        .unwrap();
+        let keyed = load(&engine, 3, model).unwrap();
         for before in [0, 9] {
-            device.spoil(before, flaw);
+            device.spoil(if model == mixed { before } else { 0 }, flaw);
             encrypts(&engine, &keyed, 3, LEN);
             encrypts(&engine, &keyed, 3, LEN);
         }
@@ -200,6 +204,110 @@ fn a_device_that_hangs_again_is_dead() {
     }
     assert_eq!(device.resets(), 3, "when it was opened, and twice");
 }
+
+/// One that hangs again and again, each time after a little work, would hold up everybody for ever.
+#[test]
+fn a_device_that_does_little_between_resets_is_dead_in_the_end() {
+    const PIECE: usize = 1 << 20;
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+    let keyed = load(&engine, 3, Model::Runs).unwrap();
+    let hangs = || {
+        device.spoil(0, Flaw::Hangs);
+        let (plain, _) = texts(3, 9, LEN);
+        let (_, result) = engine.run(keyed.crypt(Direction::Encrypt, 9, plain));
+        result.unwrap_err().kind()
+    };
+    let pieces = usize::try_from(ENOUGH).unwrap() / PIECE;
+    let works = |times: usize| (0..times).for_each(|_| encrypts(&engine, &keyed, 3, PIECE));
+    for _ in 0..MOST_RESETS {
+        works(1);
+        assert_eq!(hangs(), ErrorKind::Failed);
+    }
+    works(pieces);
+    assert_eq!(hangs(), ErrorKind::Failed, "this one does not count");
+    for _ in 0..MOST_RESETS {
+        works(pieces - 1);
+        assert_eq!(hangs(), ErrorKind::Failed);
+    }
+    works(pieces - 1);
+    assert_eq!(hangs(), ErrorKind::Dead);
+}
+
+#[test]
+fn a_device_that_fails_everything_is_reset_and_then_dead() {
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+    let keyed = load(&engine, 3, Model::Runs).unwrap();
+    let fails = |times: u32| {
+        for _ in 0..times {
+            device.spoil(0, Flaw::Status(reg::STATUS_READ));
+            let (plain, _) = texts(3, 9, LEN);
+            let (_, result) = engine.run(keyed.crypt(Direction::Encrypt, 9, plain));
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::Failed);
+        }
+    };
+    let resets = device.resets();
+    encrypts(&engine, &keyed, 3, LEN);
+    fails(FAILURES - 1);
+    encrypts(&engine, &keyed, 3, LEN);
+    fails(FAILURES - 1);
+    assert_eq!(device.resets(), resets, "not in a row");
+    fails(1);
+    assert_eq!((device.resets(), engine.failure()), (resets + 1, None));
+    fails(FAILURES);
+    let reason = engine.failure().unwrap();
+    assert!(reason.contains("failed 64 requests in a row"), "{reason}");
+}
+
+/// Where several requests make a sector, any of them.
+#[test]
+fn a_request_inside_of_a_sector_that_does_nothing_is_seen() {
+    for before in 1..8 {
+        let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+        let model = Model::Mixed(Tweaks::Cpu, RequestSize::Bytes512);
+        let keyed = engine.key(xts(), &key_bytes(3), sectors_of(4096), COUNT, model);
+        let keyed = keyed.unwrap();
+        device.spoil(before, Flaw::NothingDone);
+        let (plain, _) = texts(3, 9, 4096);
+        let (data, result) = engine.run(keyed.crypt(Direction::Encrypt, 9, plain.clone()));
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Dead, "{before}");
+        assert!(data == plain);
+    }
+}
+
+/// The slot of requests that nobody waits for may be empty before they are done.
+#[test]
+fn failures_that_nobody_hears_of_do_not_count() {
+    let (device, engine) = held(Build::default(), options());
+    let model = Model::Units(Tweaks::Cpu);
+    let keyed = load(&engine, 3, model).unwrap();
+    let long = usize::try_from(2 * FAILURES).unwrap() * 512;
+    let mut job = Box::pin(keyed.crypt(Direction::Encrypt, 9, texts(3, 9, long).0));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(job.as_mut().poll(&mut context).is_pending());
+    drop((job, keyed));
+    let resets = device.resets();
+    assert!(device.work(1000) > usize::try_from(FAILURES).unwrap());
+    engine.let_pass(engine.shared().tick());
+    assert_eq!((device.resets(), engine.failure()), (resets, None));
+}
+
+/// What is worse than the trouble that the device is reset for is not forgotten by the reset.
+#[test]
+fn a_device_that_has_lied_is_dead_whatever_it_is_reset_for() {
+    let (device, engine) = by_hand(Build::default(), Pace::AtOnce, options());
+    let keyed = load(&engine, 3, Model::Runs).unwrap();
+    encrypts(&engine, &keyed, 3, LEN);
+    let error = engine.shared().did_nothing();
+    assert_eq!(engine.failure().as_deref(), Some(BROKEN), "at once");
+    let late = Trouble::late(std::time::Duration::from_secs(1));
+    engine.shared().recover(&late);
+    assert_eq!(engine.failure().as_deref(), Some(BROKEN));
+    assert!(error.to_string().contains(BROKEN), "{error}");
+    assert!(!device.is_mapped());
+}
+
+const BROKEN: &str =
+    "the device is broken: it says that a request is done, and has changed nothing";
 
 /// Requests that wait for room when the device fails are not lost: they go on after the reset, or end.
 #[test]
