@@ -15,7 +15,7 @@ use xtent_tests::nbd::{Raw, Request, command};
 use xtent_tests::random::Random;
 use xtent_tests::scratch::assert_same;
 use xtent_tests::xtent::{Server, xtent};
-use xtent_tests::{Cmd, Scratch, bed, pattern};
+use xtent_tests::{Cmd, PATIENCE, Scratch, bed, pattern};
 
 const MIB: u64 = 1 << 20;
 
@@ -215,6 +215,11 @@ fn what_has_grown_is_noticed_without_a_word() {
 /// A server that is asked for the size keeps nothing of a volume that is detached, however long it takes to answer.
 #[test]
 fn a_volume_is_let_go_of_while_its_server_is_asked() {
+    is_let_go_of(&[]);
+    is_let_go_of(&["--no-sandbox"]);
+}
+
+fn is_let_go_of(options: &[&str]) {
     let scratch = Scratch::new();
     let container = Shape::LUKS2_4096.image(Maker::Xtent, &scratch, MIB);
     let image = container.image.to_string_lossy();
@@ -234,7 +239,7 @@ fn a_volume_is_let_go_of_while_its_server_is_asked() {
     };
     std::thread::scope(|scope| {
         let passed_on = scope.spawn(|| pass_on(before.accept().unwrap().0, far.socket()));
-        let server = Server::start(&front);
+        let server = Server::start_with(&front, options);
         let mut client = Raw::connect(&server.socket);
         client.greet();
         client.go();
@@ -263,16 +268,21 @@ fn a_volume_is_let_go_of_while_its_server_is_asked() {
     assert_same(&decrypted[..1 << 20], &piece(1), "flushed");
 }
 
-/// Until both ends have closed it.
+/// Until both ends have closed it; panics if they do not.
 fn pass_on(client: UnixStream, socket: &Path) {
     let far = UnixStream::connect(socket).unwrap();
     let ends = [(&client, &far), (&far, &client)];
+    for end in [&client, &far] {
+        end.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
     std::thread::scope(|scope| {
         for (mut from, mut to) in ends {
             scope.spawn(move || {
+                let copied = std::io::copy(&mut from, &mut to);
+                let has_waited = copied.is_err_and(|it| it.kind() == ErrorKind::WouldBlock);
                 // Whoever is cut off says so at the other end.
-                let _ = std::io::copy(&mut from, &mut to);
                 let _ = to.shutdown(std::net::Shutdown::Both);
+                assert!(!has_waited, "nobody has closed the connection");
             });
         }
     });

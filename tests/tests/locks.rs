@@ -1,8 +1,12 @@
 //! Xtent and cryptsetup on the same container at the same time.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::path::{Path, PathBuf};
+
 use rustix::process::Signal;
+use xtent_tests::bed;
 use xtent_tests::luks::{Maker, OTHER_KEY, Pbkdf, Shape, add_key, assert_opens, cheap};
+use xtent_tests::mount::Cleaner;
 use xtent_tests::nbd::{nbdsh, read_all, write_all};
 use xtent_tests::scratch::{Unchanged, assert_same};
 use xtent_tests::xtent::{Server, xtent};
@@ -35,6 +39,83 @@ fn metadata_stays_free_while_served() {
         assert_same(&read_all(&server.uri), &data, "while keys change");
         server.stop();
     }
+}
+
+/// A loop device over the image, which a [`Cleaner`] takes away.
+fn loop_over(image: &Path) -> PathBuf {
+    let losetup = Cmd::peer("losetup").args(["--find", "--show"]);
+    PathBuf::from(losetup.arg(image).ok().out().trim())
+}
+
+/// A loop device's page cache does not see what is written into its file, and stays while anybody has
+/// the device open.
+#[test]
+fn keys_that_came_by_another_way_are_seen() {
+    let test = "keys_that_came_by_another_way_are_seen";
+    if !bed::has_loop(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 1 << 20);
+    let (image, key) = (&container.image, &container.key);
+    let keys = [
+        scratch.file("second", b"second"),
+        scratch.file("third", b"third"),
+    ];
+    let _cleaner = Cleaner::new(scratch.path());
+    let device = loop_over(image);
+    let _open = std::fs::File::open(&device).unwrap();
+    xtent()
+        .args(["key", "test", "--key-file"])
+        .args([key, &device])
+        .ok();
+    add_key(Shape::LUKS2.version, image, key, &keys[0]).ok();
+    add_key(Shape::LUKS2.version, &device, key, &keys[1]).ok();
+    for key in [key, &keys[0], &keys[1]] {
+        for path in [image, &device] {
+            assert_opens(path, key, true, "after keys were added by both");
+        }
+    }
+}
+
+/// Whatever uses the loop device would not know of another writer.
+#[test]
+fn an_image_under_a_loop_device_is_not_written_to() {
+    let test = "an_image_under_a_loop_device_is_not_written_to";
+    if !bed::has_loop(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let container = Shape::LUKS2.image(Maker::Xtent, &scratch, 1 << 20);
+    let (key, link) = (&container.key, scratch.join("link"));
+    std::fs::hard_link(&container.image, &link).unwrap();
+    let source = scratch.file("source", &[7; 512]);
+    let other = Shape::LUKS1.image(Maker::Xtent, &scratch, 1 << 20);
+    let _cleaner = Cleaner::new(scratch.path());
+    let device = loop_over(&container.image);
+    let unchanged = Unchanged::new(&container.image);
+    for image in [&container.image, &link] {
+        let refused = |cmd: Cmd| {
+            cmd.fails(5)
+                .says(&["is attached to", &device.to_string_lossy()]);
+        };
+        let encrypt = xtent().args(["encrypt", "--key-file"]);
+        refused(encrypt.args([key, &source, image]));
+        let decrypt = xtent().args(["decrypt", "--force", "--key-file"]);
+        refused(decrypt.args([&other.key, &other.image, image]));
+        let serve = xtent().args(["serve", "--run", "true", "--key-file"]);
+        refused(serve.args([key, image]));
+        let format = xtent().args(["format", "-q", "--overwrite-luks", "--key-file"]);
+        refused(format.args([key, image]));
+        // Reading disturbs nobody.
+        let serve = xtent().args(["serve", "--read-only", "--run", "true", "--key-file"]);
+        serve.args([key, image]).ok();
+    }
+    unchanged.assert("while a loop device has it");
+    // Under its other name, once that is gone by which the kernel knows it.
+    std::fs::remove_file(&container.image).unwrap();
+    let serve = xtent().args(["serve", "--run", "true", "--key-file"]);
+    serve.args([key, &link]).fails(5).says(&["is attached to"]);
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
@@ -64,7 +66,7 @@ impl AsFd for Listener {
 /// Who is at the other end, by the system's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process.
+    /// Its process; 0 if it is in a container from which this one does not see it.
     pub pid: i32,
     /// Its user.
     pub uid: u32,
@@ -96,11 +98,13 @@ impl Link {
 
     /// Who is at the other end.
     pub fn peer(&self) -> Result<Peer, Error> {
-        let found = sockopt::socket_peercred(&self.0)
-            .map_err(|e| Error::io("cannot tell who is at the other end", e))?;
+        let found = getsockopt(&self.0, PeerCredentials).map_err(|e| {
+            let errno = Errno::from_raw_os_error(e as i32);
+            Error::io("cannot tell who is at the other end", errno)
+        })?;
         Ok(Peer {
-            pid: found.pid.as_raw_nonzero().get(),
-            uid: found.uid.as_raw(),
+            pid: found.pid(),
+            uid: found.uid(),
         })
     }
 

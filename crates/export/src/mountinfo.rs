@@ -15,7 +15,7 @@ pub struct Entry {
     /// The mount under it.
     parent: u64,
     /// `major:minor` of the file system's device.
-    pub(crate) device: String,
+    pub device: String,
     /// The folder that it is mounted on.
     pub(crate) point: PathBuf,
     /// File system type, `fuse.xtent`.

@@ -14,32 +14,36 @@ const MAGIC: &[u8] = b"LUKS\xba\xbe";
 const UUID: Range<usize> = 168..208;
 
 /// Has the disk known by the header on it, if [`tells`] says that it can be.
-pub(crate) fn register(data: &Disk, header: &Header) {
+pub(crate) fn register(data: &Disk, header: &Header) -> Result<()> {
     if let Some(upstream) = data.upstream()
-        && tells(data, header)
+        && tells(data, header)?
     {
         identify(upstream, header.uuid().to_owned());
     }
+    Ok(())
 }
 
 /// Whether a disk behind a server is told from others by the header on it. Not by a header that is
 /// elsewhere, nor by one that the volume's own data overwrite or that is damaged.
-pub(crate) fn tells(data: &Disk, header: &Header) -> bool {
+pub(crate) fn tells(data: &Disk, header: &Header) -> Result<bool> {
     if data.upstream().is_none() {
-        return false;
+        return Ok(false);
     }
     let segment = header.segment(data.size());
     let stays = segment.is_ok_and(|segment| segment.offset >= UUID.end as u64);
     let mut start = [0; UUID.end];
-    let is_told =
-        stays && data.read_at(&mut start, 0).is_ok() && uuid_in(&start) == Some(header.uuid());
+    if stays {
+        // Else no later connection would be held against anything.
+        data.read_at(&mut start, 0)?;
+    }
+    let is_told = stays && uuid_in(&start) == Some(header.uuid());
     if !is_told {
         tracing::debug!(
             path = %data.path().display(),
             "there is nothing by which the disk can be known again"
         );
     }
-    is_told
+    Ok(is_told)
 }
 
 /// Has a disk known by the UUID that somebody else has found on it by another connection: it has

@@ -7,7 +7,7 @@ use std::path::Path;
 use sector_cipher::{Backend, CipherSpec, SectorCount, SectorSize};
 use xtent_luks::{Device, Header, KdfLimits, Segment, Unlocked};
 use xtent_secret::SecretBytes;
-use xtent_store::{Access, FileStore};
+use xtent_store::{Access, FileStore, Store as _};
 use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 pub(crate) use unlock::{
@@ -20,7 +20,7 @@ use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::probe::{self, Wrapping};
-use crate::same::share_storage;
+use crate::same::{refuse_attached, share_storage};
 use crate::{identity, partition};
 
 /// A device whose metadata has been read and found usable.
@@ -54,8 +54,17 @@ pub(crate) fn metadata_for_uuid(args: &DeviceArgs) -> Result<(Disk, Device)> {
         None if is_uri(&args.device) => open_device_alone(args, access)?,
         _ => return metadata(args, access),
     };
-    let device = disk.metadata()?;
+    let device = args.metadata_on(&disk)?;
     Ok((disk, device))
+}
+
+/// Whether what is under way when a volume's server is killed may wait for the next one, of a block device or of a
+/// virtual machine's disk. `is_far`: over a server's export. Without a header nothing says that a passphrase is
+/// the right one, and what waits would be written with any. A server's export is not this process's
+/// alone, so that a killed one's last words may reach it after what the next one has written; and
+/// what it had not been told to flush was known to that process only.
+pub(crate) fn can_wait(uuid: &str, is_far: bool) -> bool {
+    !uuid.is_empty() && !is_far
 }
 
 /// Opens the device, or its partition that was asked for.
@@ -75,6 +84,10 @@ pub(crate) fn open_device_alone(args: &DeviceArgs, access: Access) -> Result<Dis
     }
     let file = open_file(args, access)?;
     file.lock_for_serving()?;
+    if access == Access::ReadWrite {
+        let start = file.window_start();
+        refuse_attached(&args.device, start..start.saturating_add(file.size()))?;
+    }
     Ok(file.into())
 }
 
@@ -195,7 +208,7 @@ impl Container {
         let metadata = args.metadata_on(&header_disk)?;
         let header = read_header(&metadata, &header_disk, output)?;
         if lock {
-            identity::register(&data, &header);
+            identity::register(&data, &header)?;
         }
         Ok(Self {
             data,
@@ -212,7 +225,7 @@ impl Container {
 
     /// A device that has just been formatted, and is locked.
     pub(crate) fn formatted(data: Disk, header_disk: Disk, header: Header) -> Result<Self> {
-        identity::register(&data, &header);
+        identity::register(&data, &header)?;
         Ok(Self {
             data,
             metadata: header_disk.metadata()?,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
@@ -50,8 +50,9 @@ impl Drop for PidFile {
         let ours = self.file.metadata().ok().map(identity);
         let there = self.path.symlink_metadata().ok().map(identity);
         if ours.is_some() && ours == there && std::fs::remove_file(&self.path).is_err() {
-            // A server that has become another user may not remove it.
-            let _ = self.file.set_len(0);
+            // A server that has become another user may not remove it, and its sandbox lets it cut no file.
+            let digits = std::process::id().to_string().len();
+            let _ = self.file.write_all_at(&vec![b'\n'; digits], 0);
         }
     }
 }
@@ -88,7 +89,7 @@ fn refuse_what_is_there(path: &Path) -> Result<()> {
         return taken("is no file with a process id");
     }
     // One that is empty was left by a server that could not remove it.
-    if !text.is_empty() {
+    if !text.trim_end_matches('\n').is_empty() {
         // A number that can be one of a process; others may be a key.
         let number = text.strip_suffix('\n').map(str::parse::<u32>);
         match number
@@ -116,7 +117,13 @@ mod tests {
         let path = dir.path().join("pid");
         let ours = format!("{}\n", std::process::id());
         // No process, and one of another program.
-        for stale in [None, Some(""), Some("4194304\n"), Some("1\n")] {
+        for stale in [
+            None,
+            Some(""),
+            Some("\n\n\n"),
+            Some("4194304\n"),
+            Some("1\n"),
+        ] {
             if let Some(text) = stale {
                 std::fs::write(&path, text).unwrap();
             }

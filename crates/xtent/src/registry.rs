@@ -27,8 +27,9 @@ pub(crate) const BLOCK_DEVICES: &str = "/dev/xtent";
 const LONGEST: u64 = 4 << 20;
 /// How often a file is read that is being written meanwhile.
 const LOOKS: usize = 5;
-/// Most processes of one user that are looked at.
+/// Most processes of one user that are looked at, and bytes of all their files.
 const MOST: usize = 1024;
+const MOST_BYTES: u64 = 8 << 20;
 
 /// How a volume is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,21 +282,32 @@ fn list_in(runtimes: &[PathBuf]) -> Vec<Listed> {
             // A folder has the files of the user that it belongs to.
             let owner = dir.symlink_metadata().ok().map(|found| found.uid());
             let files = files(&dir).into_iter().take(MOST);
-            files.flat_map(move |path| owner.and_then(|it| read(&path, it)).unwrap_or_default())
+            // Others may have written anything.
+            let own = rustix::process::geteuid().as_raw();
+            let mut left = match owner {
+                Some(owner) if owner == own => u64::MAX,
+                _ => MOST_BYTES,
+            };
+            files.flat_map(move |path| {
+                owner
+                    .and_then(|it| read(&path, it, &mut left))
+                    .unwrap_or_default()
+            })
         })
         .collect();
     found.sort_by_key(|listed| (listed.entry.since, listed.entry.pid));
     found
 }
 
-/// Nothing if it is none of ours, that of a process that has ended, or not
-/// `owner`'s.
-fn read(path: &Path, owner: u32) -> Option<Vec<Listed>> {
+/// Nothing if it is none of ours, that of a process that has ended, not
+/// `owner`'s, or longer than what is `left` of the bytes that they may have.
+fn read(path: &Path, owner: u32, left: &mut u64) -> Option<Vec<Listed>> {
     let file = open(path).ok()?;
     let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > LONGEST || metadata.uid() != owner {
         return None;
     }
+    *left = left.checked_sub(metadata.len())?;
     // The process may be writing just now, which is soon over.
     let entries = (0..LOOKS).find_map(|_| {
         let mut text = Vec::new();

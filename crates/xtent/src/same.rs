@@ -2,10 +2,13 @@
 //! loop device over the file, or a disk and its partition.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use xtent_store::loopdev::attached_to;
+use xtent_export::mountinfo::{self, Entry};
+use xtent_store::loopdev::{Attached, attached};
 
 use crate::disk::{rbd, uri};
 use crate::failure::{Exit, Failure, Result};
@@ -138,14 +141,23 @@ fn number_in(place: &Path) -> Option<Identity> {
     })
 }
 
-/// Refuses an image with a loop device over it, which may be in use: two openers of one
-/// file would not know of each other.
-pub(crate) fn refuse_attached(image: &Path) -> Result<()> {
-    let found = image
-        .canonicalize()
-        .and_then(|path| attached_to(&path))
-        .map_err(|e| Failure::system("cannot look for loop devices in /sys/block", e))?;
-    let Some(number) = found.first() else {
+/// Refuses an image with a loop device over some of these bytes, which may be in use: two openers of one
+/// file would not know of each other. Of something else than a file nothing is said.
+pub(crate) fn refuse_attached(image: &Path, bytes: Range<u64>) -> Result<()> {
+    let Ok(file) = image.metadata() else {
+        return Ok(());
+    };
+    if !file.is_file() {
+        return Ok(());
+    }
+    let all = match attached() {
+        // Nobody sees a device there.
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        all => all.map_err(|e| Failure::system("cannot look for loop devices in /sys/block", e))?,
+    };
+    let overlaps = |it: &Attached| it.bytes.start < bytes.end && bytes.start < it.bytes.end;
+    let found = all.iter().find(|it| overlaps(it) && has_file(it, &file));
+    let Some(Attached { number, .. }) = found else {
         return Ok(());
     };
     Err(Failure::new(
@@ -158,6 +170,39 @@ pub(crate) fn refuse_attached(image: &Path) -> Result<()> {
     .advise(format!(
         "`lsblk /dev/loop{number}` shows what uses it. Close that, or give /dev/loop{number}."
     )))
+}
+
+/// Whether the loop device is attached to this file.
+fn has_file(attached: &Attached, file: &Metadata) -> bool {
+    let device = file.dev();
+    let device = format!(
+        "{}:{}",
+        rustix::fs::major(device),
+        rustix::fs::minor(device)
+    );
+    // A server that does not answer would be waited for, and be it for a file that nobody has asked for.
+    let is_elsewhere = |it: Entry| waits_for_others(&it.fstype) && it.device != device;
+    let mount = mountinfo::holding(&attached.backing).ok().flatten();
+    if mount.is_some_and(is_elsewhere) {
+        return false;
+    }
+    match attached.file() {
+        Ok(numbers) => numbers == (file.dev(), file.ino()),
+        // Another user's: its name tells.
+        Err(_) => attached
+            .backing
+            .metadata()
+            .is_ok_and(|backing| Identity::of(&backing) == Identity::of(file)),
+    }
+}
+
+/// Whether file systems of this type answer when some process, or another machine, does.
+fn waits_for_others(fstype: &str) -> bool {
+    [
+        "fuse", "nfs", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs",
+    ]
+    .iter()
+    .any(|kind| fstype.starts_with(kind))
 }
 
 #[cfg(test)]

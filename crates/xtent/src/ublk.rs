@@ -7,7 +7,6 @@ use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use xtent_export::ublk::{Control, Info, State};
 use xtent_mapping::Name;
-use xtent_upstream::Upstream;
 
 use crate::disk::number_of;
 use crate::failure::{Exit, Failure, Result};
@@ -54,14 +52,6 @@ fn whose(path: &Path) -> u32 {
 fn folded(text: &str) -> u32 {
     let [a, b, c, d, e, f, g, h] = number_of(text).to_be_bytes();
     u32::from_be_bytes([a ^ e, b ^ f, c ^ g, d ^ h])
-}
-
-/// Whether a volume's device waits for its next server. Without a header nothing says that a passphrase is
-/// the right one, and what waits would be written with any. A server's export is not this process's
-/// alone, so that a killed one's last words may reach it after what the next one has written; and
-/// what it had not been told to flush was known to that process only.
-pub(crate) fn can_wait(uuid: &str, upstreams: &[Arc<Upstream>]) -> bool {
-    !uuid.is_empty() && upstreams.is_empty()
 }
 
 /// Fails if a device of the same volume waits for its server, other than `own`: what waits there would be written

@@ -113,13 +113,13 @@ impl Volumes {
         &self.exports
     }
 
-    /// The first of them, and what a virtual machine knows it by: as much of its UUID as fits.
-    pub(crate) fn first(&self) -> Option<(Arc<Volume>, String)> {
+    /// The first of them, and its UUID, if it has a header, as a virtual machine knows it by as much of it as fits.
+    pub(crate) fn first(&self) -> Option<(Arc<Volume>, Option<String>)> {
         let exported = self.exports.exported().into_iter().next()?;
         let kept = self.kept();
         let one = kept.all.iter().find(|one| one.is(&exported.name))?;
-        let uuid = one.entry.uuid.as_deref().unwrap_or("xtent");
-        Some((exported.volume, uuid.replace('-', "")))
+        let uuid = one.entry.uuid.as_deref().filter(|uuid| !uuid.is_empty());
+        Some((exported.volume, uuid.map(|uuid| uuid.replace('-', ""))))
     }
 
     /// Has `tell` called when one has grown; of the first call only.

@@ -23,6 +23,14 @@ fn cryptsetup(bed: &Bed, line: &str) -> Said {
     }
 }
 
+/// Both keys open the volume, by cryptsetup's word.
+fn both_open(bed: &Bed) {
+    for key in ["key", "other"] {
+        let line = format!("open --test-passphrase --key-file {key} disk.img");
+        cryptsetup(bed, &line).ok();
+    }
+}
+
 #[test]
 fn keyslots_of_priority_ignore_want_to_be_named() {
     let bed = Bed::with_luks2();
@@ -418,6 +426,47 @@ fn an_unbound_key_is_kept_and_opens_nothing() {
         .failed(1, &["LUKS1 has no unbound keys"]);
 }
 
+/// LUKS1 has one hash for everything: nobody has to know which.
+#[test]
+fn keys_of_a_luks1_volume_have_its_hash() {
+    let bed = Bed::with_luks1();
+    cryptsetup(
+        &bed,
+        "luksFormat -q --type luks1 --hash sha1 --pbkdf-force-iterations 1000 --key-file key disk.img",
+    )
+    .ok();
+    bed.run(&format!(
+        "key add {CHEAP} --key-file key --new-key-file other disk.img"
+    ))
+    .ok();
+    bed.run(&format!(
+        "key change {CHEAP} --key-file key --new-key-file key disk.img"
+    ))
+    .ok();
+    both_open(&bed);
+    bed.run(&format!(
+        "key add {CHEAP} --hash sha256 --key-file key --new-key-file other disk.img"
+    ))
+    .failed(1, &["one hash for everything, here sha1"]);
+}
+
+#[test]
+fn a_pin_is_asked_before_a_change_and_not_after() {
+    let bed = Bed::with_luks2();
+    let pin = bed.run("header pin --metadata disk.img").ok();
+    let pin = pin.out.trim();
+    bed.run(&format!(
+        "config --expect-header {pin} --label first disk.img"
+    ))
+    .ok();
+    assert!(bed.run("header dump disk.img").ok().out.contains("first"));
+    bed.run(&format!(
+        "config --expect-header {pin} --label second disk.img"
+    ))
+    .failed(4, &["has changed it since"]);
+    assert!(!bed.run("header dump disk.img").ok().out.contains("second"));
+}
+
 #[test]
 fn a_damaged_luks1_header_opens_and_is_repaired() {
     for (at, bytes, what) in [
@@ -459,13 +508,7 @@ fn a_damaged_luks1_header_opens_and_is_repaired() {
             "key add {CHEAP} --key-file key --new-key-file other disk.img"
         ))
         .ok();
-        for key in ["key", "other"] {
-            cryptsetup(
-                &bed,
-                &format!("open --test-passphrase --key-file {key} disk.img"),
-            )
-            .ok();
-        }
+        both_open(&bed);
         assert_eq!(
             bed.run("uuid disk.img").ok().out,
             cryptsetup(&bed, "luksUUID disk.img").ok().out

@@ -47,6 +47,24 @@ fn every_back_end_decrypts_the_same() {
     }
 }
 
+/// Whoever destroys the plaintext afterwards has been told that the volume has all of it.
+#[test]
+fn an_image_that_gets_another_size_is_no_success() {
+    for options in [&[][..], &["--skip-holes"]] {
+        for change in ["truncate -s 4096 plain", "truncate -s +512 plain"] {
+            let bed = Bed::with_luks2();
+            std::fs::write(bed.path("plain"), &image()[..512 << 10]).unwrap();
+            let command = format!("sh -c '{change}; cat key'");
+            let mut words = vec!["encrypt", "--key-command", &command];
+            words.extend(options);
+            words.extend(["plain", "disk.img"]);
+            let said = bed.run_words(&words);
+            assert_eq!(said.code, Some(4), "{said:?}");
+            assert!(!said.out.contains("Encrypted"), "{said:?}");
+        }
+    }
+}
+
 #[test]
 fn a_smaller_image_leaves_the_rest_alone() {
     let bed = Bed::with_luks2();

@@ -99,6 +99,26 @@ fn one_good_header_copy() {
     assert_eq!(bed.run("key test --key-file key disk.img").ok().err, "");
 }
 
+/// A repair would destroy what somebody has made in its place.
+#[test]
+fn a_partition_table_over_a_header_is_asked_about() {
+    let bed = Bed::with_luks2();
+    let mut table = [0; 512];
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    bed.damage("disk.img", 0, &table);
+    let before = std::fs::read(bed.path("disk.img")).unwrap();
+    bed.run("key test --key-file key disk.img")
+        .failed(1, &["signature on the device"]);
+    bed.run("header repair disk.img")
+        .failed(1, &["signature where its LUKS2 header was", "--batch-mode"]);
+    assert!(before == std::fs::read(bed.path("disk.img")).unwrap());
+    bed.run("header repair -q disk.img").ok();
+    bed.run("key test --key-file key disk.img").ok();
+    // Nothing is asked where nothing is lost.
+    bed.damage("disk.img", 0, &[0; 512]);
+    bed.run("header repair disk.img").ok();
+}
+
 #[test]
 fn no_good_header_copy() {
     let bed = Bed::with_luks2();

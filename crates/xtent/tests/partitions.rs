@@ -116,6 +116,20 @@ fn a_volume_in_every_kind_of_table() {
     }
 }
 
+/// Whoever writes a DOS table need not know that there was another one.
+#[test]
+fn a_gpt_that_was_left_behind_is_not_in_force() {
+    let bed = disk('g', &[('p', 1, 20), ('p', 40, 20)], 512, 24 * MIB);
+    let test = "key test --key-file key --partition 1 whole";
+    bed.run(test).failed(4, &[]);
+    let mut entry = [0, 0, 0, 0, 0x83, 0, 0, 0].to_vec();
+    for sectors in [24 << 11, 20 << 11] {
+        entry.extend(u32::to_le_bytes(sectors));
+    }
+    bed.damage("whole", 446, &entry);
+    bed.run(test).ok();
+}
+
 #[test]
 fn partitions_of_one_image_are_used_at_once() {
     let bed = disk('g', &[('p', 1, 20), ('p', 24, 20)], 512, MIB);

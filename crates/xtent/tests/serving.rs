@@ -57,6 +57,15 @@ fn prints_its_uri_and_ends_cleanly() {
     }
 }
 
+#[test]
+fn nobody_is_served_as_root_in_place_of_the_user_that_was_named() {
+    let bed = Bed::with_luks2();
+    let what = "cannot become another user";
+    bed.run("serve --key-file key --nbd unix:s --user nobody --no-sandbox disk.img")
+        .failed(1, &[what, "Leave out --no-sandbox"]);
+    assert!(!bed.path("s").exists());
+}
+
 /// In transmission, the oldest way; the export's size.
 fn connect(bed: &Bed) -> (UnixStream, u64) {
     let mut client = UnixStream::connect(bed.path("s")).unwrap();

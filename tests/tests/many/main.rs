@@ -321,6 +321,17 @@ fn a_configuration_file_says_it_all_and_reload_follows_it() {
     client.request(command::FLUSH, 0, 0);
     assert_eq!(client.reply(), 0);
     write_all(&gateway.uri("third"), &pattern(4096, 3));
+    // One whose device is not there at the moment may be the one that is served.
+    std::fs::write(
+        &config,
+        "[volume.first]\ndevice = \"gone.img\"\nkey-file = \"key\"\n\
+         [volume.third]\ndevice = \"c.img\"\nkey-file = \"key\"\n",
+    )
+    .unwrap();
+    reload().arg("--prune").fails(4).says(&["gone.img"]);
+    assert_eq!(gateway.exports(), ["first", "third"]);
+    client.request(command::FLUSH, 0, 0);
+    assert_eq!(client.reply(), 0);
     // What is wrong is said, and nothing is changed.
     std::fs::write(
         &config,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -24,6 +24,8 @@ const LONGEST: usize = 8 << 10;
 const HEADERS: usize = 64;
 /// How long a client may take to send its request, and again to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// After a client that could not be accepted, before the next look.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Clients at a time; more are disconnected.
 const CLIENTS: usize = 8;
 const METRICS: &str = "/metrics";
@@ -80,18 +82,27 @@ pub fn serve(
     }
     let clients = AtomicUsize::new(0);
     thread::scope(|scope| {
+        let mut pause = None;
         while !shutdown.is_triggered() {
             let mut fds = vec![PollFd::from_borrowed_fd(shutdown.event(), PollFlags::IN)];
             let sockets = listeners.iter().map(AsFd::as_fd);
-            fds.extend(sockets.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            match poll(&mut fds, None) {
+            if pause.is_none() {
+                fds.extend(sockets.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            }
+            match poll(&mut fds, pause.take().as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(Error::io("cannot wait for scrapers", error)),
             }
             for listener in listeners {
                 // A scraper that cannot be had will try again.
-                let Ok(socket) = listener.accept() else {
-                    continue;
+                let socket = match listener.accept() {
+                    Ok(socket) => socket,
+                    Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
+                    // It stays there, and the next look would find it at once.
+                    Err(_) => {
+                        pause = Timespec::try_from(PAUSE).ok();
+                        continue;
+                    }
                 };
                 if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
                     clients.fetch_sub(1, Ordering::Relaxed);
@@ -170,7 +181,21 @@ fn exchange(socket: &mut (impl Read + Write), page: &dyn Fn() -> String) -> io::
     if !head {
         reply.push_str(&body);
     }
-    socket.write_all(reply.as_bytes())
+    // However slowly it reads.
+    let until = Instant::now() + PATIENCE;
+    let mut rest = reply.as_bytes();
+    while !rest.is_empty() {
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match socket.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -30,7 +30,14 @@ const LEAST_MEMORY: usize = 4 << 20;
 
 /// The exports of a server; clones are the same set.
 #[derive(Clone, Default)]
-pub struct Exports(Arc<Mutex<Set>>);
+pub struct Exports(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    set: Mutex<Set>,
+    /// One of those that are being removed is gone.
+    removed: Condvar,
+}
 
 #[derive(Default)]
 struct Set {
@@ -40,6 +47,9 @@ struct Set {
     memory: usize,
     /// The server ends: nothing comes any more.
     closed: bool,
+    /// How many are being removed, and what could not be flushed of those that still were at the server's end.
+    removing: usize,
+    failed: Vec<(String, Error)>,
 }
 
 /// What an export is at the moment.
@@ -93,11 +103,19 @@ impl Exports {
     /// [`ErrorKind::Argument`] if there is no such export, [`ErrorKind::Busy`] if somebody is
     /// removing it.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        let served = self.find(name)?;
-        if served.ended.set(Instant::now()).is_err() {
-            let message = format!("the export {name:?} is being removed already");
-            return Err(error(ErrorKind::Busy, message));
-        }
+        let served = {
+            let mut set = self.set();
+            let served = set.find(name)?;
+            if set.closed {
+                return Err(error(ErrorKind::Busy, "the server is ending".into()));
+            }
+            if served.ended.set(Instant::now()).is_err() {
+                let message = format!("the export {name:?} is being removed already");
+                return Err(error(ErrorKind::Busy, message));
+            }
+            set.removing += 1;
+            served
+        };
         tracing::info!(export = name, "ending: finishing requests and flushing");
         served.wake_clients();
         served.wait_until_left();
@@ -106,7 +124,15 @@ impl Exports {
         let volume = served.volume().take();
         // It may take its time, and every handshake looks at all exports.
         drop(volume);
-        self.set().all.retain(|other| !Arc::ptr_eq(other, &served));
+        let mut set = self.set();
+        set.all.retain(|other| !Arc::ptr_eq(other, &served));
+        set.removing -= 1;
+        if let (true, Err(failure)) = (set.closed, &result) {
+            let failure = error(failure.kind, chain(failure).to_string());
+            set.failed.push((served.name.clone(), failure));
+        }
+        drop(set);
+        self.0.removed.notify_all();
         tracing::info!(export = name, "export removed");
         result
     }
@@ -125,15 +151,8 @@ impl Exports {
 
     /// What the export of this name is.
     pub fn listing(&self, name: &str) -> Result<Listing, Error> {
-        Ok(self.find(name)?.listing())
-    }
-
-    fn find(&self, name: &str) -> Result<Arc<Served>, Error> {
-        let found = self.set().all.iter().find(|it| it.name == name).cloned();
-        found.ok_or_else(|| {
-            let message = format!("there is no export named {name:?}");
-            error(ErrorKind::Argument, message)
-        })
+        let served = self.set().find(name)?;
+        Ok(served.listing())
     }
 
     /// Those that a client can choose, and what the protocol says of them.
@@ -155,12 +174,25 @@ impl Exports {
         set.share_memory();
     }
 
+    /// Nothing comes or goes by request any more.
+    pub(super) fn stop_changing(&self) {
+        self.set().closed = true;
+    }
+
     fn set(&self) -> MutexGuard<'_, Set> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Set {
+    fn find(&self, name: &str) -> Result<Arc<Served>, Error> {
+        let found = self.all.iter().find(|it| it.name == name).cloned();
+        found.ok_or_else(|| {
+            let message = format!("there is no export named {name:?}");
+            error(ErrorKind::Argument, message)
+        })
+    }
+
     /// Those that have clients get equal shares.
     fn share_memory(&self) {
         let with_clients = || self.all.iter().filter(|served| !served.links().is_empty());

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, getpeername, sockopt};
 
@@ -28,12 +30,13 @@ pub(super) enum Peer {
 impl Client {
     pub(super) fn new(id: u64, socket: impl AsFd) -> Self {
         let peer = match sockopt::socket_domain(&socket) {
-            Ok(AddressFamily::UNIX) => {
-                sockopt::socket_peercred(&socket).map(|peer| Peer::Process {
-                    pid: peer.pid.as_raw_nonzero().get(),
-                    uid: peer.uid.as_raw(),
+            // As plain numbers: the process of one in another container is 0.
+            Ok(AddressFamily::UNIX) => getsockopt(&socket, PeerCredentials)
+                .map(|peer| Peer::Process {
+                    pid: peer.pid(),
+                    uid: peer.uid(),
                 })
-            }
+                .map_err(|error| Errno::from_raw_os_error(error as i32)),
             _ => getpeername(&socket)
                 .and_then(|address| address.ok_or(Errno::NOTCONN))
                 .and_then(SocketAddr::try_from)

@@ -83,6 +83,7 @@ pub(super) fn serve_with(
         // Whatever ended it, nobody is left behind: connections wait with
         // an eye on the shutdown only.
         shutdown.trigger();
+        exports.stop_changing();
         drop(listeners);
         server.wake_all();
         accepted

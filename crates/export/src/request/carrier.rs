@@ -265,7 +265,7 @@ impl Carrier {
         mut done: u64,
     ) -> Result<(), Failed> {
         if let Some((own, at)) = self.own(client, range, done) {
-            return Ok(self.volume.read_at(own, at)?);
+            return Ok(self.volume.read_lent_async(own, at).await?);
         }
         while done < range.1 {
             let Owned { at, data, buffer } = self.next(range, done).await?;
@@ -287,7 +287,7 @@ impl Carrier {
         fua: bool,
     ) -> Result<(), Failed> {
         if let Some((own, at)) = self.own(client, range, done) {
-            return Ok(self.volume.write_at_in_place(own, at, fua)?);
+            return Ok(self.volume.write_lent_async(own, at, fua).await?);
         }
         while done < range.1 {
             let Owned {

@@ -2,14 +2,12 @@
 
 use xtent_volume::{DiscardPolicy, Volume};
 
-use super::request::{LARGEST, LARGEST_RANGE, MOST_RANGES, SECTOR};
+use super::request::{LARGEST, LARGEST_ZEROES, MOST_RANGES, SECTOR, SEGMENTS, largest_discard};
 
 /// Bytes of the configuration space, up to the limits of writing zeros.
 pub(super) const LENGTH: usize = 60;
 /// Most entries of a ring.
 pub(super) const MOST_ENTRIES: u16 = 1024;
-/// Pieces of a request: what QEMU's default ring of 128 has room for, beside header and status.
-const SEGMENTS: u32 = 126;
 
 const VIRTIO_BLK_F_SIZE_MAX: u64 = 1 << 1;
 const VIRTIO_BLK_F_SEG_MAX: u64 = 1 << 2;
@@ -55,12 +53,12 @@ pub(super) fn space(volume: &Volume, queues: u16) -> [u8; LENGTH] {
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
     let sector = u32::try_from(volume.sector_size().bytes()).unwrap_or(4096);
     let piece = u32::try_from(volume.preferred_piece()).unwrap_or(sector);
-    let largest = u32::try_from(LARGEST_RANGE / SECTOR).unwrap_or(u32::MAX);
+    let sectors = |bytes: u64| u32::try_from(bytes / SECTOR).unwrap_or(u32::MAX);
     put(0, &(volume.size() / SECTOR).to_le_bytes());
     // So that no request is larger than may be.
     let segment = (LARGEST / u64::from(SEGMENTS)).next_power_of_two() / 2;
     put(8, &u32::try_from(segment).unwrap_or(4096).to_le_bytes());
-    put(12, &SEGMENTS.to_le_bytes());
+    put(12, &u32::from(SEGMENTS).to_le_bytes());
     put(20, &sector.to_le_bytes());
     // Topology, in blocks of that size: what is read and written at a time is one block; more at
     // a time is better.
@@ -71,11 +69,11 @@ pub(super) fn space(volume: &Volume, queues: u16) -> [u8; LENGTH] {
     put(34, &queues.to_le_bytes());
     // Discards and zeros: sectors, ranges, and for discards the alignment.
     let ranges = MOST_RANGES.to_le_bytes();
-    put(36, &largest.to_le_bytes());
+    put(36, &sectors(largest_discard(volume)).to_le_bytes());
     put(40, &ranges);
     let unit = volume.discard_unit() / SECTOR;
     put(44, &u32::try_from(unit.max(1)).unwrap_or(1).to_le_bytes());
-    put(48, &largest.to_le_bytes());
+    put(48, &sectors(LARGEST_ZEROES).to_le_bytes());
     put(52, &ranges);
     // Zeros may not deallocate: they are encrypted, and written.
     put(56, &[0]);

@@ -85,9 +85,10 @@ pub(super) struct RingInflight {
 }
 
 impl RingInflight {
-    /// What was under way when the ring was last served, in order; the used ring says `used` now.
+    /// What was under way when the ring was last served, in order; the used ring says `used` now. None if the
+    /// memory is new, and says nothing of that.
     /// The memory is anybody's word: no entry that the ring has not got, and none twice.
-    pub(super) fn begin(&mut self, used: u16) -> Vec<u16> {
+    pub(super) fn begin(&mut self, used: u16) -> Option<Vec<u16>> {
         let is_ours = self.u16_at(8).load(Ordering::Acquire) == VERSION;
         if !is_ours || self.u16_at(10).load(Ordering::Acquire) != self.entries {
             // New memory, or another ring's.
@@ -96,7 +97,7 @@ impl RingInflight {
             self.u16_at(12).store(0, Ordering::Relaxed);
             self.u16_at(14).store(used, Ordering::Relaxed);
             self.u16_at(8).store(VERSION, Ordering::Release);
-            return Vec::new();
+            return None;
         }
         if self.u16_at(14).load(Ordering::Acquire) != used {
             // The last one had been given back, and this was not noted any more.
@@ -112,7 +113,7 @@ impl RingInflight {
             .collect();
         left.sort_unstable();
         self.next = left.last().map_or(0, |last| last.0.wrapping_add(1));
-        left.into_iter().map(|(_, head)| head).collect()
+        Some(left.into_iter().map(|(_, head)| head).collect())
     }
 
     /// This one is under way from now on.
@@ -173,23 +174,24 @@ mod tests {
     fn what_was_under_way_is_known_to_the_next_in_order() {
         let file = create(2, 8).unwrap();
         let mut ring = map(&file).ring(1, 8).unwrap();
-        assert!(ring.begin(5).is_empty());
+        assert!(ring.begin(5).is_none());
         for head in [3, 1, 7, 0] {
             ring.take(head);
         }
         ring.before_return(1);
         ring.after_return(1, 6);
         let mut other = map(&file).ring(1, 8).unwrap();
-        assert_eq!(other.begin(6), [3, 7, 0]);
+        assert_eq!(other.begin(6).unwrap(), [3, 7, 0]);
         other.take(5);
         // Given back, and killed before it was noted.
         other.before_return(7);
         let mut third = map(&file).ring(1, 8).unwrap();
-        assert_eq!(third.begin(7), [3, 0, 5]);
+        assert_eq!(third.begin(7).unwrap(), [3, 0, 5]);
         // Killed before it was given back.
         third.before_return(0);
-        assert_eq!(map(&file).ring(1, 8).unwrap().begin(7), [3, 0, 5]);
-        assert!(map(&file).ring(0, 8).unwrap().begin(0).is_empty());
+        assert_eq!(map(&file).ring(1, 8).unwrap().begin(7).unwrap(), [3, 0, 5]);
+        let left = map(&file).ring(0, 8).unwrap().begin(0);
+        assert!(left.unwrap_or_default().is_empty());
     }
 
     #[test]
@@ -207,7 +209,8 @@ mod tests {
         ring.take(8);
         ring.before_return(u16::MAX);
         ring.after_return(8, 1);
-        assert!(map(&file).ring(0, 8).unwrap().begin(0).is_empty());
+        let left = map(&file).ring(0, 8).unwrap().begin(0);
+        assert!(left.unwrap_or_default().is_empty());
         assert!(rustix::fs::ftruncate(&file, 0).is_err(), "sealed");
     }
 }

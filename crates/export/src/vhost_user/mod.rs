@@ -54,16 +54,20 @@ pub struct Options {
     pub workers: usize,
     /// Bytes of requests that wait, at most.
     pub memory: usize,
+    /// Whether what is under way when this process is killed may be carried out by the next one. Not where what this one has
+    /// asked for may be done after that (a server's export), or nothing says that the next one has the same volume.
+    pub is_resumed: bool,
 }
 
 impl Default for Options {
-    /// No id, 64 queues, 8 workers, 64 MiB.
+    /// No id, 64 queues, 8 workers, 64 MiB, requests that the next server carries out.
     fn default() -> Self {
         Self {
             id: String::new(),
             queues: MOST_QUEUES,
             workers: 8,
             memory: 64 << 20,
+            is_resumed: true,
         }
     }
 }
@@ -114,6 +118,7 @@ pub fn serve(
     let work = Arc::new(Work {
         carrier: Carrier::new(volume, Arc::clone(&executor), options.memory, own),
         id,
+        is_resumed: options.is_resumed,
     });
     let queues = options.queues.clamp(1, MOST_QUEUES);
     let served = FrontEnds::new(listener, &work, queues).serve(shutdown, growth);

@@ -1,20 +1,26 @@
 //! A request, as its descriptor chain says it: virtio 1.2, 5.2.6.
 
 use vm_memory::{Bytes, GuestAddress};
-use xtent_volume::Volume;
+use xtent_volume::{DiscardPolicy, Volume};
 
 use super::guest::{Guest, Segment, total};
 
 /// Sectors of the protocol, whatever the volume's are.
 pub(super) const SECTOR: u64 = 512;
 /// Most ranges that one request discards or zeroes.
-pub(super) const MOST_RANGES: u32 = 16;
-/// Most descriptors of a request.
-const MOST_DESCRIPTORS: u16 = 1024;
+pub(super) const MOST_RANGES: u32 = 1;
+/// Pieces of a request: what QEMU's default ring of 128 has room for, beside header and status.
+pub(super) const SEGMENTS: u16 = 126;
+/// Most descriptors of a request that is carried out.
+const MOST_DESCRIPTORS: usize = SEGMENTS as usize + 2;
+/// Most descriptors that are looked at.
+const LONGEST_CHAIN: u16 = 1024;
 /// Most bytes of a request that reads or writes.
 pub(super) const LARGEST: u64 = 64 << 20;
-/// Most bytes of a range: what is zeroed is written, and a server that ends waits for it.
-pub(super) const LARGEST_RANGE: u64 = 64 << 20;
+/// Most bytes of a range that is discarded.
+const LARGEST_DISCARD: u64 = 64 << 20;
+/// Most bytes of a range that is zeroed: they are written, and a server that ends waits for them.
+pub(super) const LARGEST_ZEROES: u64 = 4 << 20;
 /// Bytes of the answer to [`Command::Identify`].
 pub(super) const ID_LENGTH: usize = 20;
 /// Bytes of a request's header: type, reserved, sector.
@@ -88,7 +94,11 @@ pub(super) fn parse(
     guest: &Guest,
     volume: &Volume,
 ) -> Option<Request> {
-    let (mut data, mut room) = descriptors(table, entries, head, guest)?;
+    let Descriptors {
+        mut data,
+        mut room,
+        is_too_long,
+    } = descriptors(table, entries, head, guest)?;
     let mut header = [0; HEADER];
     if !guest.read(&data, 0, &mut header) {
         return None;
@@ -105,6 +115,9 @@ pub(super) fn parse(
         room,
         status,
     };
+    if is_too_long {
+        return Some(Request::Refuse(chain, Status::IoError));
+    }
     let [kind, _, low, high] = words(&header);
     let sector = u64::from(high) << 32 | u64::from(low);
     Some(match command(kind, sector, &chain, guest, volume) {
@@ -119,15 +132,22 @@ const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 
-/// What a chain has for reading, and what for writing: 2.7.5.
+/// What a chain has for reading, and what for writing: 2.7.5. Of one that is too long, where it begins and ends.
+struct Descriptors {
+    data: Vec<Segment>,
+    room: Vec<Segment>,
+    is_too_long: bool,
+}
+
 fn descriptors(
     mut table: GuestAddress,
     mut entries: u16,
     head: u16,
     guest: &Guest,
-) -> Option<(Vec<Segment>, Vec<Segment>)> {
+) -> Option<Descriptors> {
     let (mut data, mut room) = (Vec::new(), Vec::new());
-    let (mut next, mut left) = (head, entries.min(MOST_DESCRIPTORS));
+    let mut is_too_long = false;
+    let (mut next, mut left) = (head, entries.min(LONGEST_CHAIN));
     let mut is_indirect = false;
     loop {
         // A chain that is longer than its table is a loop.
@@ -152,18 +172,28 @@ fn descriptors(
             }
             (table, next, is_indirect) = (at, 0, true);
             entries = u16::try_from(len / DESCRIPTOR).ok()?;
-            left = entries.min(MOST_DESCRIPTORS);
+            left = entries.min(LONGEST_CHAIN);
             continue;
         }
         let segment = Segment { at, len };
-        match flags & WRITE != 0 {
-            true => room.push(segment),
+        is_too_long |= data.len() + room.len() == MOST_DESCRIPTORS;
+        let all = match flags & WRITE != 0 {
+            true => &mut room,
             // 2.7.4.2: what is written comes last.
-            false if room.is_empty() => data.push(segment),
+            false if room.is_empty() => &mut data,
             false => return None,
+        };
+        // The guest may have many such under way.
+        if is_too_long {
+            all.pop();
         }
+        all.push(segment);
         if flags & NEXT == 0 {
-            return Some((data, room));
+            return Some(Descriptors {
+                data,
+                room,
+                is_too_long,
+            });
         }
         next = u16::try_from(after).ok()?;
     }
@@ -197,11 +227,13 @@ fn command(
         VIRTIO_BLK_T_GET_ID => Ok(Command::Identify),
         VIRTIO_BLK_T_DISCARD => {
             may_write()?;
-            ranges(chain, guest, volume, 0).map(Command::Discard)
+            let largest = largest_discard(volume);
+            ranges(chain, guest, volume, (0, largest)).map(Command::Discard)
         }
         VIRTIO_BLK_T_WRITE_ZEROES => {
             may_write()?;
-            ranges(chain, guest, volume, UNMAP).map(Command::WriteZeroes)
+            let most = (UNMAP, LARGEST_ZEROES);
+            ranges(chain, guest, volume, most).map(Command::WriteZeroes)
         }
         _ => Err(Status::Unsupported),
     }
@@ -216,12 +248,20 @@ fn inside(sector: u64, len: u64, volume: &Volume) -> Result<(u64, u64), Status> 
     }
 }
 
-/// The ranges of a request that has no data; `allowed` are the flags that may be set.
+/// Most bytes of a range that is discarded, which may mean that it is zeroed.
+pub(super) fn largest_discard(volume: &Volume) -> u64 {
+    match volume.discard_policy() {
+        DiscardPolicy::Zero => LARGEST_ZEROES,
+        DiscardPolicy::Allow | DiscardPolicy::Never => LARGEST_DISCARD,
+    }
+}
+
+/// The ranges of a request that has no data, each of so many bytes at most; `allowed` are the flags that may be set.
 fn ranges(
     chain: &Chain,
     guest: &Guest,
     volume: &Volume,
-    allowed: u32,
+    (allowed, largest): (u32, u64),
 ) -> Result<Vec<(u64, u64)>, Status> {
     let len = total(&chain.data);
     let is_known = len > 0 && len.is_multiple_of(RANGE as u64);
@@ -243,7 +283,7 @@ fn ranges(
             }
             let sector = u64::from(high) << 32 | u64::from(low);
             match u64::from(sectors) * SECTOR {
-                len @ ..=LARGEST_RANGE => inside(sector, len, volume),
+                len if len <= largest => inside(sector, len, volume),
                 _ => Err(Status::IoError),
             }
         })

@@ -212,13 +212,14 @@ fn queue(
         .map_err(|e| bad(e.to_string()))?
         .0;
     queue.set_next_used(used);
-    let left = match inflight {
+    // Of a ring that was served with another list, where it was left counts: requests that nobody carries out any more
+    // may lie between.
+    let left = match inflight.and_then(|inflight| inflight.begin(used)) {
         None => {
             queue.set_next_avail(layout.next);
             Vec::new()
         }
-        Some(inflight) => {
-            let left = inflight.begin(used);
+        Some(left) => {
             // As many as there are entries.
             let count = u16::try_from(left.len()).unwrap_or(layout.entries);
             queue.set_next_avail(used.wrapping_add(count));
@@ -238,6 +239,18 @@ impl Shared {
         let Some(mut scratch) = Scratch::new(work.carrier.volume()) else {
             tracing::error!("no memory to serve a ring");
             return;
+        };
+        let left = match work.is_resumed || left.is_empty() {
+            true => left,
+            // They stay on the list, and nobody is told of them: whoever asked for a write anew, after an error, could
+            // find the old one in its place later.
+            false => {
+                tracing::warn!(
+                    lost = left.len(),
+                    "requests that were under way when the last server was killed are not carried out: the guest waits for them"
+                );
+                Vec::new()
+            }
         };
         self.state().under_way = left.len();
         // Whoever served the ring before may have been killed between giving back and telling. A guest

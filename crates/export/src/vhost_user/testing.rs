@@ -72,6 +72,7 @@ pub(super) fn work(volume: Arc<Volume>) -> Arc<Work> {
     let executor = Executor::with_own_threads();
     executor.open(2).expect("a thread");
     Arc::new(Work {
+        is_resumed: true,
         carrier: Carrier::new(&volume, executor, 8 << 20, Threads::Executors),
         id: *b"0123456789abcdefghij",
     })
@@ -128,6 +129,18 @@ impl Rig {
     #[must_use]
     pub fn without_flush(mut self) -> Self {
         self.writes_through = true;
+        self
+    }
+
+    /// Nothing that was under way is carried out by the next server.
+    #[cfg(test)]
+    pub(super) fn without_resumption(mut self) -> Self {
+        let Work { carrier, id, .. } = &*self.work;
+        self.work = Arc::new(Work {
+            carrier: Arc::clone(carrier),
+            id: *id,
+            is_resumed: false,
+        });
         self
     }
 

@@ -1,5 +1,7 @@
 //! Rings against a driver in memory.
 
+mod resumed;
+
 use std::sync::Arc;
 
 use sector_cipher::{SectorCount, SectorSize};
@@ -10,7 +12,6 @@ use xtent_volume::{Config, DiscardPolicy, Holes, Volume};
 
 use super::config;
 use super::dirty::Log;
-use super::inflight::{self, Inflight};
 use super::testing::{Descriptor, ENTRIES, Rig};
 
 const SIZE: usize = 8 << 20;
@@ -160,8 +161,10 @@ fn zeros_discards_and_the_id() {
         }
         bytes
     };
-    rig.put(DATA, &ranges(&[(0, 2, 0), (4, 1, 1)]));
-    assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, 32)]), (0, 1));
+    for range in [(0, 2, 0), (4, 1, 1)] {
+        rig.put(DATA, &ranges(&[range]));
+        assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, 16)]), (0, 1));
+    }
     rig.put(DATA, &ranges(&[(8, 8, 0)]));
     assert_eq!(ask(&mut rig, DISCARD, 0, &[(DATA, 16)]), (0, 1));
     let mut found = [1; 8192];
@@ -171,9 +174,8 @@ fn zeros_discards_and_the_id() {
     // A flag that discards have not got, more than a range may have, none, too many, half a one.
     rig.put(DATA, &ranges(&[(8, 8, 1)]));
     assert_eq!(ask(&mut rig, DISCARD, 0, &[(DATA, 16)]).0, 2);
-    rig.put(DATA, &ranges(&[(0, u32::MAX, 0)]));
-    assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, 16)]).0, 1);
-    for len in [0, 17 * 16, 8] {
+    rig.put(DATA, &ranges(&[(0, (4 << 11) + 1, 0), (0, 1, 0)]));
+    for len in [16, 0, 2 * 16, 8] {
         assert_eq!(ask(&mut rig, WRITE_ZEROES, 0, &[(DATA, len)]).0, 1);
     }
     assert_eq!(ask(&mut rig, GET_ID, 0, &[(DATA, 20)]), (0, 21));
@@ -324,69 +326,21 @@ fn the_configuration_says_what_there_is() {
 }
 
 #[test]
-fn what_was_under_way_is_carried_out_by_the_next() {
-    let file = inflight::create(1, ENTRIES).unwrap();
-    let memory = || {
-        let file = file.try_clone().unwrap();
-        Arc::new(Inflight::new(file, 0, 1, ENTRIES).unwrap())
-    };
+fn a_chain_that_is_too_long_is_refused_and_not_left_without_an_answer() {
     let volume = volume(Arc::new(MemStore::new(SIZE)), 512, false);
-    let mut rig = Rig::new(Arc::clone(&volume));
-    rig.start(0, memory().ring(0, ENTRIES));
-    assert_eq!(ask(&mut rig, FLUSH, 0, &[]).0, 0);
-    rig.stop();
-    // A server that took two requests, and was killed.
-    let data = pattern(1024, 5);
-    rig.put(DATA, &data);
-    header(&rig, OUT, 6);
-    rig.describe(
-        Rig::TABLE,
-        0,
-        &[
-            descriptor(HEADER, 16, NEXT, 1),
-            descriptor(DATA, 512, NEXT, 2),
-            descriptor(STATUS, 1, WRITE, 0),
-            descriptor(HEADER, 16, NEXT, 4),
-            descriptor(DATA, 1024, NEXT, 5),
-            descriptor(STATUS, 1, WRITE, 0),
-        ],
-    );
-    let mut killed = memory().ring(0, ENTRIES).unwrap();
-    killed.begin(rig.used());
-    for head in [0, 3] {
-        rig.offer(head);
-        killed.take(head);
-    }
-    // And one that nobody had taken.
-    rig.offer(0);
-    rig.start(0, memory().ring(0, ENTRIES));
-    let before = 1;
-    rig.wait_for(before + 3);
-    rig.stop();
-    let left = memory().ring(0, ENTRIES).unwrap().begin(rig.used());
-    assert!(left.is_empty());
-    let mut found = vec![0; 1024];
-    volume.read_at(&mut found, 6 * 512).unwrap();
-    assert!(found == data);
-}
-
-#[test]
-fn what_a_killed_server_gave_back_is_told_by_the_next() {
-    let file = inflight::create(1, ENTRIES).unwrap();
-    let ring = || {
-        let file = file.try_clone().unwrap();
-        let inflight = Arc::new(Inflight::new(file, 0, 1, ENTRIES).unwrap());
-        inflight.ring(0, ENTRIES)
-    };
-    for has_event_index in [false, true] {
-        let mut rig = Rig::new(volume(Arc::new(MemStore::new(SIZE)), 512, false));
-        if has_event_index {
-            rig = rig.with_event_index();
-        }
-        rig.offer(0);
-        rig.put_used(1);
-        rig.start(0, ring());
-        rig.wait_until_told();
+    let mut rig = Rig::new(volume);
+    rig.start(0, None);
+    let table = 0x40_0000;
+    for (pieces, wanted) in [(126, 0), (127, 1), (300, 1)] {
+        header(&rig, IN, 0);
+        let all = chain(&vec![(DATA, 512); pieces], true);
+        let length = u32::try_from(16 * all.len()).unwrap();
+        rig.describe(table, 0, &all);
+        rig.describe(Rig::TABLE, 0, &[descriptor(table, length, INDIRECT, 0)]);
+        let before = rig.used();
+        rig.submit(0);
+        rig.wait_for(before.wrapping_add(1));
+        assert_eq!(status(&rig), wanted, "{pieces}");
     }
 }
 

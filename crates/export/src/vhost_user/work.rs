@@ -16,6 +16,8 @@ pub(super) struct Work {
     pub(super) carrier: Arc<Carrier>,
     /// What the guest knows the disk by, padded with zeros.
     pub(super) id: [u8; ID_LENGTH],
+    /// [`Options::is_resumed`](super::Options::is_resumed).
+    pub(super) is_resumed: bool,
 }
 
 /// A ring's memory for what does not wait.

@@ -46,8 +46,9 @@ pub(crate) struct KdfArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
     pub(crate) pbkdf_parallel: Option<u32>,
     /// Hash of PBKDF2 (and, when formatting, of the anti-forensic splitter and the digest)
-    #[arg(long, value_name = "HASH", default_value = "sha256", value_parser = parse_hash)]
-    pub(crate) hash: String,
+    /// [default: sha256; in a keyslot of LUKS1 the volume's]
+    #[arg(long, value_name = "HASH", value_parser = parse_hash)]
+    pub(crate) hash: Option<String>,
 }
 
 /// One of the hashes that key derivation knows, by cryptsetup's names.
@@ -65,7 +66,7 @@ impl KdfArgs {
     pub(crate) fn choice(&self) -> KdfChoice {
         KdfChoice {
             kind: self.pbkdf.map(KdfKind::from),
-            hash: Some(self.hash.clone()),
+            hash: self.hash.clone(),
             target: Duration::from_millis(self.iter_time),
             force_iterations: self.pbkdf_force_iterations,
             memory: self.pbkdf_memory,

@@ -32,12 +32,12 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "DIR")]
     tls_certificates: Option<PathBuf>,
     /// What becomes of clients without TLS [default: require, with --tls-certificates]
-    #[arg(long, value_name = "POLICY", requires = "tls_certificates")]
+    #[arg(long, value_name = "POLICY")]
     tls: Option<Policy>,
     /// Serve only clients with a certificate that was signed by an authority in ca-cert.pem
     ///
     /// This takes --tls require: a client without TLS shows no certificate.
-    #[arg(long, requires = "tls_certificates")]
+    #[arg(long)]
     tls_verify_peer: bool,
 }
 
@@ -73,23 +73,28 @@ impl TlsArgs {
         self.is_on() && self.tls_verify_peer
     }
 
-    /// The same, or what the configuration file says if no option is given.
+    /// The same, and what the configuration file says where no option is given.
     pub(crate) fn or(&self, server: &Server) -> Result<Self> {
-        if self.tls_certificates.is_some() {
-            return Ok(self.clone());
-        }
         let policy = server.tls.as_deref().map(|text| {
             let parsed = Policy::from_str(text, false);
             parsed.map_err(|e| Failure::parameters(format!("`tls` {text:?}: {e}")))
         });
+        let policy = policy.transpose()?;
         let tls = Self {
-            tls_certificates: server.tls_certificates.clone(),
-            tls: policy.transpose()?,
-            tls_verify_peer: server.tls_verify_peer == Some(true),
+            tls_certificates: self
+                .tls_certificates
+                .clone()
+                .or_else(|| server.tls_certificates.clone()),
+            // Whoever gives certificates wants them used.
+            tls: match (self.tls, &self.tls_certificates) {
+                (None, None) => policy,
+                (given, _) => given,
+            },
+            tls_verify_peer: self.tls_verify_peer || server.tls_verify_peer == Some(true),
         };
         match (&tls.tls_certificates, tls.tls, tls.tls_verify_peer) {
             (None, Some(_), _) | (None, _, true) => Err(Failure::parameters(
-                "TLS needs certificates: `tls-certificates` names their folder",
+                "TLS needs certificates: --tls-certificates, or `tls-certificates` in the file, names their folder",
             )),
             _ => Ok(tls),
         }
@@ -124,5 +129,47 @@ impl TlsArgs {
                  clients for nothing",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_counts_in_place_of_the_files_key_and_leaves_the_others() {
+        let server = Server {
+            tls_certificates: Some("/file".into()),
+            tls: Some("allow".into()),
+            tls_verify_peer: Some(true),
+            ..Server::default()
+        };
+        let given = |tls_certificates: Option<&str>, tls, tls_verify_peer| TlsArgs {
+            tls_certificates: tls_certificates.map(Into::into),
+            tls,
+            tls_verify_peer,
+        };
+        let merged = |args: TlsArgs| {
+            let tls = args.or(&server).unwrap();
+            (tls.tls_certificates.unwrap(), tls.tls, tls.tls_verify_peer)
+        };
+        let (file, other) = (PathBuf::from("/file"), PathBuf::from("/given"));
+        let allow = Some(Policy::Allow);
+        assert_eq!(merged(given(None, None, false)), (file, allow, true));
+        assert_eq!(
+            merged(given(Some("/given"), None, false)),
+            (other.clone(), None, true),
+            "required, whatever the file has"
+        );
+        let off = Some(Policy::Off);
+        assert_eq!(
+            merged(given(None, off, false)),
+            (PathBuf::from("/file"), off, true)
+        );
+        let require = Some(Policy::Require);
+        assert_eq!(
+            merged(given(Some("/given"), require, true)),
+            (other, require, true)
+        );
     }
 }

@@ -155,6 +155,13 @@ fn is_of_device(wanted: &Wanted, served: &Served) -> bool {
     served.device == place && served.partition == wanted.args.device.partition
 }
 
+/// Whether there is nothing where its device should be. Of others' servers nobody is asked.
+fn is_away(wanted: &Wanted) -> bool {
+    let device = &wanted.args.device.device;
+    let is_file = !matches!(place(device), Ok(Place::Uri(_) | Place::Image(_)));
+    is_file && std::fs::metadata(device).is_err()
+}
+
 /// Whether it is the same device under the same name.
 fn is_there(wanted: &Wanted, served: &Served) -> bool {
     served.name == wanted.name && is_of_device(wanted, served)
@@ -170,11 +177,14 @@ fn reconcile(server: &Server, wanted: &[Wanted], prune: bool, output: &Output) -
         .filter(|it| !served.iter().any(|other| is_there(it, other)))
         .partition(|it| it.engine.choice.engine.is_some());
     let mut failures: Vec<Failure> = refused.iter().map(|it| no_engine(it)).collect();
-    // Nobody is served better without what a refused one was to replace.
+    // Nobody is served better without what a refused one was to replace, or one that is not there, which may be
+    // the same under a name that has gone.
     let stays = |it: &Served| {
         let mut refused = refused.iter();
+        let mut away = missing.iter().filter(|other| is_away(other));
         wanted.iter().any(|other| is_there(other, it))
             || refused.any(|other| other.name == it.name || is_of_device(other, it))
+            || away.any(|other| other.name == it.name || is_of_device(other, it))
     };
     let gone = served.iter().filter(|it| prune && !stays(it));
     for it in gone {
@@ -183,7 +193,7 @@ fn reconcile(server: &Server, wanted: &[Wanted], prune: bool, output: &Output) -
             Err(failure) => failures.push(failure),
         }
     }
-    for it in missing {
+    for it in &missing {
         match attach(server, it, output) {
             Ok(_) => attached.push(it.name.clone()),
             Err(failure) if failure.is_interruption() => return Err(failure),

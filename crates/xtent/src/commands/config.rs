@@ -94,7 +94,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     };
     read_header(&device, &file, &output)?;
     device.configure(&changes)?;
-    let header = device.read()?;
+    // What it was expected to be was asked before it was changed.
+    let header = device.expecting(&[]).read()?;
     output.done(
         &serde_json::json!({
             "uuid": header.uuid(),

@@ -33,8 +33,8 @@ NOTES:
   too; afterwards `xtent key change --pbkdf argon2id` gives LUKS2's own to one.
 
   It takes a moment. If the power fails or the program is killed meanwhile, the
-  volume opens as the one or the other, with every passphrase: run it again. One
-  layout has no room for that: LUKS1 with keyslots 0 to 5 all in use and the data
+  volume opens as the one or the other, with every passphrase: run it again, if
+  it is not what you wanted yet. One layout has no room for that: LUKS1 with keyslots 0 to 5 all in use and the data
   right behind the keyslots. There an interruption leaves neither, every command
   refuses the device, and the backup has to be restored; --no-backup is refused.
 
@@ -44,7 +44,8 @@ NOTES:
   hash for everything, sectors of 512 bytes, no tokens, no persistent flags.
   Everything else is refused by name, as by cryptsetup convert.
 
-  Refused while anybody serves, mounts or maps the volume, and for detached headers.
+  Refused while anybody serves, mounts or maps the volume, and for a header apart
+  from its data that says so (they begin at byte 0), or has no room.
 
 FILES:
   DEVICE.luks1-header, DEVICE.luks2-header
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let reconnect = Duration::from_secs(RECONNECT.into());
     let file = Disk::open_alone(&args.device, Access::ReadWrite, reconnect)?;
     if file.file().is_some_and(|file| !file.is_block_device()) {
-        refuse_attached(&args.device)?;
+        refuse_attached(&args.device, 0..u64::MAX)?;
     }
     let device = file.metadata()?;
     read_header(&device, &file, &output)?;

@@ -68,8 +68,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<Option<Vec<String>>> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
+    match fs::read(path) {
+        // A line of something else's may have any bytes. One of ours that has others is refused.
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(e) => Err(Failure::system(
             format!("cannot read {}", path.display()),

@@ -20,6 +20,7 @@ use crate::headerless::{Closed, PlainArgs};
 use crate::output::{Output, complain, text_of};
 use crate::plain::{Place, Stream};
 use crate::probe;
+use crate::same::refuse_attached;
 use crate::secrets::Stored;
 use crate::sparse::{self, Sparse};
 
@@ -217,6 +218,9 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<Disk>> {
         );
     }
     let store = Disk::open_alone(path, Access::ReadWrite, args.device.reconnect())?;
+    if !is_uri(path) {
+        refuse_attached(path, 0..u64::MAX)?;
+    }
     if is_file && let Some(found) = probe::describe(&*store).filter(|what| what.contains("LUKS")) {
         return Err(Failure::new(
             Exit::Busy,

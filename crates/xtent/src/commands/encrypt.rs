@@ -136,7 +136,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let moved = match &source {
         Source::Stored(store) => {
             progress.stop_on_signals()?;
-            let size = store.size();
+            // What was looked at above, before anybody was asked for a passphrase.
+            let size = size.unwrap_or_default();
             let all = |piece: &mut [u8], offset| {
                 store.read_at(piece, offset)?;
                 write(piece, offset)
@@ -147,7 +148,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                     let len = usize::try_from(part.end - part.start).unwrap_or(piece.len());
                     all(&mut piece[..len], part.start)?;
                 }
-                Ok(())
+                // Beyond its end a file has no data, as in a hole.
+                unchanged(args, size, store.size())
             };
             copy::run(
                 &progress,
@@ -156,7 +158,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                     None => copy::in_pieces(&progress, size, all),
                 },
                 flush,
-            )?
+            )
+            .and_then(|moved| unchanged(args, size, store.size()).map(|()| moved))?
         }
         Source::Stream(stream) => {
             progress.exit_on_signals(output)?;
@@ -175,8 +178,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             )?
         }
     };
-    if size.is_none() {
-        warn_about_rest(moved.bytes, room, &output);
+    match size {
+        None => warn_about_rest(moved.bytes, room, &output),
+        Some(size) if moved.bytes < size => unchanged(args, size, moved.bytes)?,
+        Some(_) => {}
     }
     output.done(
         &serde_json::json!({
@@ -185,6 +190,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         }),
         format!("Encrypted {}.", moved.summary()),
     )
+}
+
+/// Fails if the source has not the size any more that it had when it was looked at.
+fn unchanged(args: &Args, size: u64, now: u64) -> Result<()> {
+    if now == size {
+        return Ok(());
+    }
+    let source = args.source.name();
+    let message = format!("{source} had {size} bytes, and {now} while it was read");
+    Err(Failure::new(Exit::Device, message).advise(
+        "The volume is incomplete: keep the source. Run it again when nothing writes there.",
+    ))
 }
 
 /// The first bytes of a stream, after a look at what they are: nothing is written before.

@@ -91,7 +91,8 @@ EXAMPLES:
 
 NOTES:
   LUKS2 keeps two copies of its metadata. If one is damaged, every command works
-  from the other and says so; this writes both anew.
+  from the other and says so; this writes both anew. Where something else has been
+  written over the damaged one, such as a partition table or a file system, it asks.
 
   LUKS1 keeps one. Damage to its UUID or to a keyslot that is not in use keeps
   nobody from opening the volume; this mends it. Salts stay as they are, so no
@@ -174,6 +175,8 @@ struct Erase {
 struct Repair {
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
@@ -426,6 +429,16 @@ fn repair(args: &Repair, output: &Output) -> Result<()> {
     let (file, device) = metadata(&args.device, Access::ReadWrite)?;
     // What cannot be read is repaired all the same, or the error tells.
     let damage = device.read().map_or(Vec::new(), |header| header.damage());
+    if let Ok(Some(name)) = device.overwritten_by_repair() {
+        confirm(
+            args.confirm,
+            &format!(
+                "{} has a {name} signature where its LUKS2 header was. Writing the header anew destroys \
+                 what that belongs to.",
+                args.device.metadata_name()
+            ),
+        )?;
+    }
     let repaired = device
         .repair()
         .map_err(|e| Failure::of_metadata(e, file.path()))?;

@@ -178,7 +178,7 @@ fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
     let closed = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
     refuse_asking_for_plain(args, &closed)?;
     if !closed.data().is_block_device() && !args.read_only {
-        refuse_attached(closed.data().path())?;
+        refuse_attached(closed.data().path(), 0..u64::MAX)?;
     }
     Ok(closed)
 }

@@ -349,7 +349,7 @@ fn open(device: &DeviceArgs, alone: bool) -> Result<(Disk, Disk)> {
         true => {
             let data = open_device_alone(device, Access::ReadWrite)?;
             if data.file().is_some_and(|file| !file.is_block_device()) {
-                refuse_attached(data.path())?;
+                refuse_attached(data.path(), 0..u64::MAX)?;
             }
             data
         }

@@ -177,8 +177,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .map_err(|e| Failure::system("cannot find a socket's address", e))?;
     let shutdown = Shutdown::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
 
-    let upstreams = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
-    let engines = opened.iter().filter_map(|it| it.engine.clone()).collect();
+    let upstreams: Vec<_> = opened.iter().flat_map(|it| it.upstreams.clone()).collect();
+    let is_far = !upstreams.is_empty();
+    let engines: Vec<_> = opened.iter().filter_map(|it| it.engine.clone()).collect();
     let has_image = opened.iter().any(|it| it.has_image) || args.allow_connect && rbd::load();
     let (lose, losses) = fenced::Losses::new(has_image);
     let (changes, told) = grown::changes(&opened);
@@ -209,6 +210,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let opener = || has_image.then(rbd::Opener::start).transpose();
     let (in_force, opener) = if args.no_sandbox {
         output.warn("serving without a sandbox (--no-sandbox)");
+        // Held by whoever uses them, as behind a sandbox.
+        drop((upstreams, engines));
         (Vec::new(), opener()?)
     } else {
         let needs = sandbox::Needs {
@@ -245,7 +248,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         control.start(&volumes, rules, output)?;
     }
     offer_metrics(scraped, &volumes, &shutdown)?;
-    let machine = machine.map(|listener| Machine::start(listener, &volumes, &shutdown));
+    let machine = machine.map(|listener| Machine::start(listener, &volumes, is_far, &shutdown));
     let machine = machine.transpose()?.flatten();
     match &mut client {
         Some(client) => client.watch(shutdown.clone())?,

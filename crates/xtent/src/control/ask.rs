@@ -18,8 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a process may take to look at the size of a device: longer than a look at that of an export of
 /// another server, which is the longest.
 const LOOKING: Duration = Duration::from_secs(12);
-/// Most exports that a server is believed to have.
+/// Most exports that a server is believed to have, and bytes that it may say of them: some 2 KB of each.
 const MOST: usize = 4096;
+const MOST_BYTES: usize = 16 << 20;
 
 /// A running server.
 #[derive(Debug)]
@@ -256,8 +257,9 @@ fn ask(
         }
     }
     let mut answer = Answer::default();
+    let mut said = 0;
     loop {
-        if limit.is_some_and(|limit| start.elapsed() > limit) {
+        if said > MOST_BYTES || limit.is_some_and(|limit| start.elapsed() > limit) {
             return Err(Failure::new(Exit::Device, "the server does not end"));
         }
         let (bytes, _) = link.receive().map_err(|error| match error.kind {
@@ -269,6 +271,7 @@ fn ask(
             ErrorKind::TimedOut => silent(link),
             _ => error.into(),
         })?;
+        said += bytes.len();
         match Reply::parse(&bytes)? {
             Reply::Served(served) if answer.served.len() < MOST => answer.served.push(served),
             Reply::Served(_) => return Err(Failure::new(Exit::Device, "the server does not end")),

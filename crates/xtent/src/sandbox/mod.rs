@@ -78,9 +78,10 @@ pub(crate) fn enter<T>(
             "serving without landlock"
         ),
     }
-    let connects = needs.connects || !needs.upstreams.is_empty();
+    let is_here = |upstream: &Arc<Upstream>| upstream.uri().socket().is_some();
     let wider = syscalls::Wider {
-        connects,
+        connects_here: needs.connects || needs.upstreams.iter().any(is_here),
+        connects_far: needs.connects || !needs.upstreams.iter().all(is_here),
         has_image: needs.has_image,
         makes_memory: needs.makes_memory,
         has_device: needs.engines.iter().any(Engine::is_device),

@@ -157,9 +157,6 @@ const FCNTLS: &[i32] = &[
     libc::F_OFD_SETLK,
 ];
 
-/// Families of the sockets by which servers are connected to again; of clusters the latter two.
-const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
-
 /// `VFIO_IOMMU_UNMAP_DMA` and `VFIO_GROUP_UNSET_CONTAINER`: by which a device is let go.
 const OF_DEVICES: &[u64] = &[0x3b72, 0x3b69];
 
@@ -172,8 +169,10 @@ const LINKS: &[i64] = &[libc::SYS_readlinkat];
 /// What else is allowed, to those that need it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wider {
-    /// To make connections to servers.
-    pub(super) connects: bool,
+    /// To make connections to servers on this machine: to any of their Unix sockets, which nothing tells apart.
+    pub(super) connects_here: bool,
+    /// To make those to servers elsewhere.
+    pub(super) connects_far: bool,
     /// To make those that librados makes to its cluster.
     pub(super) has_image: bool,
     /// To make memory for others.
@@ -191,7 +190,8 @@ pub(super) fn filter(wider: Wider) -> Result<(), Missing> {
 
 fn allow_list(wider: Wider) -> Result<BpfProgram, Missing> {
     let Wider {
-        connects,
+        connects_here,
+        connects_far,
         has_image,
         makes_memory,
         has_device,
@@ -233,10 +233,18 @@ fn allow_list(wider: Wider) -> Result<BpfProgram, Missing> {
             .map(|&command| equal(1, u64::try_from(command)?))
             .collect::<Result<_, _>>()?,
     );
-    if connects || has_image {
-        let families = FAMILIES.iter().skip(usize::from(!connects));
-        let sockets = families.map(|&family| equal(0, u64::try_from(family)?));
-        rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
+    let is_far = connects_far || has_image;
+    let families = [
+        (libc::AF_UNIX, connects_here),
+        (libc::AF_INET, is_far),
+        (libc::AF_INET6, is_far),
+    ];
+    let allowed = families.into_iter().filter(|(_, is_allowed)| *is_allowed);
+    let sockets: Vec<_> = allowed
+        .map(|(family, _)| equal(0, u64::try_from(family)?))
+        .collect::<Result<_, _>>()?;
+    if !sockets.is_empty() {
+        rules.insert(libc::SYS_socket, sockets);
         rules.insert(libc::SYS_connect, Vec::new());
     }
     if has_device {
@@ -297,21 +305,25 @@ mod tests {
         let none = Wider::default();
         let least = length(none);
         assert!(least > ALLOWED.len());
-        let connects = Wider {
-            connects: true,
+        let here = Wider {
+            connects_here: true,
             ..none
         };
-        let to_servers = length(connects);
-        let to_clusters = length(Wider {
+        let far = Wider {
+            connects_far: true,
+            ..none
+        };
+        let to_clusters = Wider {
             has_image: true,
             ..none
-        });
-        assert!(to_servers > least && to_clusters > least);
-        let to_both = length(Wider {
-            has_image: true,
-            ..connects
-        });
-        assert!(to_both > to_servers);
+        };
+        assert!(length(here) > least && length(far) > length(here));
+        assert!(length(to_clusters) > length(far));
+        let to_both = Wider {
+            connects_far: true,
+            ..here
+        };
+        assert!(length(to_both) > length(far));
         for wider in [
             Wider {
                 makes_memory: true,

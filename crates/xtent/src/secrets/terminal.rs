@@ -20,7 +20,10 @@ use crate::output::in_one_line;
 use crate::signals;
 
 /// Signals that would end or stop the process in the middle of a prompt.
-const INTERRUPTIONS: [Signal; 5] = [
+const INTERRUPTIONS: [Signal; 8] = [
+    Signal::SIGALRM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
@@ -105,9 +108,13 @@ impl<'a> Held<'a> {
     fn new(terminal: BorrowedFd<'a>, echo: bool) -> Result<Self> {
         let no_terminal = |e| Failure::system("cannot set up the terminal to ask", e);
         let settings = tcgetattr(terminal).map_err(no_terminal)?;
-        let caught: SigSet = INTERRUPTIONS.into_iter().collect();
         let mask =
             SigSet::thread_get_mask().map_err(|e| Failure::system("cannot hold signals", e))?;
+        // One that is held back anyway would not act when it is passed on, but come again.
+        let caught: SigSet = INTERRUPTIONS
+            .into_iter()
+            .filter(|&signal| signals::is_ending(signal) || !mask.contains(signal))
+            .collect();
         let signals = SignalFd::with_flags(&caught, SfdFlags::SFD_CLOEXEC)
             .map_err(|e| Failure::system("cannot watch signals", e))?;
         caught

@@ -4,7 +4,7 @@
 mod helper;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
 use xtent_luks::{Device, ErrorKind, Token};
@@ -57,6 +57,7 @@ pub(crate) fn unlock(
         output,
         metadata: Request::encode(&header.without_key_material()?.unwrap_or_default()),
         reasons: Vec::new(),
+        spent: Duration::ZERO,
     };
     let mut with_pin = Vec::new();
     for opener in &openers {
@@ -120,6 +121,8 @@ struct Session<'a> {
     metadata: String,
     /// Why no token has opened the volume so far.
     reasons: Vec<String>,
+    /// What deriving keys has taken so far.
+    spent: Duration,
 }
 
 impl Session<'_> {
@@ -249,10 +252,16 @@ impl Session<'_> {
     fn try_keyslots(&mut self, opener: &Token, passphrase: &SecretBytes) -> Attempt {
         let mut trouble = None;
         for &keyslot in &opener.keyslots {
-            let limits = self.args.limits();
+            let mut limits = self.args.limits();
+            // As long as for one passphrase, whatever the header says of tokens.
+            limits.longest = limits
+                .longest
+                .map(|longest| longest.saturating_sub(self.spent));
+            let started = Instant::now();
             let tried = while_deriving(self.output, || {
                 self.device.unlock(passphrase, Some(keyslot), &limits)
             });
+            self.spent += started.elapsed();
             match tried {
                 Ok(unlocked) => {
                     self.output.note(format!(

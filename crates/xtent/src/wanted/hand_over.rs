@@ -77,9 +77,10 @@ impl Prepared<'_> {
                 Source::Export {
                     uri: text_of(data.path()),
                     reconnect: args.device.reconnect,
-                    has_header: closed
-                        .header()
-                        .is_some_and(|header| identity::tells(&data, header)),
+                    has_header: match closed.header() {
+                        Some(header) => identity::tells(&data, header)?,
+                        None => false,
+                    },
                 }
             }
             Disk::Image(image) => {

@@ -14,13 +14,14 @@ use crate::Error;
 const CLOSERS: usize = 64;
 
 impl Exports {
-    /// Flushes what is left and lets go of it, side by side, and takes nothing more; names all that
-    /// could not be flushed.
+    /// Flushes what is left and lets go of it, side by side, and takes nothing more; waits for what is being removed, and
+    /// names all that could not be flushed.
     pub(in crate::nbd) fn close(&self) -> Result<(), Error> {
-        let all = {
+        let all: Vec<_> = {
             let mut set = self.set();
             set.closed = true;
-            set.all.clone()
+            let left = set.all.iter().filter(|served| !served.is_ending());
+            left.cloned().collect()
         };
         let next = AtomicUsize::new(0);
         let failures = Mutex::new(BTreeMap::new());
@@ -47,13 +48,27 @@ impl Exports {
             }
             close_some();
         });
+        // However long one of these takes, the others are flushed.
+        let removed = {
+            let mut set = self.set();
+            while set.removing > 0 {
+                let waited = self.0.removed.wait(set);
+                set = waited.unwrap_or_else(PoisonError::into_inner);
+            }
+            std::mem::take(&mut set.failed)
+        };
         let failures = failures
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
+        let count = all.len() + removed.len();
         let named = failures
             .into_iter()
-            .map(|(nth, failure)| (all[nth].name.as_str(), failure));
-        match all.len() {
+            .map(|(nth, failure)| (all[nth].name.as_str(), failure))
+            .chain(removed.iter().map(|(name, failure)| {
+                let failure = error(failure.kind, failure.message.clone());
+                (name.as_str(), failure)
+            }));
+        match count {
             0 | 1 => named
                 .map(|(_, failure)| Err(failure))
                 .next()

@@ -100,6 +100,30 @@ fn what_had_arrived_is_finished_before_an_export_is_gone() {
 }
 
 #[test]
+fn the_servers_end_waits_for_a_removal_and_tells_of_its_failure() {
+    let (rig, store) = with_more();
+    let exports = rig.exports.clone();
+    store.stop_flushes(true);
+    store.inner.inject(Fault::on(Operation::Flush));
+    thread::scope(|scope| {
+        let removal = scope.spawn(|| exports.remove("more"));
+        store.await_waiting(1);
+        let end = scope.spawn(|| rig.stop());
+        let another = volume(SlowStore::new() as _, false);
+        let refused = || exports.add(export("more", &another)).unwrap_err();
+        while !refused().message.contains("ending") {
+            thread::yield_now();
+        }
+        assert_eq!(exports.remove("").unwrap_err().kind, ErrorKind::Busy);
+        assert!(!end.is_finished());
+        store.stop_flushes(false);
+        removal.join().unwrap().unwrap_err();
+        let told = end.join().unwrap().unwrap_err();
+        assert!(told.message.starts_with("more: "), "{told}");
+    });
+}
+
+#[test]
 fn a_flush_that_fails_at_the_removal_is_told() {
     let (rig, store) = with_more();
     store.inner.inject(Fault::on(Operation::Flush));

@@ -43,7 +43,7 @@ pub(super) fn options(args: &Args, output: &Output) -> Result<FormatOptions> {
         key_length: key_length(args, &cipher)?,
         sector_size: 512,
         kdf: args.kdf.choice(),
-        hash: args.kdf.hash.clone(),
+        hash: args.kdf.hash.clone().unwrap_or_else(|| "sha256".into()),
         uuid: args.uuid.clone(),
         label: args.label.clone(),
         subsystem: args.subsystem.clone(),

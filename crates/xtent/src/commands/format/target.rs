@@ -15,6 +15,7 @@ use crate::args::{ConfirmArgs, RECONNECT};
 use crate::confirm::confirm_by;
 use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
+use crate::same::refuse_attached;
 use crate::{mkfs, probe, signals};
 
 /// Where something will be written: it exists and is locked, or will be made.
@@ -45,6 +46,7 @@ impl<'a> Target<'a> {
         }
         let store = FileStore::open(path, Access::ReadWrite)?;
         store.lock_for_serving()?;
+        refuse_attached(path, 0..u64::MAX)?;
         Ok(Self::Existing(store.into()))
     }
 

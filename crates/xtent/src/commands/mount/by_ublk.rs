@@ -13,6 +13,7 @@ use xtent_volume::Volume;
 use super::told;
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::Closed;
+use crate::open::can_wait;
 use crate::output::Output;
 use crate::{sandbox, ublk};
 
@@ -61,7 +62,7 @@ impl Ublk {
         let upstreams = container.upstreams();
         self.of = Of {
             identity: ublk::identity(dir, container.uuid(), &place),
-            waits: ublk::can_wait(container.uuid(), &upstreams),
+            waits: can_wait(container.uuid(), !upstreams.is_empty()),
             upstreams,
             has_image: container.has_image(),
         };

@@ -23,6 +23,7 @@ use crate::engine::{self, Engine};
 use crate::failure::{Exit, Failure, Result};
 use crate::growth::{Changes, Growth, follow_one, resizing};
 use crate::headerless::{Closed, VolumeKey};
+use crate::open::can_wait;
 use crate::output::{Output, text_of};
 use crate::registry::{self, Entry, Kind, Registration};
 use crate::turn::{self, Turn};
@@ -210,7 +211,7 @@ struct Opened {
 impl Opened {
     /// Whether the device waits for its next server.
     fn can_be_taken_over(&self) -> bool {
-        ublk::can_wait(&self.uuid, &self.upstreams)
+        can_wait(&self.uuid, !self.upstreams.is_empty())
     }
 
     /// For `xtent status`.

@@ -170,10 +170,10 @@ fn below(mapped: &Mapped) -> Result<PathBuf> {
         let (below, image) = (loop_device.display(), device.display());
         Failure::system(format!("{below} cannot have the size of {image}"), e)
     };
-    let has = File::open(loop_device).and_then(|mut it| it.seek(SeekFrom::End(0)));
+    let end = |path: &Path| File::open(path).and_then(|mut it| it.seek(SeekFrom::End(0)));
     let (has, image) = (
-        has.map_err(failed)?,
-        device.metadata().map_err(failed)?.len(),
+        end(loop_device).map_err(failed)?,
+        end(device).map_err(failed)?,
     );
     if image < has {
         return Err(Failure::new(

@@ -73,6 +73,7 @@ pub(super) fn announce(
         output.note(format!(
             "Serving {}. Try:\n  qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=m,size=1G,share=on \
              -numa node,memdev=m \\\n    -chardev socket,id=c,path={},reconnect=1 -device vhost-user-blk-pci,chardev=c ...\n\
+             (with reconnect-ms=1000 in place of reconnect=1 for a new QEMU). \
              Ctrl-C ends it, after a flush.",
             described(&told.served),
             path.display()

@@ -9,6 +9,7 @@ use xtent_export::vhost_user::{self, Growth, Options};
 
 use crate::failure::{Failure, Result};
 use crate::listen::{self, Bound, Spec};
+use crate::open::can_wait;
 use crate::volumes::Volumes;
 
 /// Where a virtual machine finds its disk.
@@ -29,19 +30,27 @@ impl Drop for End {
 pub(super) struct Machine(JoinHandle<std::result::Result<(), xtent_export::Error>>);
 
 impl Machine {
-    /// Serves the one volume there is until `shutdown`, which it triggers itself if it cannot go on.
+    /// Serves the one volume there is until `shutdown`, which it triggers itself if it cannot go on. `is_far`: over a
+    /// server's export.
     pub(super) fn start(
         listener: Listener,
         volumes: &Volumes,
+        is_far: bool,
         shutdown: &Shutdown,
     ) -> Result<Option<Self>> {
-        let Some((volume, id)) = volumes.first() else {
+        let Some((volume, uuid)) = volumes.first() else {
             return Ok(None);
         };
         let options = Options {
-            id,
+            is_resumed: can_wait(uuid.as_deref().unwrap_or_default(), is_far),
+            id: uuid.unwrap_or("xtent".into()),
             ..Options::default()
         };
+        if !options.is_resumed {
+            tracing::warn!(
+                "if this server is killed, the next one carries out nothing that was under way: the guest waits for it"
+            );
+        }
         let growth = Growth::new().map_err(|e| Failure::system("cannot prepare to serve", e))?;
         let (shutdown, told) = (shutdown.clone(), growth.clone());
         volumes.on_growth(move || told.tell());

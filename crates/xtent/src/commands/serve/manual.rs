@@ -48,7 +48,8 @@ EXAMPLES:
   Where a second machine is to take over when the first is gone, on both of them:
     xtent serve --standby --nbd tcp:0.0.0.0 --tls-certificates /etc/xtent/tls --tls-verify-peer \\
       rbd:pool/disk
-  As the disk of a virtual machine of QEMU, whose memory has to be shared:
+  As the disk of a virtual machine of QEMU, whose memory has to be shared (a new
+  QEMU has reconnect-ms=1000 in place of reconnect=1):
     xtent serve --vhost-user /tmp/disk.vhost disk.img &
     qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=m,size=2G,share=on \\
       -machine memory-backend=m -chardev socket,id=d,path=/tmp/disk.vhost,reconnect=1 \\

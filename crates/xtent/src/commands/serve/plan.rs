@@ -50,6 +50,13 @@ pub(super) fn plan(args: &Args, global: &Global, output: &Output) -> Result<Plan
         listen::parse_metrics,
     )?;
     let user = args.user.as_ref().or(server.user.as_ref());
+    if args.no_sandbox && user.is_some() {
+        return Err(
+            Failure::parameters("without a sandbox the server cannot become another user").advise(
+                "Leave out --no-sandbox, or --user, which may be in the configuration file.",
+            ),
+        );
+    }
     let tls = args.tls.or(&server)?;
     let named = wanted.iter().find(|it| !it.args.clients.is_empty());
     if let (Some(wanted), false) = (named, tls.verifies_clients()) {
