@@ -50,9 +50,11 @@ soak: ## SOAK_ROUNDS (100) of each attack by clients, ten times as many kills of
 	@scripts/setup.sh ceph || echo "NOT RUN: kills of gateways of an image, since Ceph's packages are missing"
 	XTENT_SOAK_ROUNDS=$(SOAK_ROUNDS) $(CARGO) test --workspace --test kills --test far_kills --test hostile_clients --test many --test standby --test vhost_user --test ublk -- --ignored soak --nocapture
 
-kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt; block devices and virtual machines' disks that a process serves
+# The kernel of User Mode Linux has no disk that completes in interrupts.
+kernel-test: ## all jobs of dm-xtent in User Mode Linux, against dm-crypt, and those of interrupts in QEMU; block devices and virtual machines' disks that a process serves
 	@scripts/setup.sh kernel
 	@kernel/test/run.sh $(PART)
+	@JOBS='ways of requests|interrupts' kernel/test/run.sh x86-6.1
 	$(CARGO) test --workspace --test kernel_modules --test ublk --test ublk_mount --test vhost_user -- --ignored --skip soak --skip linux_612 --skip qemu
 	@$(MAKE) kernel-vectors SOURCE=source-6.1
 
@@ -66,7 +68,7 @@ kernel-test-all: ## the same for every kernel, with power-offs; long, needs root
 		$(CARGO) test --workspace --test kernel_modules --test kernel612 -- --ignored || status=1; exit $$status
 
 kernel-stress: ## dm-xtent with all that it can do at once, for MINUTES (30), in the kernel BED (uml-7-smp)
-	@scripts/setup.sh kernel
+	@scripts/setup.sh $(if $(filter x86-7%,$(BED)),kernel-all,kernel)
 	@kernel/test/stress.sh $(or $(BED),uml-7-smp) $(or $(MINUTES),30)
 
 kernel-series: ## the patch series for Linux 7.3: mails, checks, builds, guests; PART=... does one part; half an hour and more

@@ -84,7 +84,7 @@ static blk_status_t add_bio(struct gather *g, const struct xt_pass *pass)
 
 static blk_status_t crypt(struct xt_target *xt, const struct xt_pass *pass)
 {
-	struct gather g;
+	struct gather g __uninitialized;
 	blk_status_t status;
 
 	start(&g, xt, pass->encrypt, pass->may_rest);
@@ -102,7 +102,7 @@ void xt_decrypt_all(struct xt_target *xt, struct llist_node *ios, bool may_rest)
 	struct llist_node *waiting = ios;
 	unsigned int bytes = 0, count = 0;
 	struct xt_io *io, *next;
-	struct gather g;
+	struct gather g __uninitialized;
 
 	start(&g, xt, false, may_rest);
 	llist_for_each_entry_safe(io, next, ios, node) {

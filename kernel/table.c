@@ -31,28 +31,30 @@ int xt_parse_cipher(struct dm_target *ti, struct xt_target *xt, const char *stri
 		    char *api, size_t api_size, bool *engine)
 {
 	char copy[2 * CRYPTO_MAX_ALG_NAME], base[CRYPTO_MAX_ALG_NAME];
-	char *mode, *iv_mode, *iv_options;
+	char *name = copy, *mode, *iv_mode, *iv_options;
 	int len;
 
 	ti->error = "Unknown cipher: <cipher>-<mode>-<IV mode>, <capi:|engine:><name>-<IV mode>";
 	*engine = false;
 	if (strscpy(copy, string, sizeof(copy)) < 0)
 		return -EINVAL;
-	iv_mode = strrchr(copy, '-');
+	if (!strncmp(copy, "capi:", 5)) {
+		name += 5;
+	} else if (!strncmp(copy, "engine:", 7)) {
+		*engine = true;
+		name += 7;
+	}
+	/* First, since a hash's name may have a hyphen as well. */
+	iv_options = strrchr(name, ':');
+	if (iv_options)
+		*iv_options++ = '\0';
+	iv_mode = strrchr(name, '-');
 	if (!iv_mode)
 		return -EINVAL;
 	*iv_mode++ = '\0';
-	iv_options = strchr(iv_mode, ':');
-	if (iv_options)
-		*iv_options++ = '\0';
 
-	if (!strncmp(copy, "capi:", 5)) {
-		len = strscpy(base, copy + 5, sizeof(base));
-		if (len <= 0)
-			return -EINVAL;
-	} else if (!strncmp(copy, "engine:", 7)) {
-		*engine = true;
-		len = strscpy(base, copy + 7, sizeof(base));
+	if (name != copy) {
+		len = strscpy(base, name, sizeof(base));
 		if (len <= 0)
 			return -EINVAL;
 	} else {

@@ -195,6 +195,11 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 	const unsigned int mask = (1 << xt->sector_shift) - 1;
 	struct xt_io *io;
 
+	/*
+	 * DM's mark of a polled bio of which a part was accepted before comes with the rest (REQ_DM_POLL_LIST).
+	 * Whoever is below would take it for a mark of its own, as NVMe does.
+	 */
+	bio->bi_opf &= ~REQ_DRV;
 	/* Flushes, discards, and what is done to zones. */
 	if (bio->bi_opf & REQ_PREFLUSH || !bio_has_data(bio)) {
 		bio_set_dev(bio, xt->dev->bdev);

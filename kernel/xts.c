@@ -155,8 +155,8 @@ static void xt_simd_end(void)
 }
 
 /*
- * Masks are tweaks times powers of x, as telling as those, and where registers do not
- * hold them all the compiler keeps them in the back-end's frame. This one's covers it.
+ * Whoever knows a tweak and the data may change blocks at will, and masks are tweaks times powers
+ * of x, as telling as those. A back-end has both in its frame; wipe_stack()'s own lies over it.
  */
 static noinline void wipe_stack(void)
 {

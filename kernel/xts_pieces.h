@@ -4,27 +4,12 @@
  * under way, the masks of the one that follows are made, most of them by moving whole bytes: the
  * units that shift bits are some CPUs' units of AES. For that the vector has, too:
  *
- *   SHR(v, n)			of 64-bit halves
- *   UP(v, n) DOWN(v, n)	a lane's bytes, by n of them
- *   CLMUL(a, b, halves)	a product in each lane
  *   FIRST(p, polynomial)	lane i is the block at p times x^i
  */
 
 /* Vectors of a piece, and of eight blocks. */
 #define PIECE (512 / (int)sizeof(V))
 #define EIGHT (8 / BLOCKS)
-
-/* Times x^n, n below 58: what leaves the top is worth x^7 + x^2 + x + 1. */
-static __always_inline V times_power(V mask, const int n, V polynomial)
-{
-	V carry = SHR(mask, 64 - n);
-
-	return XOR(XOR(SHL(mask, n), UP(carry, 8)), CLMUL(carry, polynomial, 0x01));
-}
-
-/* Times x^(8n), n below 8: a macro, since instructions have n in them. */
-#define TIMES_BYTES(mask, n, polynomial)					       \
-	XOR(UP(mask, n), CLMUL(DOWN(mask, 16 - (n)), polynomial, 0x00))
 
 /* Times x^64. */
 static __always_inline V times_half(V mask, V polynomial)
@@ -102,7 +87,7 @@ static __always_inline void crypt_sectors(const struct xt_xts *xts, const struct
 	static const u64 reduction[2] __aligned(16) = { 0x87, 0 };
 	const u32 *keys = encrypt ? xts->data.key_enc : xts->data.key_dec;
 	const V polynomial = BROADCAST(reduction);
-	V masks[2][PIECE], *now = masks[0], *next = masks[1];
+	V masks[2][PIECE] __uninitialized, *now = masks[0], *next = masks[1];
 	unsigned int i;
 	int j;
 

@@ -6,7 +6,10 @@
  *   V, BLOCKS, ISA (a suffix)
  *   LOAD(p) STORE(p, v)	any alignment
  *   BROADCAST(p)		the block at p in every lane
- *   XOR(a, b)  SHL(v, n)	of 64-bit halves
+ *   XOR(a, b)
+ *   SHL(v, n) SHR(v, n)	of 64-bit halves
+ *   UP(v, n) DOWN(v, n)	a lane's bytes, by n of them
+ *   CLMUL(a, b, halves)	a product in each lane
  *   ENC ENCLAST DEC DECLAST	a round of AES
  *   FORGET()			overwrites the registers that held keys
  *
@@ -31,7 +34,22 @@ static __always_inline V round_key(const struct crypto_aes_ctx *ctx, const u32 *
 #define load_anew(pointer) asm("" : "+r" (pointer))
 #define load_behind(pointer, x) asm("" : "+r" (pointer), "+v" (x))
 
-/* The tweaks of a batch: its IVs, encrypted; all XT_BATCH are made, whole vectors. */
+/* Times x^n, n below 58: what leaves the top is worth x^7 + x^2 + x + 1. */
+static __always_inline V times_power(V mask, const int n, V polynomial)
+{
+	V carry = SHR(mask, 64 - n);
+
+	return XOR(XOR(SHL(mask, n), UP(carry, 8)), CLMUL(carry, polynomial, 0x01));
+}
+
+/* Times x^(8n), n below 8: a macro, since instructions have n in them. */
+#define TIMES_BYTES(mask, n, polynomial)					       \
+	XOR(UP(mask, n), CLMUL(DOWN(mask, 16 - (n)), polynomial, 0x00))
+
+/*
+ * The tweaks of a batch: its IVs, encrypted. Whole groups are made: what is behind the last one was
+ * never written, and is not used.
+ */
 static __always_inline void encrypt_tweaks(const struct crypto_aes_ctx *ctx,
 					   const struct xt_batch *batch, u8 *tweaks,
 					   const int rounds)
@@ -72,12 +90,10 @@ static __always_inline void crypt(const struct xt_xts *xts, const struct xt_batc
 				  unsigned int sector_size, const bool encrypt,
 				  const int rounds)
 {
-	u8 tweaks[XT_BATCH * 16] __aligned(64);
+	u8 tweaks[XT_BATCH * 16] __aligned(64) __uninitialized;
 
 	encrypt_tweaks(&xts->tweak, batch, tweaks, rounds);
 	crypt_sectors(xts, batch, tweaks, sector_size, encrypt, rounds);
-	/* Whoever knows a tweak and the data may change blocks at will. */
-	memzero_explicit(tweaks, sizeof(tweaks));
 	FORGET();
 }
 

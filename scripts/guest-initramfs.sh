@@ -107,7 +107,7 @@ interpreter=$(readelf -l "${files[0]}" | sed -nE 's/.*program interpreter: (.*)\
 # Modules with what they depend on, each once. A kernel may have one built in, or
 # under another name, or not at all: then the test that wants it fails.
 wanted="cbc ecb xts ctr essiv chacha_generic chacha nhpoly1305 adiantum hctr2 aesni-intel aes_ce_blk aes_arm_bs
-    sha256_generic algif_skcipher encrypted-keys dm-mod dm-crypt dm-flakey dm-delay loop brd cryptd
+    sha256_generic sha3_generic algif_skcipher encrypted-keys dm-mod dm-crypt dm-flakey dm-delay loop brd cryptd
      virtio_blk virtio_pci virtio_mmio 9p 9pnet_virtio hid-generic uhid ext4 xfs btrfs overlay fuse crc32c_generic libcrc32c crc32c-intel ublk_drv
      null_blk nvme dm-inlinecrypt"
 awk -v wanted="$wanted" '

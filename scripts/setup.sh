@@ -24,11 +24,11 @@ uml612="$test flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg"
 static="$build file:file readelf:binutils"
 static_test="$static cryptsetup:cryptsetup-bin nbdcopy:libnbd-bin"
 aarch64="debootstrap:debootstrap"
-kernel="$demo fio:fio sparse:sparse perl:perl ed:ed /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make /usr/lib/x86_64-linux-gnu/libelf.so.1:libelf1 qemu-system-x86_64:qemu-system-x86 qemu-storage-daemon:qemu-system-common mkfs.xfs:xfsprogs"
+kernel="$demo fio:fio sparse:sparse perl:perl ed:ed /usr/bin/python3:python3 flex:flex bison:bison bc:bc xz:xz-utils dpkg-deb:dpkg make:make /usr/lib/x86_64-linux-gnu/libelf.so.1:libelf1 qemu-system-x86_64:qemu-system-x86 qemu-storage-daemon:qemu-system-common mkfs.xfs:xfsprogs clang:clang ld.lld:lld llvm-nm:llvm"
 # What objtool is built with, which is a part of the build of a kernel for x86-64.
 gelf="/usr/include/gelf.h:libelf-dev"
 bochs="/usr/lib/ISOLINUX/isolinux.bin:isolinux /usr/lib/syslinux/modules/bios/ldlinux.c32:syslinux-common xorriso:xorriso"
-kernel_all="$kernel $gelf mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap clang:clang ld.lld:lld llvm-nm:llvm
+kernel_all="$kernel $gelf mkfs.btrfs:btrfs-progs nbdkit:nbdkit debootstrap:debootstrap
     qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdlib.h:libc6-dev-arm64-cross
     arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/include/stdlib.h:libc6-dev-armhf-cross
@@ -41,7 +41,7 @@ rtl_report="$rtl dpkg-deb:dpkg unshare:util-linux prlimit:util-linux"
 engine="$demo verilator:verilator c++:g++ make:make perl:perl"
 # For sid's kernel in a folder the last; QEMU comes from scripts/kernel.sh.
 engine_kernel="$kernel $engine debootstrap:debootstrap"
-kernel_series="$kernel $engine $bochs git:git $gelf clang:clang"
+kernel_series="$kernel $engine $bochs git:git $gelf"
 
 deb="$build dh:debhelper dh_dkms:dh-dkms dpkg-buildpackage:dpkg-dev make:make"
 deb_test="$deb debootstrap:debootstrap lintian:lintian"

@@ -17,7 +17,7 @@ sources=$(dirname "$here")
 # shellcheck disable=SC1091
 . "$here/../../scripts/kernel-packages.sh"
 for tool in clang ld.lld llvm-nm; do
-    command -v $tool >/dev/null || { echo "NOT RUN: $tool is missing; run scripts/setup.sh kernel-all" && exit 77; }
+    command -v $tool >/dev/null || { echo "NOT RUN: $tool is missing; run scripts/setup.sh kernel" && exit 77; }
 done
 work=$(mktemp -d "$built/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
