@@ -29,15 +29,17 @@ module fast_counter_props
     there_q  <= 1'b1;
   end
 
-  stream_rules #(
-    .Width(128)
-  ) u_calls (
-    .clk_i,
-    .rst_ni,
-    .valid_i(call_valid_o),
-    .ready_i(call_ready_i),
-    .data_i (call_o[0])
-  );
+  for (genvar i = 0; i < Cores; i++) begin : g_calls
+    stream_rules #(
+      .Width(128)
+    ) u_calls (
+      .clk_i,
+      .rst_ni,
+      .valid_i(call_valid_o),
+      .ready_i(call_ready_i),
+      .data_i (call_o[i])
+    );
+  end
 
   always_comb begin
     if (!there_q) assume (!rst_ni);

@@ -93,7 +93,9 @@ prove stream_fifo-8 stream_fifo 12 Width=2 Depth=8
 prove stream_skid stream_skid 6 Width=2
 prove credit_fifo-4 credit_fifo 12 Width=2 Depth=4
 prove credit_fifo-8 credit_fifo 12/20 Width=2 Depth=8
-prove fast_counter fast_counter 4/30 Blocks=32
+prove credit_fifo-16 credit_fifo 12/36 Width=1 Depth=16
+prove fast_counter-1 fast_counter 4/30 Blocks=32 Cores=1
+prove fast_counter-2 fast_counter 4/30 Blocks=32 Cores=2
 prove beat_store beat_store 12/24 Width=2 Depth=8
 prove sector_port sector_port 6/10 KeyWidth=2 RequestWidth=3 DataWidth=2
 prove run_expand-1 run_expand 4/14 TweakStep=1
