@@ -38,11 +38,30 @@ static bool take_time(u64 ns)
 	return taken;
 }
 
+/*
+ * What was decrypted since then took longer than take_time() was told, as it does where
+ * xt_xts_ns() is cut short: otherwise such a CPU would do nothing else.
+ */
+static void take_rest(u64 since)
+{
+	u64 now = ktime_get_ns();
+	u64 *until = get_cpu_ptr(&ahead_until);
+
+	*until = max(*until, now + (now - since));
+	put_cpu_ptr(&ahead_until);
+}
+
 enum place {
 	HERE,
 	SOON,		/* in a soft interrupt */
 	QUEUE,
 };
+
+/* Whoever reads pays: of RAM disks, and of devices that are polled. */
+static bool reader_pays(void)
+{
+	return in_task() && !(current->flags & PF_KTHREAD);
+}
 
 static enum place place_of(const struct xt_target *xt, const struct xt_io *io)
 {
@@ -51,8 +70,7 @@ static enum place place_of(const struct xt_target *xt, const struct xt_io *io)
 
 	if (xt->ops->may_sleep)
 		return QUEUE;
-	/* Whoever reads pays: of RAM disks, and of devices that are polled. */
-	if (usable && in_task() && !(current->flags & PF_KTHREAD))
+	if (usable && reader_pays())
 		return HERE;
 	ns = xt_xts_ns(io->iter.bi_size);
 	if (ns > XT_COMPLETION_NS)
@@ -122,6 +140,7 @@ static void read_end_io(struct bio *bio)
 {
 	struct xt_io *io = bio->bi_private;
 	struct xt_target *xt = io->xt;
+	u64 since;
 
 	bio->bi_end_io = io->end_io;
 	bio->bi_private = io->private;
@@ -131,7 +150,10 @@ static void read_end_io(struct bio *bio)
 	}
 	switch (place_of(xt, io)) {
 	case HERE:
+		since = xt_xts_takes_longer() ? ktime_get_ns() : 0;
 		decrypt(io, false);
+		if (since && !reader_pays())
+			take_rest(since);
 		break;
 	case SOON:
 		wait_for_bh(xt, io);
@@ -170,8 +192,13 @@ static void read_bh(struct xt_bh *bh)
 		next = rest->next;
 		wait_for_queue(xt, llist_entry(rest, struct xt_io, node));
 	}
-	if (ios)
+	if (ios) {
+		u64 since = xt_xts_takes_longer() ? ktime_get_ns() : 0;
+
 		xt_decrypt_all(xt, ios, false);
+		if (since)
+			take_rest(since);
+	}
 }
 
 /* The reads that completed on one CPU since it last ran. */

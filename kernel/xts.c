@@ -20,6 +20,7 @@ MODULE_PARM_DESC(isa, "Instruction set of XTS: auto, vaes512, vaes256, aesni_avx
  * at least, where the most part of the gain by several sectors at once is had, and no
  * more than makes no further difference. A CPU that has AES at all needs no longer for 4096 bytes
  * than SLOWEST_NS; an emulated one may, and nobody's deadlines are kept there.
+ * Reads that complete in interrupts are counted there by what they took.
  */
 #define SECTION_NS 16000
 #define LEAST_BYTES 4096
@@ -28,6 +29,7 @@ MODULE_PARM_DESC(isa, "Instruction set of XTS: auto, vaes512, vaes256, aesni_avx
 
 static const struct xt_xts_backend *chosen;
 static unsigned int ns_per_4096 = SLOWEST_NS;
+static bool takes_longer;
 static unsigned int section_bytes = LEAST_BYTES;
 
 #ifdef CONFIG_UML
@@ -110,6 +112,11 @@ u64 xt_xts_ns(unsigned int bytes)
 	return (u64)bytes * ns_per_4096 / 4096;
 }
 
+bool xt_xts_takes_longer(void)
+{
+	return takes_longer;
+}
+
 unsigned int xt_xts_section_bytes(void)
 {
 	return section_bytes;
@@ -121,6 +128,7 @@ static void measure(void)
 
 	if (!ns)
 		return;
+	takes_longer = ns > SLOWEST_NS;
 	ns_per_4096 = min(ns, SLOWEST_NS);
 	/* There latency comes before all. */
 	if (IS_ENABLED(CONFIG_PREEMPT_RT))

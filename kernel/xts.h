@@ -56,6 +56,8 @@ static inline void xt_batch_iv(const struct xt_batch *batch, unsigned int i, u8 
 const struct xt_xts_backend *xt_xts_choose(void);
 /* How long its XTS takes for so many bytes, by a measurement when the module was loaded. */
 u64 xt_xts_ns(unsigned int bytes);
+/* Whether it takes longer than that says, since the CPU is emulated. */
+bool xt_xts_takes_longer(void);
 /* The most bytes in one section with the FPU, in which the kernel cannot be preempted. */
 unsigned int xt_xts_section_bytes(void);
 int xt_xts_set_key(struct xt_xts *xts, const u8 *key, unsigned int key_size);
@@ -83,6 +85,7 @@ XT_DECLARE_XTS(vaes512);
 
 static inline const struct xt_xts_backend *xt_xts_choose(void) { return NULL; }
 static inline u64 xt_xts_ns(unsigned int bytes) { return 0; }
+static inline bool xt_xts_takes_longer(void) { return false; }
 static inline unsigned int xt_xts_section_bytes(void) { return 4096; }
 static inline int xt_xts_set_key(struct xt_xts *xts, const u8 *key,
 				 unsigned int key_size) { return -EOPNOTSUPP; }
