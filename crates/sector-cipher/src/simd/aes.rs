@@ -76,7 +76,6 @@ impl WideKeys {
 
     /// Where the copies of round key `number` are, aligned: their 64 bytes may be read, and
     /// those behind them.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn at(&self, number: usize) -> *const u8 {
         self.wide[number..].as_ptr().cast()

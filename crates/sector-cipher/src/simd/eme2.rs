@@ -171,6 +171,7 @@ impl<V: Vector> Second<V> {
             self.first = first;
             let mask = V::mask::<OCTET, ASK>(
                 &mut self.state,
+                V::zero(),
                 #[inline(always)]
                 || first,
                 0,
@@ -179,7 +180,7 @@ impl<V: Vector> Second<V> {
             return;
         }
         x[0].tie(&mut self.state[0]);
-        let mut mask = V::mask::<OCTET, ASK>(&mut self.state, V::zero, I);
+        let mut mask = V::mask::<OCTET, ASK>(&mut self.state, V::zero(), V::zero, I);
         x[N / 2].tie(&mut mask);
         self.masks[2 * I % OCTET + 2 * I / OCTET] = mask;
     }

@@ -234,6 +234,7 @@ impl Tuning for V256<true> {
     #[inline(always)]
     fn mask<const COUNT: usize, const HOW: u8>(
         state: &mut [Self; 5],
+        more: Self,
         first: impl FnOnce() -> Self,
         step: usize,
     ) -> Self {
@@ -255,7 +256,7 @@ impl Tuning for V256<true> {
         // Of the two steps before.
         *one = *other;
         *other = mask;
-        mask
+        mask.xor(more)
     }
 }
 

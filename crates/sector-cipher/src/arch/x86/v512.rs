@@ -263,10 +263,36 @@ impl Tuning for V512 {
     #[inline(always)]
     fn mask<const COUNT: usize, const HOW: u8>(
         state: &mut [Self; 5],
+        more: Self,
         first: impl FnOnce() -> Self,
         step: usize,
     ) -> Self {
-        mask::<COUNT, HOW>(state, first, step)
+        mask::<COUNT, HOW>(state, more, first, step)
+    }
+
+    #[inline(always)]
+    fn start_from_sums<const N: usize, const FIRST: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        sums: &[Self; N],
+    ) {
+        let first = wide_key(keys, FIRST).xor(wide_key(keys, RoundKeys::LAST));
+        each!(I < N, x[I] = x[I].xor3(first, sums[I]));
+    }
+
+    #[inline(always)]
+    fn finish_with_sums<const N: usize, const ENCRYPT: bool>(
+        x: &mut [Self; N],
+        _keys: &WideKeys,
+        sums: &[Self; N],
+    ) {
+        each!(I < N, {
+            x[I] = if ENCRYPT {
+                intrinsics!(_mm512_aesenclast_epi128(x[I].0, sums[I].0))
+            } else {
+                intrinsics!(_mm512_aesdeclast_epi128(x[I].0, sums[I].0))
+            };
+        });
     }
 
     #[inline(always)]

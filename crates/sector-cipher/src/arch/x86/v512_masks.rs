@@ -3,20 +3,23 @@
 
 use super::{V128, V512, ports};
 use crate::here::MapHere;
-use crate::simd::{ASK, Clmul, LAST_BYTES, Lanes, SHIFT};
+use crate::simd::{ASK, Clmul, LAST_BYTES, Lanes, ROTATE, SHIFT};
 use core::arch::x86_64::*;
 
 /// See [`Tuning::mask`](crate::simd::Tuning::mask).
 #[inline(always)]
 pub(super) fn mask<const COUNT: usize, const HOW: u8>(
     state: &mut [V512; 5],
+    more: V512,
     first: impl FnOnce() -> V512,
     step: usize,
 ) -> V512 {
-    if COUNT == 8 {
-        mask_of_eight::<HOW>(state, first, step)
+    if COUNT == 16 {
+        mask_of_sixteen::<HOW>(state, more, first, step)
+    } else if HOW == ROTATE {
+        sum_of_eight(state, more, first, step)
     } else {
-        mask_of_sixteen::<HOW>(state, first, step)
+        mask_of_eight::<HOW>(state, first, step).xor(more)
     }
 }
 
@@ -55,6 +58,45 @@ fn mask_of_eight<const HOW: u8>(
     }
 }
 
+/// The same with `more` in it, for CPUs on which `vpermt2b` takes as long as three others (Intel's): bytes
+/// that move up, and products that go below them, are added together with it.
+#[inline(always)]
+fn sum_of_eight(
+    state: &mut [V512; 5],
+    more: V512,
+    first: impl FnOnce() -> V512,
+    step: usize,
+) -> V512 {
+    let [block, products, ..] = state;
+    let (moved, order) = match step % 4 {
+        0 => {
+            *block = if step == 0 {
+                first()
+            } else {
+                times_x_by::<ROTATE>(*block, &BY_4)
+            };
+            let out = block.shuffle_bytes(V512::splat(LAST_BYTES));
+            *products = out.clmul::<0x00>(V512::splat(0x87));
+            return block.xor(more);
+        }
+        1 => (block.shl_bytes::<1>(), product_at(0, 2)),
+        2 => (block.shl_bytes::<2>(), product_at(2, 3)),
+        _ => (block.shl_bytes::<3>(), product_at(5, 4)),
+    };
+    moved.xor3(products.shuffle_bytes(V512::splat(order)), more)
+}
+
+/// The order, for `vpshufb`, that takes `count` bytes from byte `from` on to the front, with zeros behind.
+const fn product_at(from: u128, count: u32) -> u128 {
+    let mut order = u128::MAX;
+    let mut i = 0;
+    while i < count {
+        order = order & !(0xff << (8 * i)) | (from + i as u128) << (8 * i);
+        i += 1;
+    }
+    order
+}
+
 /// For `vpermt2b`: which byte of two vectors comes where.
 #[repr(C, align(64))]
 struct Order([u8; 64]);
@@ -79,6 +121,7 @@ const fn up(by: u8, product: u8) -> Order {
 #[inline(always)]
 fn mask_of_sixteen<const HOW: u8>(
     state: &mut [V512; 5],
+    more: V512,
     first: impl FnOnce() -> V512,
     step: usize,
 ) -> V512 {
@@ -91,7 +134,7 @@ fn mask_of_sixteen<const HOW: u8>(
             times_x_by::<HOW>(*block, &BY_4)
         };
         [*low, *high] = last_bytes_times_polynomial(*block);
-        return *block;
+        return block.xor(more);
     }
     macro_rules! bytes_up {
         ($by:literal) => {
@@ -110,7 +153,8 @@ fn mask_of_sixteen<const HOW: u8>(
     };
     let order = V512::splat(last_bytes_from_one(by));
     // SAFETY: the CPU has the features.
-    moved.xor(V512(unsafe { _mm512_shuffle_epi8(high.0, order.0) }))
+    let low = V512(unsafe { _mm512_shuffle_epi8(high.0, order.0) });
+    moved.xor(low).xor(more)
 }
 
 /// See [`Clmul::powers_of_x`].

@@ -38,10 +38,12 @@ pub(crate) trait Tuning: Clmul + Aes {
     /// Step `step` of `COUNT` masks, eight or sixteen vectors: `first`, which has a
     /// mask times 1, x, x^2, ... in its lanes, and what follows it. They come in
     /// any order that leaves the even ones before the odd ones: with number 2 `step`
-    /// at first. `first` is asked for in step 0, and `state` is kept from step to step.
+    /// at first. `first` is asked for in step 0, and `state` is kept from step to step. `more` is added
+    /// to what is returned.
     #[inline(always)]
     fn mask<const COUNT: usize, const HOW: u8>(
         state: &mut [Self; 5],
+        more: Self,
         first: impl FnOnce() -> Self,
         step: usize,
     ) -> Self {
@@ -50,7 +52,7 @@ pub(crate) trait Tuning: Clmul + Aes {
             state[1] = state[0].swap_halves();
         }
         let [first, swapped, ..] = *state;
-        Self::times_x_of_vectors(first, swapped, 2 * step % COUNT + 2 * step / COUNT)
+        Self::times_x_of_vectors(first, swapped, 2 * step % COUNT + 2 * step / COUNT).xor(more)
     }
     /// Adds to `sum`, which is the low, the middle and the high parts of
     /// carry-less products, those of `x[0]` and `y[0]` and of `x[1]` and `y[1]`.
@@ -115,6 +117,41 @@ pub(crate) trait Tuning: Clmul + Aes {
         masks: &[Self; N],
     ) {
         Self::aes_finish::<N, ENCRYPT>(x, &keys.narrow, masks);
+    }
+    /// The last round key.
+    #[inline(always)]
+    fn last_key(keys: &WideKeys) -> Self {
+        // SAFETY: as many bytes as the widest vectors have.
+        unsafe { Self::load(fresh(keys).at(RoundKeys::LAST)) }
+    }
+    /// [`Self::wide_start_from`] with masks to which the last round key has been added: it is taken
+    /// away from the first one instead, which is one addition for all.
+    #[inline(always)]
+    fn start_from_sums<const N: usize, const FIRST: usize>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        sums: &[Self; N],
+    ) {
+        let last = Self::last_key(keys);
+        let masks = sums.map_here(
+            #[inline(always)]
+            |sum| sum.xor(last),
+        );
+        Self::wide_start_from::<N, FIRST>(x, keys, &masks);
+    }
+    /// [`Self::wide_finish`] with such masks, which are the keys of the last round then.
+    #[inline(always)]
+    fn finish_with_sums<const N: usize, const ENCRYPT: bool>(
+        x: &mut [Self; N],
+        keys: &WideKeys,
+        sums: &[Self; N],
+    ) {
+        let last = Self::last_key(keys);
+        let masks = sums.map_here(
+            #[inline(always)]
+            |sum| sum.xor(last),
+        );
+        Self::wide_finish::<N, ENCRYPT>(x, keys, &masks);
     }
     /// [`Aes::aes_finish`] from wide keys, the masks from memory.
     ///

@@ -223,7 +223,7 @@ unsafe fn lone<V: Vector, const FIRST: usize, const ENCRYPT: bool, const ONE: bo
     let mut masks = [V::zero(); HALF];
     let mut state = [V::zero(); 5];
     unroll!(STEP in 0 1 2 3 4 5 6 7, {
-        masks[group::order(HALF, STEP)] = V::mask::<HALF, ASK>(&mut state, #[inline(always)] || V::powers_of_x::<ASK>(tweak), STEP);
+        masks[group::order(HALF, STEP)] = V::mask::<HALF, ASK>(&mut state, V::zero(), #[inline(always)] || V::powers_of_x::<ASK>(tweak), STEP);
     });
     let mut offset = 0;
     loop {

@@ -5,7 +5,7 @@ use super::group::{Masks, order};
 use super::{HALF, Keys, Schedules, Tweaks, lone, times_x64};
 use crate::here::MapHere;
 use crate::run::{BATCH, Batch, Sector, Sectors};
-use crate::simd::{Lanes, Vector, fresh};
+use crate::simd::{Lanes, SHIFT, Vector, fresh};
 use core::mem;
 
 /// Vectors of a group.
@@ -36,8 +36,14 @@ pub(super) fn run<
         return;
     };
     let (mut now, mut next) = (Masks::unset(), Masks::unset());
+    let last = V::last_key(schedules.data);
     let mut work = Work::<V> {
         keys: schedules,
+        more: match has_sums(if PAIRS { PAIR } else { OTHER }, HOW) {
+            true => last,
+            false => V::zero(),
+        },
+        after: times_x64(last).xor(last),
         text: Text::of_two(Sector::NONE, Sector::NONE),
         now: &mut now,
         next: &mut next,
@@ -181,9 +187,19 @@ impl Text {
     }
 }
 
+/// Whether the last round key is in the masks: then the last round needs no sum of both. It costs nothing where a
+/// mask is a sum anyway, which it is not if it comes by `vpermt2b`.
+const fn has_sums(next: u8, how: u8) -> bool {
+    next != PAIR || how != SHIFT
+}
+
 /// What lives from group to group.
 struct Work<'k, V> {
     keys: Schedules<'k>,
+    /// What is in each mask in addition.
+    more: V,
+    /// What has to be added to a mask times x^64 for that to be in it again.
+    after: V,
     text: Text,
     now: &'k mut Masks<V, GROUP>,
     next: &'k mut Masks<V, GROUP>,
@@ -195,6 +211,7 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
     now: &Masks<V, GROUP>,
     next: &mut Masks<V, GROUP>,
     state: &mut [[V; 5]; 2],
+    [more, after]: [V; 2],
     tweaks: [V::One; 2],
     step: usize,
 ) {
@@ -202,11 +219,12 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
         SAME => {
             // SAFETY: all of them have been set.
             let mask = unsafe { now.get(step) };
-            next.set(step, times_x64(mask));
+            next.set(step, times_x64(mask).xor(after));
         }
         OTHER => {
             let mask = V::mask::<GROUP, HOW>(
                 &mut state[0],
+                more,
                 #[inline(always)]
                 || V::powers_of_x::<HOW>(tweaks[0]),
                 step,
@@ -217,6 +235,7 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
             let (half, step) = (step % 2, step / 2);
             let mask = V::mask::<HALF, HOW>(
                 &mut state[half],
+                more,
                 #[inline(always)]
                 || V::powers_of_x::<HOW>(tweaks[half]),
                 step,
@@ -233,9 +252,9 @@ impl<V: Vector> Work<'_, V> {
         let mut state = [[V::zero(); 5]; 2];
         unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
             if PAIRS {
-                step::<V, PAIR, HOW>(self.now, self.next, &mut state, tweaks, I);
+                step::<V, PAIR, HOW>(self.now, self.next, &mut state, [self.more, self.after], tweaks, I);
             } else {
-                step::<V, OTHER, HOW>(self.now, self.next, &mut state, tweaks, I);
+                step::<V, OTHER, HOW>(self.now, self.next, &mut state, [self.more, self.after], tweaks, I);
             }
         });
         mem::swap(&mut self.now, &mut self.next);
@@ -261,11 +280,12 @@ impl<V: Vector> Work<'_, V> {
         tweaks: [V::One; 2],
     ) -> V {
         let (now, next) = (&*self.now, &mut *self.next);
+        let more = [self.more, self.after];
         let mut state = [[V::zero(); 5]; 2];
         let ahead = batch.ahead(self.text.src[0]);
         // SAFETY: the caller's promise; the group before, or `first`, has set the masks.
         let ivs = unsafe {
-            group::<V, FIRST, ENCRYPT, TWEAKS>(
+            group::<V, FIRST, ENCRYPT, NEXT, TWEAKS, HOW>(
                 self.keys,
                 &self.text,
                 now,
@@ -273,7 +293,7 @@ impl<V: Vector> Work<'_, V> {
                 #[inline(always)]
                 |i| {
                     ahead.ask(i, GROUP * V::BYTES);
-                    step::<V, NEXT, HOW>(now, next, &mut state, tweaks, i);
+                    step::<V, NEXT, HOW>(now, next, &mut state, more, tweaks, i);
                 },
             )
         };
@@ -288,7 +308,14 @@ impl<V: Vector> Work<'_, V> {
 /// # Safety
 /// The sources can be read and the destinations written, and the masks have been set.
 #[inline(always)]
-unsafe fn group<V: Vector, const FIRST: usize, const ENCRYPT: bool, const TWEAKS: bool>(
+unsafe fn group<
+    V: Vector,
+    const FIRST: usize,
+    const ENCRYPT: bool,
+    const NEXT: u8,
+    const TWEAKS: bool,
+    const HOW: u8,
+>(
     keys: Schedules<'_>,
     text: &Text,
     masks: &Masks<V, GROUP>,
@@ -301,7 +328,11 @@ unsafe fn group<V: Vector, const FIRST: usize, const ENCRYPT: bool, const TWEAKS
         *x = unsafe { V::load(text.src[i / HALF].add(i % HALF * V::BYTES)) };
     }
     // SAFETY: the caller's promise.
-    V::wide_start_from::<GROUP, FIRST>(&mut x, keys.data, unsafe { masks.all() });
+    let all = unsafe { masks.all() };
+    match const { has_sums(NEXT, HOW) } {
+        true => V::start_from_sums::<GROUP, FIRST>(&mut x, keys.data, all),
+        false => V::wide_start_from::<GROUP, FIRST>(&mut x, keys.data, all),
+    }
     let mut ivs = [ivs];
     if TWEAKS {
         V::wide_start_from::<1, FIRST>(&mut ivs, keys.tweak, &[V::zero()]);
@@ -319,7 +350,10 @@ unsafe fn group<V: Vector, const FIRST: usize, const ENCRYPT: bool, const TWEAKS
     });
     // SAFETY: the caller's promise. From memory once more, not from registers.
     let masks = unsafe { fresh(masks).all() };
-    V::wide_finish::<GROUP, ENCRYPT>(&mut x, keys.data, masks);
+    match const { has_sums(NEXT, HOW) } {
+        true => V::finish_with_sums::<GROUP, ENCRYPT>(&mut x, keys.data, masks),
+        false => V::wide_finish::<GROUP, ENCRYPT>(&mut x, keys.data, masks),
+    }
     for (i, x) in x.into_iter().enumerate() {
         // SAFETY: as above, and the destination may be written.
         unsafe { x.store(text.dst[i / HALF].add(i % HALF * V::BYTES)) };
