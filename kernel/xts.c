@@ -29,7 +29,7 @@ MODULE_PARM_DESC(isa, "Instruction set of XTS: auto, vaes512, vaes256, aesni_avx
 
 static const struct xt_xts_backend *chosen;
 static unsigned int ns_per_4096 = SLOWEST_NS;
-static bool takes_longer;
+DEFINE_STATIC_KEY_FALSE(xt_xts_longer);
 static unsigned int section_bytes = LEAST_BYTES;
 
 #ifdef CONFIG_UML
@@ -112,11 +112,6 @@ u64 xt_xts_ns(unsigned int bytes)
 	return (u64)bytes * ns_per_4096 / 4096;
 }
 
-bool xt_xts_takes_longer(void)
-{
-	return takes_longer;
-}
-
 unsigned int xt_xts_section_bytes(void)
 {
 	return section_bytes;
@@ -128,7 +123,9 @@ static void measure(void)
 
 	if (!ns)
 		return;
-	takes_longer = ns > SLOWEST_NS;
+	/* Below that what is said is near enough. */
+	if (ns > 2 * SLOWEST_NS)
+		static_branch_enable(&xt_xts_longer);
 	ns_per_4096 = min(ns, SLOWEST_NS);
 	/* There latency comes before all. */
 	if (IS_ENABLED(CONFIG_PREEMPT_RT))

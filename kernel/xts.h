@@ -7,6 +7,7 @@
 #ifndef XTENT_XTS_H
 #define XTENT_XTS_H
 
+#include <linux/jump_label.h>
 #include <linux/types.h>
 #include <crypto/aes.h>
 
@@ -56,8 +57,12 @@ static inline void xt_batch_iv(const struct xt_batch *batch, unsigned int i, u8 
 const struct xt_xts_backend *xt_xts_choose(void);
 /* How long its XTS takes for so many bytes, by a measurement when the module was loaded. */
 u64 xt_xts_ns(unsigned int bytes);
-/* Whether it takes longer than that says, since the CPU is emulated. */
-bool xt_xts_takes_longer(void);
+DECLARE_STATIC_KEY_FALSE(xt_xts_longer);
+/* Whether it takes much longer than that says, since the CPU is emulated. */
+static inline bool xt_xts_takes_longer(void)
+{
+	return static_branch_unlikely(&xt_xts_longer);
+}
 /* The most bytes in one section with the FPU, in which the kernel cannot be preempted. */
 unsigned int xt_xts_section_bytes(void);
 int xt_xts_set_key(struct xt_xts *xts, const u8 *key, unsigned int key_size);
