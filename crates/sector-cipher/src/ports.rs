@@ -10,7 +10,8 @@ use core::fmt;
 pub struct Ports {
     /// Whether vectors of XTS and EME2 masks are multiplied by powers of x with shifts of bits.
     /// Otherwise bytes take their bits from anywhere (`vpmultishiftqb`), and on some CPUs that
-    /// takes the turns of AES rounds. `None` of a back-end that has one way: all but `vaes512`.
+    /// takes the turns of AES rounds; XTS of pairs of 512-byte sectors puts them together by sums then, and otherwise by
+    /// `vpermt2b`. `None` of a back-end that has one way: all but `vaes512`.
     pub shifts: Option<bool>,
     /// Whether FAST's BRW hash makes a product of two blocks from three products of halves and
     /// some sums (Karatsuba), for CPUs that start few products. Otherwise from four.

@@ -430,6 +430,23 @@ fn rounds<V: Vector>() {
                 for (x, mask) in x.into_iter().zip(masks) {
                     assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
                 }
+                // And with the last round key in the masks.
+                let last = V::last_key(&wide);
+                let sums: [V; $n] = from_fn(|i| masks[i].xor(last));
+                let mut x: [V; $n] = from_fn(|i| V::splat(plain).xor(masks[i]));
+                if len == 16 {
+                    V::start_from_sums::<$n, 4>(&mut x, &wide, &sums);
+                } else {
+                    V::start_from_sums::<$n, 0>(&mut x, &wide, &sums);
+                    V::wide_early::<$n, true>(&mut x, &wide);
+                }
+                unroll!(ROUND in 5 6 7 8 9 10 11 12 13, {
+                    V::wide_round::<$n, true, ROUND>(&mut x, &wide);
+                });
+                V::finish_with_sums::<$n, true>(&mut x, &wide, &sums);
+                for (x, mask) in x.into_iter().zip(masks) {
+                    assert_eq!(x.xor(mask).blocks()[..V::BLOCKS], [expected; 4][..V::BLOCKS]);
+                }
             }};
         }
         on!(1);

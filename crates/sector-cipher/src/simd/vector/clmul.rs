@@ -6,7 +6,7 @@ use super::Lanes;
 pub(crate) const ASK: u8 = 0;
 /// With shifts of bits, where the vectors have another way: somebody has asked.
 pub(crate) const SHIFT: u8 = 1;
-/// Without.
+/// Without; and without `vpermt2b`, which takes as long as three other instructions where shifts take AES's turn.
 pub(crate) const ROTATE: u8 = 2;
 
 /// For [`Lanes::shuffle_bytes`]: the last byte of a block at byte 0, the last two at byte 2 and the

@@ -36,14 +36,8 @@ pub(super) fn run<
         return;
     };
     let (mut now, mut next) = (Masks::unset(), Masks::unset());
-    let last = V::last_key(schedules.data);
     let mut work = Work::<V> {
         keys: schedules,
-        more: match has_sums(if PAIRS { PAIR } else { OTHER }, HOW) {
-            true => last,
-            false => V::zero(),
-        },
-        after: times_x64(last).xor(last),
         text: Text::of_two(Sector::NONE, Sector::NONE),
         now: &mut now,
         next: &mut next,
@@ -187,19 +181,16 @@ impl Text {
     }
 }
 
-/// Whether the last round key is in the masks: then the last round needs no sum of both. It costs nothing where a
-/// mask is a sum anyway, which it is not if it comes by `vpermt2b`.
+/// Whether the last round key is in the masks: then the last round needs no sum of both. It costs nothing where
+/// a mask is a sum anyway, which it is not if it comes by `vpermt2b`; and gains nothing in longer sectors, whose
+/// masks come from each other.
 const fn has_sums(next: u8, how: u8) -> bool {
-    next != PAIR || how != SHIFT
+    next == PAIR && how != SHIFT
 }
 
 /// What lives from group to group.
 struct Work<'k, V> {
     keys: Schedules<'k>,
-    /// What is in each mask in addition.
-    more: V,
-    /// What has to be added to a mask times x^64 for that to be in it again.
-    after: V,
     text: Text,
     now: &'k mut Masks<V, GROUP>,
     next: &'k mut Masks<V, GROUP>,
@@ -211,7 +202,7 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
     now: &Masks<V, GROUP>,
     next: &mut Masks<V, GROUP>,
     state: &mut [[V; 5]; 2],
-    [more, after]: [V; 2],
+    more: V,
     tweaks: [V::One; 2],
     step: usize,
 ) {
@@ -219,7 +210,7 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
         SAME => {
             // SAFETY: all of them have been set.
             let mask = unsafe { now.get(step) };
-            next.set(step, times_x64(mask).xor(after));
+            next.set(step, times_x64(mask));
         }
         OTHER => {
             let mask = V::mask::<GROUP, HOW>(
@@ -246,15 +237,28 @@ fn step<V: Vector, const NEXT: u8, const HOW: u8>(
 }
 
 impl<V: Vector> Work<'_, V> {
+    /// What is in each mask in addition. Read for each group: what lives longer the compiler would keep on the stack.
+    #[inline(always)]
+    fn more<const NEXT: u8, const HOW: u8>(&self) -> V {
+        match const { has_sums(NEXT, HOW) } {
+            true => V::last_key(self.keys.data),
+            false => V::zero(),
+        }
+    }
+
     /// The masks of the first group.
     #[inline(always)]
     fn first<const PAIRS: bool, const HOW: u8>(&mut self, tweaks: [V::One; 2]) {
+        let more = match PAIRS {
+            true => self.more::<PAIR, HOW>(),
+            false => self.more::<OTHER, HOW>(),
+        };
         let mut state = [[V::zero(); 5]; 2];
         unroll!(I in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15, {
             if PAIRS {
-                step::<V, PAIR, HOW>(self.now, self.next, &mut state, [self.more, self.after], tweaks, I);
+                step::<V, PAIR, HOW>(self.now, self.next, &mut state, more, tweaks, I);
             } else {
-                step::<V, OTHER, HOW>(self.now, self.next, &mut state, [self.more, self.after], tweaks, I);
+                step::<V, OTHER, HOW>(self.now, self.next, &mut state, more, tweaks, I);
             }
         });
         mem::swap(&mut self.now, &mut self.next);
@@ -279,8 +283,8 @@ impl<V: Vector> Work<'_, V> {
         ivs: V,
         tweaks: [V::One; 2],
     ) -> V {
+        let more = self.more::<NEXT, HOW>();
         let (now, next) = (&*self.now, &mut *self.next);
-        let more = [self.more, self.after];
         let mut state = [[V::zero(); 5]; 2];
         let ahead = batch.ahead(self.text.src[0]);
         // SAFETY: the caller's promise; the group before, or `first`, has set the masks.
