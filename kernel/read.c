@@ -39,8 +39,8 @@ static bool take_time(u64 ns)
 }
 
 /*
- * What was decrypted since then took longer than take_time() was told, as it does where
- * xt_xts_ns() is cut short: otherwise such a CPU would do nothing else.
+ * What was decrypted since then took longer than take_time() was told, if it was asked, as it does
+ * where xt_xts_ns() is cut short: otherwise such a CPU would do nothing else.
  */
 static void take_rest(u64 since)
 {

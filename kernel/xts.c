@@ -117,20 +117,21 @@ unsigned int xt_xts_section_bytes(void)
 	return section_bytes;
 }
 
-static void measure(void)
+static unsigned int measure(void)
 {
 	unsigned int ns = xt_xts_measure(chosen);
 
 	if (!ns)
-		return;
-	/* Below that what is said is near enough. */
-	if (ns > 2 * SLOWEST_NS)
+		return SLOWEST_NS;
+	/* Below that what is said is near enough: reads take two thirds of the CPU at most. */
+	if (ns > SLOWEST_NS + SLOWEST_NS / 4)
 		static_branch_enable(&xt_xts_longer);
 	ns_per_4096 = min(ns, SLOWEST_NS);
 	/* There latency comes before all. */
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		return;
-	section_bytes = clamp(SECTION_NS / ns_per_4096 * LEAST_BYTES, LEAST_BYTES, MOST_BYTES);
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		section_bytes = clamp(SECTION_NS / ns_per_4096 * LEAST_BYTES, LEAST_BYTES,
+				      MOST_BYTES);
+	return ns;
 }
 
 /* Whether nobody may want this one without asking for it by name. */
@@ -200,6 +201,7 @@ int xt_xts_init(void)
 {
 	bool automatic = !strcmp(isa, "auto");
 	unsigned int i;
+	unsigned int ns;
 	int r;
 
 	for (i = 0; i < ARRAY_SIZE(backends); i++) {
@@ -232,8 +234,8 @@ int xt_xts_init(void)
 		DMINFO("XTS on the crypto API");
 		return 0;
 	}
-	measure();
-	DMINFO("XTS on %s, 4096 bytes in %u ns, %u bytes at a time", chosen->name, ns_per_4096,
+	ns = measure();
+	DMINFO("XTS on %s, 4096 bytes in %u ns, %u bytes at a time", chosen->name, ns,
 	       section_bytes);
 	return 0;
 }
