@@ -124,6 +124,15 @@ pub(crate) trait Tuning: Clmul + Aes {
         // SAFETY: as many bytes as the widest vectors have.
         unsafe { Self::load(fresh(keys).at(RoundKeys::LAST)) }
     }
+    /// Masks from their sums with the last round key.
+    #[inline(always)]
+    fn without_last_key<const N: usize>(sums: &[Self; N], keys: &WideKeys) -> [Self; N] {
+        let last = Self::last_key(keys);
+        sums.map_here(
+            #[inline(always)]
+            |sum| sum.xor(last),
+        )
+    }
     /// [`Self::wide_start_from`] with masks to which the last round key has been added: it is taken
     /// away from the first one instead, which is one addition for all.
     #[inline(always)]
@@ -132,12 +141,7 @@ pub(crate) trait Tuning: Clmul + Aes {
         keys: &WideKeys,
         sums: &[Self; N],
     ) {
-        let last = Self::last_key(keys);
-        let masks = sums.map_here(
-            #[inline(always)]
-            |sum| sum.xor(last),
-        );
-        Self::wide_start_from::<N, FIRST>(x, keys, &masks);
+        Self::wide_start_from::<N, FIRST>(x, keys, &Self::without_last_key(sums, keys));
     }
     /// [`Self::wide_finish`] with such masks, which are the keys of the last round then.
     #[inline(always)]
@@ -146,12 +150,7 @@ pub(crate) trait Tuning: Clmul + Aes {
         keys: &WideKeys,
         sums: &[Self; N],
     ) {
-        let last = Self::last_key(keys);
-        let masks = sums.map_here(
-            #[inline(always)]
-            |sum| sum.xor(last),
-        );
-        Self::wide_finish::<N, ENCRYPT>(x, keys, &masks);
+        Self::wide_finish::<N, ENCRYPT>(x, keys, &Self::without_last_key(sums, keys));
     }
     /// [`Aes::aes_finish`] from wide keys, the masks from memory.
     ///
