@@ -83,6 +83,7 @@ int xt_xts_init(void);
 				  unsigned int sector_size)
 XT_DECLARE_XTS(aesni);
 XT_DECLARE_XTS(aesni_avx);
+XT_DECLARE_XTS(aesni_products);
 XT_DECLARE_XTS(vaes256);
 XT_DECLARE_XTS(vaes512);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* XTS on AES-NI, for CPUs without AVX. */
 #define ISA aesni
+#define MASKS_BY_PRODUCTS 0
 #define FORGET() forget()
 
 static __always_inline void forget(void)

@@ -4,6 +4,7 @@
  * as they are, so that the compiler copies and stores fewer vectors.
  */
 #define ISA aesni_avx
+#define MASKS_BY_PRODUCTS 0
 #define FORGET() _mm256_zeroall()
 
 #include "xts_one_block.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * XTS with one block a vector, in groups, of which a sector is a whole number: a part of
- * xts_x86.h. While a group is under way, the masks of the next are made, in a chain for each half
- * of it: one chain of eight would take longer than AES on CPUs whose simplest vector instructions
- * take two cycles.
+ * xts_x86.h. While a group is under way, the masks of the next are made: by products, each from that
+ * eight blocks before, if MASKS_BY_PRODUCTS is 1, or else, and always from a sector's tweak, in a
+ * chain for each half of the group: one chain of eight would take longer than AES on CPUs whose
+ * simplest vector instructions take two cycles.
  */
 
 #define HALF (GROUP / 2)
@@ -28,7 +29,7 @@ static __always_inline void group(const struct xt_xts *xts, const u32 *keys, con
 	if (tweak) {
 		mask[0] = LOAD(tweak);
 		mask[1] = times_power(mask[0], HALF, polynomial);
-	} else {
+	} else if (!MASKS_BY_PRODUCTS) {
 		mask[0] = times_x(now[GROUP - 1], polynomial);
 		mask[1] = TIMES_BYTES(now[HALF], 1, polynomial);
 	}
@@ -39,13 +40,19 @@ static __always_inline void group(const struct xt_xts *xts, const u32 *keys, con
 			x[j] = encrypt ? ENC(x[j], round_key(&xts->data, keys, r)) :
 					 DEC(x[j], round_key(&xts->data, keys, r));
 		load_behind(keys, x[0]);
-		if (r <= GROUP) {
+		/* The compiler would put masks behind all rounds, and AES would wait. */
+		if (r <= GROUP && MASKS_BY_PRODUCTS && !tweak) {
+			V product = TIMES_BYTES(now[r - 1], 1, polynomial);
+
+			next[r - 1] = product;
+			load_behind(next, product);
+			load_anew(now);
+		} else if (r <= GROUP) {
 			const int half = (r - 1) % 2, i = (r - 1) / 2;
 
 			next[HALF * half + i] = mask[half];
 			if (i < HALF - 1)
 				mask[half] = times_x(mask[half], polynomial);
-			/* The compiler would put them behind all rounds, and AES would wait. */
 			load_behind(next, mask[half]);
 		}
 	}

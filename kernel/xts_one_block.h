@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * XTS on AES-NI, one block a vector. The file that includes this defines ISA, a suffix, and
- * FORGET(): see xts_x86.h.
+ * XTS on AES-NI, one block a vector. The file that includes this defines ISA, a suffix,
+ * FORGET(), see xts_x86.h, and MASKS_BY_PRODUCTS, see xts_groups.h.
  */
 #include <linux/minmax.h>
 #include <linux/string.h>
@@ -25,12 +25,15 @@
 #define DEC(x, k) _mm_aesdec_si128(x, k)
 #define DECLAST(x, k) _mm_aesdeclast_si128(x, k)
 
-/* On some CPUs a product occupies a unit that AES needs, or takes much longer than this. */
+/*
+ * On some CPUs a product occupies a unit that AES needs, or takes much longer than this. A sum with
+ * itself is started by more units than a shift.
+ */
 static __always_inline V times_x(V v, V polynomial)
 {
 	V carries = _mm_srai_epi32(_mm_shuffle_epi32(v, 0x13), 31);
 
-	return XOR(SHL(v, 1), _mm_and_si128(carries, polynomial));
+	return XOR(_mm_add_epi64(v, v), _mm_and_si128(carries, polynomial));
 }
 
 #include "xts_x86.h"
