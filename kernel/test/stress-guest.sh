@@ -78,6 +78,19 @@ pause() { # pause NAME OPTIONS...
 resume() {
     locked resume "$1"
 }
+# While a device is resumed that somebody tries to mount, which is busy then, Linux 6.12's thaw finds a file system that was
+# not mounted and leaves the device frozen for good (fs_bdev_thaw()). So changes of "files" and mounts take turns; who
+# mounts comes first, since changes follow each other at once.
+take_turn() { # take_turn mount | change
+    [ "$1" != mount ] || touch /tmp/mounting
+    until [ -e /tmp/failed ] || { { [ "$1" = mount ] || [ ! -e /tmp/mounting ]; } && mkdir /tmp/turn 2>/dev/null; }; do
+        usleep 10000
+    done
+}
+end_turn() { # end_turn mount | change
+    [ "$1" != mount ] || rm /tmp/mounting
+    rmdir /tmp/turn
+}
 is_over() {
     [ -e /tmp/done ] || [ -e /tmp/failed ]
 }
@@ -86,6 +99,7 @@ is_over() {
 change() {
     changes=0 tables=0 suspensions=0 keys=0
     while ! is_over; do
+        [ "$1" != files ] || take_turn change
         case $((changes % 4)) in
         0 | 2)
             # shellcheck disable=SC2046,SC2086  # words
@@ -110,6 +124,7 @@ change() {
             ;;
         esac
         resume "$1"
+        [ "$1" != files ] || end_turn change
         changes=$((changes + 1))
         echo "$tables $suspensions $keys 0 0 0" >"/tmp/counts/$round-$1"
     done
@@ -157,10 +172,9 @@ keep_files() {
             quietly fstrim /mnt
             umount /mnt || fail umount
             quietly fsck.ext4 -fn /dev/mapper/files
-            # Not while the device is suspended.
-            until mount -t ext4 -o discard /dev/mapper/files /mnt 2>/tmp/mount; do
-                grep -q busy /tmp/mount || fail "mount again: $(cat /tmp/mount)"
-            done
+            take_turn mount
+            mount -t ext4 -o discard /dev/mapper/files /mnt 2>/tmp/mount || fail "mount again: $(cat /tmp/mount)"
+            end_turn mount
         fi
         trees=$((trees + 1))
         echo "0 0 0 0 $trees 0" >"/tmp/counts/$round-trees"
