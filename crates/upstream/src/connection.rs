@@ -78,6 +78,9 @@ pub(crate) struct Connection {
     /// The socket is full: whoever receives sends when there is room.
     full: AtomicBool,
     dead: AtomicBool,
+    /// Another connection was lost: no more requests go out on this one, and those that have
+    /// are answered until then.
+    leaves: Mutex<Option<Instant>>,
     /// It leads to the right disk, as far as that can be told.
     admitted: AtomicBool,
 }
@@ -97,6 +100,7 @@ impl Connection {
             copying: Mutex::default(),
             full: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            leaves: Mutex::default(),
             admitted: AtomicBool::new(false),
         })
     }
@@ -172,6 +176,17 @@ impl Connection {
         // A server that takes no more sees the end of the connection all the same.
         let _ = self.send();
         self.wire.close();
+    }
+
+    /// What is under way here may be answered until that moment, and is the last. The thread that
+    /// receives has to be woken.
+    pub(crate) fn leave(&self, until: Instant) {
+        lock(&self.leaves).get_or_insert(until);
+    }
+
+    /// When it is given up with whatever has not been answered, if it is to be.
+    pub(crate) fn leaves(&self) -> Option<Instant> {
+        *lock(&self.leaves)
     }
 
     pub(crate) fn is_dead(&self) -> bool {

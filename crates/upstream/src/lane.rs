@@ -144,9 +144,16 @@ fn serve(shared: &Shared, connection: &Arc<Connection>) {
         }
         // Without requests there is nothing to hear; those who send some wake nobody.
         let silent_since = connection.silent_since();
-        let end = silent_since
+        let mut end = silent_since
             .unwrap_or_else(Instant::now)
             .checked_add(shared.silence);
+        if let Some(until) = connection.leaves() {
+            if !connection.has_requests() || until <= Instant::now() {
+                shared.left(connection);
+                return;
+            }
+            end = Some(end.map_or(until, |end| end.min(until)));
+        }
         let mut events = PollFlags::IN;
         if connection.is_full() {
             events |= PollFlags::OUT;
@@ -159,7 +166,7 @@ fn serve(shared: &Shared, connection: &Arc<Connection>) {
             connection.hear();
         } else if silent_since.is_some()
             && silent_since == connection.silent_since()
-            && end.is_some_and(|end| end <= Instant::now())
+            && silent_since.is_some_and(|since| since.elapsed() >= shared.silence)
         {
             let seconds = shared.silence.as_secs_f64();
             break Trouble::Gone(format!("the server has not answered for {seconds} seconds"));
@@ -270,6 +277,8 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
         _ if shared.wakes[0].is_closed() => None,
         Phase::Closed(_) => None,
         Phase::Down(_) => Some(state.demand.then_some(Try { from, until })),
+        // What is under way on the others is answered first: whoever ends the last one wakes this thread.
+        Phase::Lost if state.connections.iter().any(Option::is_some) => Some(None),
         Phase::Serving | Phase::Asking | Phase::Replaying(_) | Phase::Lost => {
             let lost = state.lost_since.unwrap_or(now);
             let end = lost + patience;

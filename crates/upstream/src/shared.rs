@@ -2,7 +2,7 @@
 //! once the lock is free.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xtent_nbd::NbdError;
 use xtent_nbd::client::{Fill, Reply};
@@ -235,9 +235,21 @@ impl Shared {
         })
     }
 
-    /// This connection is lost, and with it all others.
+    /// This connection was to be left, and nothing is under way on it any more, or for too long.
+    pub(crate) fn left(&self, connection: &Connection) {
+        {
+            let mut state = lock(&self.state);
+            let why = state.why.clone();
+            state.lost_one(connection, why, Instant::now());
+        }
+        self.wake_all();
+    }
+
+    /// This connection is lost. No more goes out on the others, which are given up once they have
+    /// been answered.
     pub(crate) fn lost(&self, connection: &Arc<Connection>, trouble: Trouble) {
         let mut todo = Todo::default();
+        let leave_until = Instant::now() + self.reconnect / 3;
         {
             let mut state = lock(&self.state);
             let is_known = state.connections.iter().flatten();
@@ -251,7 +263,7 @@ impl Shared {
                 Trouble::Dead => return,
                 Trouble::Gone(why) => {
                     tracing::warn!(device = %self.terms.place, error = why, "lost the connection");
-                    state.lost(why.clone());
+                    state.lost_one(connection, why.clone(), leave_until);
                     state.give_up_after(self.reconnect, &why, &mut todo);
                 }
                 Trouble::Violation(why, cookie) => {
@@ -261,7 +273,7 @@ impl Shared {
                         piece.violations += 1;
                         of_request = piece.violations;
                     }
-                    state.lost(why.clone());
+                    state.lost_one(connection, why.clone(), leave_until);
                     state.give_up_after(self.reconnect, &why, &mut todo);
                     self.violated(&mut state, &why, &mut todo);
                     if of_request >= VIOLATIONS {

@@ -268,7 +268,16 @@ impl State {
             self.identified(connection, &piece.operation, todo);
             return Ok(());
         }
-        (self.has_answered, self.violations, self.lost_since) = (true, 0, None);
+        self.has_answered = true;
+        if connection.leaves().is_none() {
+            (self.violations, self.lost_since) = (0, None);
+        } else if piece.request.kind == CMD_FLUSH && failure.is_none() {
+            // What was acknowledged on the lost connection may be lost, too: it is for a new one to say.
+            let mut piece = piece;
+            (piece.connection, piece.lost) = (0, self.lost_at);
+            self.pending.insert(cookie, piece);
+            return Ok(());
+        }
         let operation = &piece.operation;
         let mut error = failure.map(|failure| self.error_of(operation, &failure));
         match piece.request.kind {

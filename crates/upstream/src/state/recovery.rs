@@ -1,7 +1,8 @@
 //! What becomes of what is under way when connections are lost.
 //!
-//! All connections are lost together: what the server acknowledged on another one is as
-//! uncertain. A new first connection is asked which disk it leads to, if that is known; then it
+//! All connections are given up with one: what the server acknowledged on another one is as
+//! uncertain. But what it is at work on there is waited for, since it may finish that whenever it
+//! likes. A new first connection is asked which disk it leads to, if that is known; then it
 //! takes the journal's writes before anything else, then all requests without an answer in the
 //! order in which they were submitted.
 
@@ -165,12 +166,36 @@ impl State {
 
     /// All connections are gone. Their threads are to be woken.
     pub(crate) fn lost(&mut self, why: String) {
-        for connection in &mut self.connections {
-            if let Some(connection) = connection.take() {
+        self.part(why, |_| None);
+    }
+
+    /// One connection is gone. The others take no more requests, and are left when theirs have been
+    /// answered, or at that moment at the latest: what a server is at work on it may finish after the
+    /// same request was sent again, and a later one, if nobody waits for its answer. All threads are to be woken.
+    pub(crate) fn lost_one(&mut self, gone: &Connection, why: String, leave_until: Instant) {
+        self.part(why, |connection| {
+            // One that was not to be used yet has nothing under way that could matter.
+            let stays = connection.id != gone.id && connection.is_admitted();
+            (stays && connection.has_requests()).then_some(leave_until)
+        });
+    }
+
+    /// Gives up the connections, some of them not before they have been answered or a moment has come.
+    fn part(&mut self, why: String, leaves: impl Fn(&Connection) -> Option<Instant>) {
+        let mut staying = Vec::new();
+        for place in &mut self.connections {
+            let Some(connection) = place else {
+                continue;
+            };
+            if let Some(until) = leaves(connection) {
+                connection.leave(until);
+                staying.push(connection.id);
+            } else {
                 connection.kill();
                 if connection.has_requests() {
-                    self.ending.push(connection);
+                    self.ending.push(Arc::clone(connection));
                 }
+                *place = None;
             }
         }
         let now = Instant::now();
@@ -179,6 +204,9 @@ impl State {
             self.lost_at = Some(now);
         }
         self.pending.retain(|_, piece| {
+            if staying.contains(&piece.connection) {
+                return true;
+            }
             if piece.connection != 0 {
                 piece.lost.get_or_insert(now);
             }
@@ -195,8 +223,22 @@ impl State {
         }
     }
 
+    /// Gives up connections that are still to be answered: a request that is about to fail may be on
+    /// its way out there.
+    fn let_none_stay(&mut self) {
+        if self
+            .connections
+            .iter()
+            .flatten()
+            .any(|it| it.leaves().is_some())
+        {
+            self.lost(self.why.clone());
+        }
+    }
+
     /// Everything that waits fails for this reason, and so does what comes.
     pub(crate) fn fail_all(&mut self, phase: Phase, why: &str, todo: &mut Todo) {
+        self.let_none_stay();
         self.phase = phase;
         (self.successor, self.is_between) = (None, false);
         todo.wake = true;
@@ -241,6 +283,7 @@ impl State {
 
     /// Ends the operation whose answer the server has broken off again and again.
     pub(crate) fn give_up(&mut self, cookie: u64, why: &str, todo: &mut Todo) {
+        self.let_none_stay();
         let Some(piece) = self.pending.get(&cookie) else {
             return;
         };

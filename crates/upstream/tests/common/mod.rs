@@ -102,6 +102,8 @@ pub(crate) enum Action {
     CrashBefore,
     /// It does it and crashes before it answers.
     CrashAfter,
+    /// It does it, and ends this client's connection before it answers; the others stay.
+    Cut,
     /// It does it, and answers after the next request of this client.
     AnswerLate,
     /// It does nothing, and never answers.
@@ -110,6 +112,9 @@ pub(crate) enum Action {
     Fail(NbdError),
     /// It does it once its client has given the connection up, and the test has said so, or after a while.
     Stall,
+    /// It does it once the test has said so, and answers; if its client gives the connection up before that, it closes it
+    /// at once, and does it when the test says so all the same, as qemu-nbd.
+    Hold,
 }
 
 /// A server on a Unix socket that goes on after each crash.
@@ -268,6 +273,11 @@ impl Server {
         !self.stalled.lock().unwrap().is_empty()
     }
 
+    /// Whether a client whose request is stalled has given its connection up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.stalled.lock().unwrap().iter().any(is_at_end)
+    }
+
     /// Ends the connections whose requests are not stalled.
     pub(crate) fn cut_others(&self) {
         let stalled = self.stalled.lock().unwrap();
@@ -365,8 +375,23 @@ impl Worker {
                 self.active.fetch_add(1, Ordering::SeqCst);
             }
             let action = (self.fault)(&request);
-            if action == Action::Stall {
-                self.stall(client);
+            match action {
+                Action::Stall => self.stall(client),
+                Action::Hold if !self.hold(client) => {
+                    let (worker, client) = (self.clone(), client.try_clone().unwrap());
+                    std::thread::spawn(move || {
+                        worker.wait_for_release();
+                        let _ =
+                            worker.perform(&mut worker.disk.lock().unwrap(), &request, &payload);
+                        worker
+                            .stalled
+                            .lock()
+                            .unwrap()
+                            .retain(|it| !same(it, &client));
+                    });
+                    return None;
+                }
+                _ => {}
             }
             let mut disk = self.disk.lock().unwrap();
             // One that was cut off while it waited is of no effect.
@@ -396,6 +421,9 @@ impl Worker {
                 disk.crash();
                 return None;
             }
+            if action == Action::Cut {
+                return None;
+            }
             // Under the disk's lock, so that nothing is acknowledged after a crash.
             match action {
                 Action::AnswerLate => late = answer,
@@ -414,6 +442,25 @@ impl Worker {
         }
         let given_up = Instant::now();
         while !self.released.load(Ordering::SeqCst) && given_up.elapsed() < SHORT {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether its client was still there when it was released.
+    fn hold(&self, client: &UnixStream) -> bool {
+        let clone = client.try_clone().unwrap();
+        self.stalled.lock().unwrap().push(clone);
+        while !self.released.load(Ordering::SeqCst) {
+            if is_at_end(client) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    fn wait_for_release(&self) {
+        while !self.released.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
     }
@@ -437,6 +484,12 @@ impl Worker {
         }
         xtent_nbd::no_data_reply(request.cookie).as_bytes().to_vec()
     }
+}
+
+/// Whether nothing is left to be received, and nothing will come.
+fn is_at_end(client: &UnixStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    matches!(recv(client, &mut [0; 1][..], flags), Ok((0, _)))
 }
 
 fn same(one: &UnixStream, other: &UnixStream) -> bool {
