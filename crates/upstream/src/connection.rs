@@ -78,7 +78,7 @@ pub(crate) struct Connection {
     /// The socket is full: whoever receives sends when there is room.
     full: AtomicBool,
     dead: AtomicBool,
-    /// Another connection was lost: no more requests go out on this one, and those that have
+    /// Another connection was lost: no new requests go out on this one, and those that it has
     /// are answered until then.
     leaves: Mutex<Option<Instant>>,
     /// It leads to the right disk, as far as that can be told.

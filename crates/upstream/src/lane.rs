@@ -266,6 +266,14 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
     let mut todo = Todo::default();
     let now = Instant::now();
     let mut state = lock(&shared.state);
+    // Whoever receives the last answer wakes this thread, and gives up what comes too late.
+    if let Some(from) = state.leaves() {
+        if now < from {
+            return Some(Some(Try { from, until: from }));
+        }
+        let why = state.why.clone();
+        state.lost(why);
+    }
     let patience = shared.patience(&state);
     let from = match state.has_answered {
         _ if state.has_successor() => now,
@@ -277,8 +285,6 @@ fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
         _ if shared.wakes[0].is_closed() => None,
         Phase::Closed(_) => None,
         Phase::Down(_) => Some(state.demand.then_some(Try { from, until })),
-        // What is under way on the others is answered first: whoever ends the last one wakes this thread.
-        Phase::Lost if state.connections.iter().any(Option::is_some) => Some(None),
         Phase::Serving | Phase::Asking | Phase::Replaying(_) | Phase::Lost => {
             let lost = state.lost_since.unwrap_or(now);
             let end = lost + patience;

@@ -30,13 +30,13 @@
 //! fails for good, and says why. Without that, another export of the same size and flags is
 //! taken for the same disk.
 //!
-//! All connections are given up with the first that is lost. No more goes out on the others, and what is under way there is
-//! answered first, for a third of [`Options::reconnect`] at most; then, or where it was the lost one, the server is told that no more
-//! comes, and for half of what is left it is waited for that it closes its end, as most servers do once they have carried out what they
-//! had received. Only then is anything sent again; else a write
+//! All connections are given up with the first that is lost. The others get no new requests, and what is under way there is
+//! answered first, for a third of [`Options::reconnect`] and 15 seconds at most. Where that was not answered, and on the lost one, the
+//! server is told that no more comes, and it is waited for that it closes its end, as most servers do once they have carried out what they
+//! had received, for half of what is left and 15 seconds at most. Only then is anything sent again; else a write
 //! from before could undo a later one. What a server still does after that it may finish after the same request was
-//! sent again: one that hangs for longer, one for which a connection broke while it was at work, and, on the connection that was
-//! lost, one that does not wait for what is under way when a client goes (qemu-nbd).
+//! sent again: one that hangs for longer, one for which a connection broke while it was at work, and, on a connection that was
+//! not answered in time, one that does not wait for what is under way when a client goes (qemu-nbd).
 //!
 //! # An export that grows
 //!

@@ -20,6 +20,10 @@ use crate::wake::Wake;
 /// Violations of the protocol in a row after which requests fail.
 const VIOLATIONS: u32 = 3;
 
+/// How long connections that are given up with another may still be answered, if
+/// [`Options::reconnect`](crate::Options::reconnect) is very long.
+const LONGEST_LEAVE: Duration = Duration::from_secs(15);
+
 /// Why a connection cannot go on.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -237,28 +241,35 @@ impl Shared {
 
     /// This connection was to be left, and nothing is under way on it any more, or for too long.
     pub(crate) fn left(&self, connection: &Connection) {
+        let mut todo = Todo::default();
         {
             let mut state = lock(&self.state);
+            if !state.has(connection) {
+                return;
+            }
             let why = state.why.clone();
-            state.lost_one(connection, why, Instant::now());
+            if connection.has_requests() {
+                tracing::warn!(device = %self.terms.place, number = connection.lane + 1, "gave up a connection that was not answered");
+            }
+            state.lost_one(connection, why.clone(), Instant::now());
+            state.give_up_after(self.reconnect, &why, &mut todo);
         }
-        self.wake_all();
+        todo.wake = true;
+        self.carry_out(todo);
     }
 
-    /// This connection is lost. No more goes out on the others, which are given up once they have
+    /// This connection is lost. No new requests go out on the others, which are given up once they have
     /// been answered.
     pub(crate) fn lost(&self, connection: &Arc<Connection>, trouble: Trouble) {
         let mut todo = Todo::default();
-        let leave_until = Instant::now() + self.reconnect / 3;
+        let leave_until = Instant::now() + LONGEST_LEAVE.min(self.reconnect / 3);
         {
             let mut state = lock(&self.state);
-            let is_known = state.connections.iter().flatten();
-            if !is_known
-                .into_iter()
-                .any(|known| Arc::ptr_eq(known, connection))
-            {
+            if !state.has(connection) {
                 return;
             }
+            // What is wrong with all at once is wrong once.
+            let counts = connection.leaves().is_none();
             match trouble {
                 Trouble::Dead => return,
                 Trouble::Gone(why) => {
@@ -275,7 +286,9 @@ impl Shared {
                     }
                     state.lost_one(connection, why.clone(), leave_until);
                     state.give_up_after(self.reconnect, &why, &mut todo);
-                    self.violated(&mut state, &why, &mut todo);
+                    if counts {
+                        self.violated(&mut state, &why, &mut todo);
+                    }
                     if of_request >= VIOLATIONS {
                         state.give_up(cookie, &why, &mut todo);
                     }

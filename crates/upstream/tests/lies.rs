@@ -4,15 +4,16 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use common::{handshake, uri};
 use xtent_nbd::constants::*;
 use xtent_nbd::{Head, NbdError, Request, no_data_reply, offset_data, simple_reply};
-use xtent_store::{Access, ErrorKind, Store, chain};
+use xtent_store::{Access, AlignedBuffer, ErrorKind, Operation, Store, block_on, chain};
 use xtent_upstream::{Options, Upstream};
 
 /// A server that answers each request with what `answer` makes of it.
@@ -247,7 +248,7 @@ fn a_flush_without_an_answer_stops_no_thread() {
 #[test]
 fn a_silent_handshake_stops_no_thread() {
     let greeted = AtomicBool::new(false);
-    let held = std::sync::Mutex::new(Vec::new());
+    let held = Mutex::new(Vec::new());
     let silent = move |client: &UnixStream| {
         if !greeted.swap(true, Ordering::SeqCst) {
             return greet(client);
@@ -434,4 +435,52 @@ fn what_is_no_server_is_not_opened() {
         "{}",
         chain(&error)
     );
+}
+
+/// As many connections as three lies and one more.
+const ALL: usize = 4;
+
+/// What is wrong with all connections at once, such as a proxy, is wrong once.
+#[test]
+fn lies_on_all_connections_at_once_are_one() {
+    let liars = Arc::new((Mutex::new(HashSet::new()), Condvar::new()));
+    let flushes = Arc::new(AtomicUsize::new(0));
+    let answer = {
+        let (liars, flushes) = (Arc::clone(&liars), Arc::clone(&flushes));
+        move |request: &Request| {
+            let told = no_data_reply(request.cookie);
+            if request.kind == CMD_FLUSH {
+                flushes.fetch_add(1, Ordering::SeqCst);
+                return bytes(told);
+            }
+            let (threads, changed) = &*liars;
+            let mut threads = threads.lock().unwrap();
+            if threads.len() == ALL {
+                return data(request.cookie, request.offset, request.length, true);
+            }
+            // Each client has a thread. None lies before all can.
+            threads.insert(std::thread::current().id());
+            changed.notify_all();
+            drop(changed.wait_while(threads, |it| it.len() < ALL).unwrap());
+            data(request.cookie + 1, request.offset, request.length, true)
+        }
+    };
+    let liar = Liar::new(greet, answer);
+    let upstream = liar.open_with(Options {
+        connections: ALL,
+        ..Options::default()
+    });
+    // Each further one comes with a flush.
+    while flushes.load(Ordering::SeqCst) < ALL - 1 {
+        std::thread::yield_now();
+    }
+    let mut reads = Vec::new();
+    while liars.0.lock().unwrap().len() < ALL {
+        let buffer = AlignedBuffer::zeroed(512).unwrap().into();
+        reads.push(upstream.submit(Operation::Read { buffer, offset: 0 }));
+        std::thread::yield_now();
+    }
+    for read in reads {
+        block_on(read).result.unwrap();
+    }
 }

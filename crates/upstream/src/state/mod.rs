@@ -274,7 +274,8 @@ impl State {
         } else if piece.request.kind == CMD_FLUSH && failure.is_none() {
             // What was acknowledged on the lost connection may be lost, too: it is for a new one to say.
             let mut piece = piece;
-            (piece.connection, piece.lost) = (0, self.lost_at);
+            piece.connection = 0;
+            piece.lost = piece.lost.or(self.lost_at);
             self.pending.insert(cookie, piece);
             return Ok(());
         }

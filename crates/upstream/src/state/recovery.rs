@@ -169,7 +169,13 @@ impl State {
         self.part(why, |_| None);
     }
 
-    /// One connection is gone. The others take no more requests, and are left when theirs have been
+    /// Whether this is one of its connections.
+    pub(crate) fn has(&self, connection: &Connection) -> bool {
+        let mut connections = self.connections.iter().flatten();
+        connections.any(|it| it.id == connection.id)
+    }
+
+    /// One connection is gone. The others take no new requests, and are left when theirs have been
     /// answered, or at that moment at the latest: what a server is at work on it may finish after the
     /// same request was sent again, and a later one, if nobody waits for its answer. All threads are to be woken.
     pub(crate) fn lost_one(&mut self, gone: &Connection, why: String, leave_until: Instant) {
@@ -223,15 +229,16 @@ impl State {
         }
     }
 
+    /// When the last of the connections that are still to be answered is given up.
+    pub(crate) fn leaves(&self) -> Option<Instant> {
+        let connections = self.connections.iter().flatten();
+        connections.filter_map(|it| it.leaves()).max()
+    }
+
     /// Gives up connections that are still to be answered: a request that is about to fail may be on
     /// its way out there.
     fn let_none_stay(&mut self) {
-        if self
-            .connections
-            .iter()
-            .flatten()
-            .any(|it| it.leaves().is_some())
-        {
+        if self.leaves().is_some() {
             self.lost(self.why.clone());
         }
     }
@@ -270,7 +277,9 @@ impl State {
     /// Ends operations with a request that was first lost so long ago, and has been lost again:
     /// others may have been answered in between.
     pub(crate) fn give_up_after(&mut self, patience: Duration, why: &str, todo: &mut Todo) {
-        let is_old = |piece: &Piece| piece.lost.is_some_and(|lost| lost.elapsed() > patience);
+        let is_old = |piece: &Piece| {
+            piece.connection == 0 && piece.lost.is_some_and(|lost| lost.elapsed() > patience)
+        };
         let pending = self.pending.iter();
         let old: Vec<_> = pending
             .filter(|(_, piece)| is_old(piece))
@@ -283,11 +292,14 @@ impl State {
 
     /// Ends the operation whose answer the server has broken off again and again.
     pub(crate) fn give_up(&mut self, cookie: u64, why: &str, todo: &mut Todo) {
-        self.let_none_stay();
         let Some(piece) = self.pending.get(&cookie) else {
             return;
         };
         let operation = Arc::clone(&piece.operation);
+        let mut pieces = self.pending.values();
+        if pieces.any(|it| it.connection != 0 && Arc::ptr_eq(&it.operation, &operation)) {
+            self.let_none_stay();
+        }
         self.pending
             .retain(|_, piece| !Arc::ptr_eq(&piece.operation, &operation));
         self.fail(&operation, why, todo);

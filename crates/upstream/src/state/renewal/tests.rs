@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use xtent_nbd::client::{BlockSizes, Content, Form, Negotiated, Reply};
@@ -45,6 +46,8 @@ enum Event {
     },
     Stop,
     Lose,
+    /// The connection of this lane, if there is one; the other is still to be answered.
+    LoseOne(usize),
     Connect,
     Join,
 }
@@ -58,6 +61,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => any::<bool>().prop_map(|has_successor| Event::Renew { has_successor }),
         1 => Just(Event::Stop),
         1 => Just(Event::Lose),
+        2 => (0_usize..2).prop_map(Event::LoseOne),
         3 => Just(Event::Connect),
         1 => Just(Event::Join),
     ]
@@ -101,8 +105,18 @@ impl Bench {
         Connection::new(next_id(), lane, Form::Simple, wire)
     }
 
+    fn lose(&mut self, lost: impl Fn(&Connection) -> bool) {
+        let connections = self.state.connections.clone();
+        for connection in connections.into_iter().flatten().filter(|it| lost(it)) {
+            let until = Instant::now() + Duration::from_secs(3600);
+            self.state
+                .lost_one(&connection, "as ordered".to_owned(), until);
+        }
+    }
+
     fn connect(&mut self) {
-        if matches!(self.state.phase, Phase::Lost) {
+        self.lose(|it| it.leaves().is_some() && !it.has_requests());
+        if matches!(self.state.phase, Phase::Lost) && self.state.leaves().is_none() {
             let connection = match self.state.take_successor() {
                 Some((connection, _)) => connection,
                 None => self.connection(0),
@@ -220,6 +234,7 @@ impl Bench {
                 self.carry_out(todo);
             }
             Event::Lose => self.state.lost("as ordered".to_owned()),
+            Event::LoseOne(lane) => self.lose(|it| it.lane == lane),
             Event::Connect => self.connect(),
             Event::Join => {
                 if matches!(self.state.phase, Phase::Serving) && self.state.connections[1].is_none()
@@ -229,7 +244,8 @@ impl Bench {
                 }
             }
         }
-        if self.state.epoch != epoch && !matches!(event, Event::Lose) {
+        let is_loss = matches!(event, Event::Lose | Event::LoseOne(_) | Event::Connect);
+        if self.state.epoch != epoch && !is_loss {
             self.renewed += 1;
             assert_eq!(self.state.pending.len(), 0, "under way on what is given up");
             assert_eq!(self.state.journal.bytes(), 0, "not flushed before");
