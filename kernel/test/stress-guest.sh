@@ -13,6 +13,8 @@
 fail() {
     echo "FAILED: $*"
     touch /tmp/failed
+    # What there was of memory, if it was that.
+    dmesg | grep -q oom-kill && dmesg | grep -A 45 "invoked oom-killer" | tail -46
     dmesg | tail -5
     exit 1
 }
@@ -187,11 +189,14 @@ swapped_out() { # in sectors of 4096 bytes
 count_swap() {
     echo "0 0 0 0 0 $(($(swapped_out) / 256))" >"/tmp/counts/$round-swap"
 }
+free_memory() { # in MB
+    awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo
+}
 # Dirties most of what there is of memory, and then more and more until something is swapped out.
 need_memory() {
     more=0
     while ! is_over; do
-        free=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo)
+        free=$(free_memory)
         quietly /in/dirty $((free * 7 / 8 + more)) 1
         [ "$(swapped_out)" -gt 0 ] || more=$((more + 8))
     done
@@ -312,7 +317,7 @@ one_round() {
     of_device faulty /dev/mapper/below 0 "$spoiled" $round "$(nth $round 512 4096 4096)"
     of_device files /d/scratch 0 "$trusted" $((round + 3)) "$(nth $round 4096 512)"
     echo "round $round: XTS on $(tail -1 /tmp/isas); late: $cipher_late, sectors of $unit_late;" \
-        "faulty: $cipher_faulty, $unit_faulty; files: $cipher_files, $unit_files"
+        "faulty: $cipher_faulty, $unit_faulty; files: $cipher_files, $unit_files; $(free_memory) MB free"
     [ $round != 0 ] || prove_check
     create below "0 $sectors linear /dev/ram1 0"
     for name in $workers_on; do create "$name" "$(table "$name" xtent)"; done
