@@ -161,7 +161,16 @@ def clock_rows(units):
         )
 
 
+# What rows of the co-processor are, where there are any.
+ENGINES = (
+    " *engine-…*: the co-processor of `engine/`, with one ring, four key slots and a bus of 16 bytes; *-cipher*: only its"
+    " cipher, with what feeds it, so that the difference is registers, rings, lists and DMA."
+)
+
+
 def markdown(figures):
+    areas = {**figures["blocks"], **figures["designs"]}
+    areas = {name: unit for name, unit in areas.items() if unit["area"]}
     parts = [
         "# The hardware cores in figures\n",
         "Written by `make rtl-report`. README.md says what is measured and how to read it. What is"
@@ -205,13 +214,11 @@ def markdown(figures):
         " or eight flip-flops a slice where that is more; no packing of these cells takes fewer. The"
         " paper's slices and block RAMs (36 kbit) are after place and route with other tools, and stand"
         " beside it for orientation only. Its AEZ cores have no tweak, like those called *-alike*."
-        " *engine-…*: the co-processor of"
-        " `engine/`, with one ring, four key slots and a bus of 16 bytes; *-cipher*: only its cipher, with"
-        " what feeds it, so that the difference is registers, rings, lists and DMA.\n",
+        + (ENGINES if any(name.startswith("engine-") for name in areas) else "") + "\n",
         table(
             ["unit", "LUT", "sites", "FF", "MUXF7 + F8", "CARRY4", "BRAM", "sites/4", "slices, at least",
              "paper, Virtex-7", "paper, Virtex-5"],
-            area_rows({**figures["blocks"], **figures["designs"]}),
+            area_rows(areas),
         ),
         "## Clock\n",
         "*Levels*: six-input LUTs in a row between registers, memories and S-boxes, without delays; an S-box has"
