@@ -231,6 +231,43 @@ fn one_server_writes_or_several_read() {
     open(Access::ReadWrite).lock_for_serving().unwrap();
 }
 
+/// Holds a shared lock of one byte, as QEMU does.
+fn hold(path: &Path, byte: i64) -> File {
+    let file = File::open(path).unwrap();
+    let lock = nix::libc::flock {
+        l_type: i16::try_from(nix::libc::F_RDLCK).unwrap(),
+        l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap(),
+        l_start: byte,
+        l_len: 1,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    file
+}
+
+#[test]
+fn what_qemu_writes_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    drop(FileStore::create(&path, 4096).unwrap());
+    let serve = |access| FileStore::open(&path, access).unwrap().lock_for_serving();
+    // It reads; it may write; nobody else may.
+    for (byte, is_refused) in [(100, false), (101, true), (201, true)] {
+        let held = hold(&path, byte);
+        match serve(Access::ReadWrite) {
+            Err(error) if is_refused => {
+                assert_eq!(error.kind, ErrorKind::Busy);
+                let text = chain(&error).to_string();
+                assert!(text.contains("QEMU"), "{text}");
+            }
+            result => assert!(result.is_ok() && !is_refused, "byte {byte}"),
+        }
+        serve(Access::ReadOnly).unwrap();
+        drop(held);
+        serve(Access::ReadWrite).unwrap();
+    }
+}
+
 #[test]
 fn windows_of_one_file_are_served_at_once() {
     let dir = tempfile::tempdir().unwrap();

@@ -178,7 +178,11 @@ impl Flight {
                 self.done = 0;
                 return None;
             }
-            Work::Write | Work::Rewrite(..) => store.write_error(errno, name, at),
+            Work::Write => store.write_error(errno, name, at),
+            Work::Rewrite(first, _) => {
+                store.may_be_told(first);
+                store.write_error(errno, name, at)
+            }
             Work::Flush => {
                 store.flushes_failed(errno);
                 store.fail(errno, name, None)

@@ -153,6 +153,14 @@ impl FileStore {
         Some(self.fail(errno, Act::DurableWrite, Some(at)))
     }
 
+    /// A durable write failed with this, and then so did the same without a synchronization: an error of the disk
+    /// may have been that of others' pages, which the kernel tells once.
+    pub(super) fn may_be_told(&self, errno: Errno) {
+        if errno == Errno::IO {
+            self.flushes_failed(errno);
+        }
+    }
+
     pub(super) fn flushes_failed(&self, errno: Errno) {
         // The first failure is the one to report ever after.
         let _ = self.flush_failure.compare_exchange(
@@ -259,8 +267,9 @@ impl Store for FileStore {
         // failed, or the synchronization after it: then the kernel has told
         // its error and a later flush would not hear of it again. Writing
         // once more without the flag tells the three apart.
-        if let Err((errno, at)) = self.write_plainly(data, offset) {
-            return Err(self.write_error(errno, Act::DurableWrite, at));
+        if let Err((again, at)) = self.write_plainly(data, offset) {
+            self.may_be_told(errno);
+            return Err(self.write_error(again, Act::DurableWrite, at));
         }
         match self.durability_failed(errno, at) {
             Some(error) => Err(error),

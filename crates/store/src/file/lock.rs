@@ -1,12 +1,16 @@
 //! Who may use a file: server locks, and claims on block devices.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::geometry::BlockDevice;
@@ -17,6 +21,10 @@ use crate::{Act, Error, ErrorKind, block};
 /// from the bytes that QEMU locks (100 to 203). Each byte of the file has its own, so that
 /// two partitions of one image can be served at once.
 const LOCK_START: u64 = 1 << 62;
+/// The bytes of which QEMU holds a lock as long as it may write to an image, and as long as nobody else may
+/// (docs/system/qemu-block-drivers: "image locking"; block/file-posix.c).
+const QEMU_WRITES: i64 = 101;
+const QEMU_DENIES_WRITING: i64 = 201;
 /// How long whoever is to serve waits for the lock: the kernel keeps that of a server that was
 /// killed until nothing of it is at the disk any more (io_uring), and one that is
 /// started again at once should not be refused for it.
@@ -31,6 +39,9 @@ impl FileStore {
     /// another process (or another [`FileStore`] of this one) holds it, of the
     /// whole file or of a window that overlaps, and does not let go of it within a second.
     ///
+    /// A file that QEMU may be writing, or lets nobody else write, is [`ErrorKind::Busy`] for writing as well; for reading
+    /// that is a warning, and so is a device that somebody claims.
+    ///
     /// A block device opened for writing is claimed exclusively as well
     /// (`O_EXCL`), so that one that is mounted, mapped or part of an array is
     /// refused, and cannot be mounted meanwhile. Of a loop device, its file is
@@ -41,6 +52,16 @@ impl FileStore {
             len: self.span,
         };
         lock_part(&self.file, self.access, &self.path, part)?;
+        match (self.access, self.user()) {
+            (Access::ReadWrite, Some(user @ User::Qemu)) => {
+                return Err(Error {
+                    source: Some(io::Error::other(user.to_string())),
+                    ..Error::new(ErrorKind::Busy, Act::Lock, &self.path, None)
+                });
+            }
+            (Access::ReadOnly, Some(_)) => self.warn_of_user(),
+            _ => {}
+        }
         if let (Some(device), None) = (self.block, self.backing.get())
             && let Some(file) = self.lock_backing_file(device)?
         {
@@ -54,6 +75,29 @@ impl FileStore {
             let _ = self.claim.set(claim);
         }
         Ok(())
+    }
+
+    /// Who else may be writing, as far as that shows: of a block device that is opened for reading whoever
+    /// claims it, of a file QEMU.
+    fn user(&self) -> Option<User> {
+        if self.block.is_some() {
+            return (self.access == Access::ReadOnly && is_claimed(&self.file))
+                .then_some(User::Claim);
+        }
+        let bytes = match self.access {
+            Access::ReadOnly => &[QEMU_WRITES][..],
+            Access::ReadWrite => &[QEMU_WRITES, QEMU_DENIES_WRITING],
+        };
+        let is_qemu = bytes.iter().any(|byte| is_locked(&self.file, *byte));
+        is_qemu.then_some(User::Qemu)
+    }
+
+    /// Logs a warning if somebody else may be writing what is read here.
+    pub fn warn_of_user(&self) {
+        if let Some(user) = self.user() {
+            let path = self.path.display();
+            tracing::warn!("{path}: {user}; what is written there meanwhile may be read in part");
+        }
     }
 
     /// Locks the file under a loop device, if it is one and the file can be
@@ -84,8 +128,8 @@ impl FileStore {
     }
 
     fn claim_device(&self, device: BlockDevice) -> Result<File, Error> {
-        let fail = |e: std::io::Error| Error::from_io(e, Act::Claim, &self.path, None);
-        let excl = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap_or_default();
+        let fail = |e: io::Error| Error::from_io(e, Act::Claim, &self.path, None);
+        let excl = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
         let claim = OpenOptions::new()
             .read(true)
             .write(true)
@@ -99,6 +143,43 @@ impl FileStore {
         }
         Ok(claim)
     }
+}
+
+/// Somebody else who has a file or device.
+#[derive(Clone, Copy, Debug)]
+enum User {
+    Qemu,
+    Claim,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Qemu => "QEMU, or another program that locks images as QEMU does, has it open",
+            Self::Claim => "it is mounted, mapped, swap or part of an array",
+        })
+    }
+}
+
+/// Whether a block device is claimed by somebody: then no further exclusive open is possible.
+fn is_claimed(device: &File) -> bool {
+    let path = format!("/proc/self/fd/{}", device.as_raw_fd());
+    let flags = OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).is_err_and(|errno| errno == Errno::BUSY)
+}
+
+/// Whether another open file holds a lock of that byte.
+fn is_locked(file: &File, byte: i64) -> bool {
+    let mut asked = nix::libc::flock {
+        l_type: i16::try_from(nix::libc::F_WRLCK).unwrap_or_default(),
+        l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap_or_default(),
+        l_start: byte,
+        l_len: 1,
+        l_pid: 0,
+    };
+    // File systems without locks have no answer, and nobody holds any there.
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut asked)).is_ok()
+        && i32::from(asked.l_type) != nix::libc::F_UNLCK
 }
 
 /// A process that this one forks shares the open file descriptions until it

@@ -116,6 +116,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .with_cipher_threads(CipherThreads::Auto);
     let size = volume.size();
     let is_new = existing.is_none();
+    // From here on there may be something that is incomplete, which is said.
+    let progress = start(args, size, &output);
+    progress.stop_on_signals()?;
     let target = match existing {
         Some(store) => overwritten(store, path, size)?,
         None => FileStore::create(path, size)?.into(),
@@ -132,8 +135,6 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Sparse::Always => true,
         Sparse::Never => false,
     });
-    let progress = start(args, size, &output);
-    progress.stop_on_signals()?;
     let transfer = |piece: &mut [u8], offset| {
         volume.read_at(piece, offset)?;
         match with_holes {
@@ -268,10 +269,7 @@ fn overwritten(store: Disk, path: &Path, size: u64) -> Result<Disk> {
     file.set_len(0)
         .and_then(|()| file.set_len(size))
         .map_err(|e| Failure::system(format!("cannot resize {}", path.display()), e))?;
-    let resized = FileStore::open(path, Access::ReadWrite)?;
-    drop(store);
-    resized.lock_for_serving()?;
-    Ok(resized.into())
+    Ok(store)
 }
 
 /// Takes away the permissions that group and others have on a file.

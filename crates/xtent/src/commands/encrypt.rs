@@ -267,6 +267,9 @@ impl Source {
             place.open_source().map(Self::Stream)
         } else {
             let disk = Disk::open(place.path(), Access::ReadOnly, reconnect)?;
+            if let Some(file) = disk.file() {
+                file.warn_of_user();
+            }
             match disk.upstream().map_or(0, |upstream| upstream.left_out()) {
                 0 => Ok(Self::Stored(disk)),
                 bytes => Err(refuse_part(&disk, bytes)),
