@@ -142,6 +142,9 @@ impl KdfChoice {
     }
 }
 
+/// KiB of Argon2 that no header needs (libcryptsetup's `crypt_pbkdf_get_limits()`): more is memory that others are swapped out for.
+const MOST_MEMORY: u32 = 4 << 20;
+
 impl Kdf {
     /// How long [`Kdf::derive`] would take here, from a short benchmark (some
     /// ten milliseconds, whatever the cost is; once per process and kind).
@@ -165,6 +168,18 @@ impl Kdf {
         limits: &KdfLimits,
     ) -> Result<SecretBytes, Error> {
         self.check(key_length)?;
+        if let (Self::Argon2i(cost) | Self::Argon2id(cost), Some(_)) = (self, limits.longest)
+            && cost.memory > MOST_MEMORY
+        {
+            return Err(Error::new(
+                ErrorKind::TooCostly,
+                format!(
+                    "{self} takes more memory than the {} GiB that cryptsetup uses at most; this may be a hostile \
+                     header. To run it all the same, lift the limit on key derivation time",
+                    MOST_MEMORY >> 20
+                ),
+            ));
+        }
         // Before the time: more memory than there is would only be estimated
         // as a long time. And after the turn, when others have given theirs back.
         let _turn = match self {
