@@ -91,6 +91,17 @@ static inline bool xt_dm_alone_splits(struct bio *bio)
 #endif
 }
 
+/*
+ * Until 6.10 DM makes a write of an append to a zone and no target may split it, but looks at this
+ * limit alone.
+ */
+static inline void xt_limit_appends(struct queue_limits *limits, unsigned int sectors)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0)
+	limits->max_zone_append_sectors = min(limits->max_zone_append_sectors, sectors);
+#endif
+}
+
 /* AES of single blocks has a key of its own, in a form that is the CPU's affair. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
 #define xt_aes_key aes_enckey

@@ -7,6 +7,7 @@
  */
 #include <crypto/algapi.h>
 #include <crypto/xts.h>
+#include <linux/fips.h>
 #include <linux/highmem.h>
 
 #include "cost.h"
@@ -28,10 +29,16 @@ static const struct xt_cipher_ops engine_ops;
 
 int xt_engine_create(struct dm_target *ti, struct xt_target *xt, const char *api)
 {
-	struct crypto_skcipher *tfm = alloc_engine(api);
 	unsigned int request_size = xt->options.request_size;
+	struct crypto_skcipher *tfm;
 
 	xt->ops = &engine_ops;
+	/* Its masks would be this module's. */
+	if (fips_enabled) {
+		ti->error = "In FIPS mode XTS is the crypto API's";
+		return -EINVAL;
+	}
+	tfm = alloc_engine(api);
 	if (IS_ERR(tfm)) {
 		ti->error = "The kernel has no such engine; instances go by their driver names";
 		return PTR_ERR(tfm);

@@ -3,6 +3,7 @@
  * FAST as skciphers of the crypto API: fast(<cipher>) with the hash BRW,
  * fast_horner(<cipher>) with Horner's.
  */
+#include <linux/fips.h>
 #include <linux/module.h>
 #include <crypto/algapi.h>
 #include <crypto/internal/skcipher.h>
@@ -174,6 +175,11 @@ static struct crypto_template templates[] = {
  */
 static int __init fast_init(void)
 {
+	/* It is not approved. And that of a module without a signature would stop the kernel. */
+	if (fips_enabled) {
+		pr_info("xtent_fast: not in FIPS mode\n");
+		return -EOPNOTSUPP;
+	}
 	return fast_selftest() ?: crypto_register_templates(templates, ARRAY_SIZE(templates));
 }
 

@@ -57,10 +57,14 @@ enum place {
 	QUEUE,
 };
 
-/* Whoever reads pays: of RAM disks, and of devices that are polled. */
-static bool reader_pays(void)
+/*
+ * Whoever reads pays: of RAM disks, and of devices that are polled. Not a process that serves the
+ * disk, nor one that polls and is told of others' reads.
+ */
+static bool reader_pays(const struct xt_io *io)
 {
-	return in_task() && !(current->flags & PF_KTHREAD);
+	return in_task() && !in_softirq() && current == io->reader &&
+	       !(current->flags & PF_KTHREAD);
 }
 
 static enum place place_of(const struct xt_target *xt, const struct xt_io *io)
@@ -70,7 +74,7 @@ static enum place place_of(const struct xt_target *xt, const struct xt_io *io)
 
 	if (xt->ops->may_sleep)
 		return QUEUE;
-	if (usable && reader_pays())
+	if (usable && reader_pays(io))
 		return HERE;
 	ns = xt_xts_ns(io->iter.bi_size);
 	if (ns > XT_COMPLETION_NS)
@@ -140,6 +144,7 @@ static void read_end_io(struct bio *bio)
 {
 	struct xt_io *io = bio->bi_private;
 	struct xt_target *xt = io->xt;
+	bool counts;
 	u64 since;
 
 	bio->bi_end_io = io->end_io;
@@ -150,9 +155,11 @@ static void read_end_io(struct bio *bio)
 	}
 	switch (place_of(xt, io)) {
 	case HERE:
-		since = xt_xts_takes_longer() ? ktime_get_ns() : 0;
+		counts = xt_xts_takes_longer() && !reader_pays(io);
+		since = counts ? ktime_get_ns() : 0;
 		decrypt(io, false);
-		if (since && !reader_pays())
+		/* The request is gone. */
+		if (counts)
 			take_rest(since);
 		break;
 	case SOON:
@@ -216,6 +223,7 @@ int xt_map_read(struct xt_target *xt, struct xt_io *io)
 	xt_count_request(xt, false, bio_sectors(bio) >> xt->sector_shift);
 	io->end_io = bio->bi_end_io;
 	io->private = bio->bi_private;
+	io->reader = current;
 	bio->bi_end_io = read_end_io;
 	bio->bi_private = io;
 	return DM_MAPIO_REMAPPED;

@@ -350,9 +350,13 @@ static void xtent_io_hints(struct dm_target *ti, struct queue_limits *limits)
 	/* A sector lies in one piece. */
 	limits->dma_alignment = limits->logical_block_size - 1;
 	/* A write's copy is one bio of single pages at worst. */
-	if (xt->write_in_order)
-		limits->max_hw_sectors = min_t(unsigned int, limits->max_hw_sectors,
-					       BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
+	if (xt->write_in_order) {
+		const unsigned int most = BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT);
+
+		limits->max_hw_sectors = min(limits->max_hw_sectors, most);
+		limits->max_sectors = min(limits->max_sectors, most);
+		xt_limit_appends(limits, most);
+	}
 }
 
 #ifdef CONFIG_BLK_DEV_ZONED

@@ -179,6 +179,7 @@ struct xt_io {
 	u64 sector;			/* of the first IV, in 512-byte units */
 	bio_end_io_t *end_io;		/* of the bio, while it is ours */
 	void *private;
+	struct task_struct *reader;	/* who asked, compared only */
 	struct llist_node node;
 	struct work_struct work;
 };

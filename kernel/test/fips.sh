@@ -11,8 +11,8 @@ half=$(echo $key | cut -c1-64)
 modprobe brd rd_nr=1 rd_size=4096
 insmod /in/dm-xtent.ko || fail insmod
 dmesg | grep -q 'FIPS mode: this module' || fail "FIPS mode was not seen"
-create() { # create KEY
-    dmsetup create d --noudevrules --noudevsync --table "0 8192 xtent aes-xts-plain64 $1 0 /dev/ram0 0" 2>/dev/null
+create() { # create KEY [CIPHER]
+    dmsetup create d --noudevrules --noudevsync --table "0 8192 xtent ${2:-aes-xts-plain64} $1 0 /dev/ram0 0" 2>/dev/null
 }
 create $key || fail "no XTS at all"
 driver=$(dmsetup status d | cut -d' ' -f4)
@@ -22,4 +22,6 @@ xts*) ;;
 esac
 dmsetup remove d --noudevrules --noudevsync || fail remove
 ! create "$half$half" || fail "a key with equal halves was taken"
-echo "XTS on $driver; a key with equal halves refused"
+! create "$key" "engine:ecb(aes)-plain64" || fail "masks of this module's were taken"
+! insmod /in/xtent_fast.ko 2>/dev/null || fail "FAST was taken"
+echo "XTS on $driver; engines and FAST refused; a key with equal halves refused"
