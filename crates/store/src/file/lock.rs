@@ -52,15 +52,9 @@ impl FileStore {
             len: self.span,
         };
         lock_part(&self.file, self.access, &self.path, part)?;
-        match (self.access, self.user()) {
-            (Access::ReadWrite, Some(user @ User::Qemu)) => {
-                return Err(Error {
-                    source: Some(io::Error::other(user.to_string())),
-                    ..Error::new(ErrorKind::Busy, Act::Lock, &self.path, None)
-                });
-            }
-            (Access::ReadOnly, Some(_)) => self.warn_of_user(),
-            _ => {}
+        match self.access {
+            Access::ReadWrite => self.refuse_user()?,
+            Access::ReadOnly => self.warn_of_user(),
         }
         if let (Some(device), None) = (self.block, self.backing.get())
             && let Some(file) = self.lock_backing_file(device)?
@@ -77,19 +71,35 @@ impl FileStore {
         Ok(())
     }
 
-    /// Who else may be writing, as far as that shows: of a block device that is opened for reading whoever
-    /// claims it, of a file QEMU.
-    fn user(&self) -> Option<User> {
-        if self.block.is_some() {
-            return (self.access == Access::ReadOnly && is_claimed(&self.file))
-                .then_some(User::Claim);
+    /// Fails if QEMU has what is to be written; it may be about to end.
+    fn refuse_user(&self) -> Result<(), Error> {
+        let end = Instant::now() + PATIENCE;
+        while let Some(user) = self.user() {
+            if Instant::now() >= end {
+                return Err(Error {
+                    source: Some(io::Error::other(user.to_string())),
+                    ..Error::new(ErrorKind::Busy, Act::Lock, &self.path, None)
+                });
+            }
+            std::thread::sleep(PAUSE);
         }
-        let bytes = match self.access {
-            Access::ReadOnly => &[QEMU_WRITES][..],
-            Access::ReadWrite => &[QEMU_WRITES, QEMU_DENIES_WRITING],
+        Ok(())
+    }
+
+    /// Who else may be writing, as far as that shows: QEMU, and where it is a block device that is opened
+    /// for reading whoever claims it.
+    fn user(&self) -> Option<User> {
+        let is_reader = self.access == Access::ReadOnly;
+        let bytes = match is_reader {
+            true => &[QEMU_WRITES][..],
+            false => &[QEMU_WRITES, QEMU_DENIES_WRITING],
         };
-        let is_qemu = bytes.iter().any(|byte| is_locked(&self.file, *byte));
-        is_qemu.then_some(User::Qemu)
+        if bytes.iter().any(|byte| is_locked(&self.file, *byte)) {
+            return Some(User::Qemu);
+        }
+        // Twice: whoever else asks claims it for a moment.
+        let is_claimed = || self.block.is_some() && is_reader && is_claimed(&self.file);
+        (is_claimed() && is_claimed()).then_some(User::Claim)
     }
 
     /// Logs a warning if somebody else may be writing what is read here.
@@ -130,12 +140,13 @@ impl FileStore {
     fn claim_device(&self, device: BlockDevice) -> Result<File, Error> {
         let fail = |e: io::Error| Error::from_io(e, Act::Claim, &self.path, None);
         let excl = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
-        let claim = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(excl)
-            .open(&self.path)
-            .map_err(fail)?;
+        let open = || {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).custom_flags(excl);
+            options.open(&self.path)
+        };
+        // Once more: somebody who only asks whether it is claimed claims it for a moment.
+        let claim = open().or_else(|_| open()).map_err(fail)?;
         // The path may lead elsewhere by now.
         let metadata = claim.metadata().map_err(fail)?;
         if !metadata.file_type().is_block_device() || metadata.rdev() != device.number {

@@ -120,14 +120,16 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let progress = start(args, size, &output);
     progress.stop_on_signals()?;
     let target = match existing {
-        Some(store) => overwritten(store, path, size)?,
+        Some(store) => overwritten(store, path, size).map_err(|it| progress.explain(it))?,
         None => FileStore::create(path, size)?.into(),
     };
     if args.sparse != Sparse::Always {
-        reserve(&target, size, args.sparse).inspect_err(|_| {
+        reserve(&target, size, args.sparse).map_err(|failure| {
             if is_new {
                 let _ = std::fs::remove_file(path);
+                return failure;
             }
+            progress.explain(failure)
         })?;
     }
     let with_holes = target.file().filter(|file| match args.sparse {
