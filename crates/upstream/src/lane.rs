@@ -207,9 +207,13 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
             wake.wait(None, end).ok()?;
             continue;
         }
-        *last_try = Instant::now();
         let (successor, ending) = {
             let mut state = lock(&shared.state);
+            // Others are still to be answered.
+            if state.leaves().is_some() {
+                continue;
+            }
+            *last_try = Instant::now();
             (state.has_answered, state.demand) = (false, false);
             (state.take_successor(), std::mem::take(&mut state.ending))
         };
@@ -264,8 +268,8 @@ fn reconnect(shared: &Shared, last_try: &mut Instant) -> Option<Arc<Connection>>
 /// what waits when that was long enough.
 fn plan(shared: &Shared, last_try: Instant) -> Option<Option<Try>> {
     let mut todo = Todo::default();
-    let now = Instant::now();
     let mut state = lock(&shared.state);
+    let now = Instant::now();
     // Whoever receives the last answer wakes this thread, and gives up what comes too late.
     if let Some(from) = state.leaves() {
         if now < from {
