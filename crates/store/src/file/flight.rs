@@ -229,6 +229,7 @@ mod tests {
 
     const IO: i32 = -5;
     const AGAIN: i32 = -11;
+    const NO_SPACE: i32 = -28;
     const OPNOTSUPP: i32 = -95;
 
     fn store(dir: &tempfile::TempDir) -> FileStore {
@@ -298,10 +299,10 @@ mod tests {
     fn a_failed_durable_write_fails_the_flushes_to_come() {
         let dir = tempfile::tempdir().unwrap();
         let store = store(&dir);
-        // Where even the write fails, nothing that was promised is lost.
+        // Where there is no room, nothing that was promised is lost.
         let mut flight = write(&store, true);
-        assert!(flight.answered(IO, &store).is_none());
-        let error = flight.answered(-28, &store).unwrap().unwrap_err();
+        assert!(flight.answered(NO_SPACE, &store).is_none());
+        let error = flight.answered(NO_SPACE, &store).unwrap().unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoSpace);
         let mut under_way = flush(&store);
         let mut flight = write(&store, true);
@@ -311,6 +312,18 @@ mod tests {
         assert!(under_way.answered(0, &store).unwrap().is_err());
         assert!(Flight::prepare(&store, Operation::Flush).is_err());
         assert!(store.flush().is_err());
+    }
+
+    /// The first answer may have been of others' pages, whatever becomes of its own.
+    #[test]
+    fn a_disk_that_fails_twice_fails_the_flushes_to_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir);
+        let mut flight = write(&store, true);
+        assert!(flight.answered(IO, &store).is_none());
+        let error = flight.answered(NO_SPACE, &store).unwrap().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoSpace);
+        assert!(Flight::prepare(&store, Operation::Flush).is_err());
     }
 
     #[test]
