@@ -102,16 +102,21 @@ fn unlock_other(args: &Kill, device: &Device, others: &[u32], output: &Output) -
     let asked = Asked::of_volume(&args.device.device, device, &source);
     with_retries(args.unlock.tries, source.is_interactive(), output, || {
         let passphrase = args.unlock.key.read(&question, &asked)?;
-        let mut wrong = None;
+        let (mut wrong, mut untried) = (None, None);
         for &slot in others {
             if args.unlock.key_slot.is_some_and(|only| only != slot) {
                 continue;
             }
             let limits = args.unlock.limits();
             match while_deriving(output, || device.unlock(&passphrase, Some(slot), &limits)) {
+                Ok(unlocked) => return Ok(unlocked),
                 Err(e) if e.kind == xtent_luks::ErrorKind::WrongPassphrase => wrong = Some(e),
-                other => return Ok(other?),
+                // The passphrase may be that of one that costs less, or can be read.
+                Err(e) => untried = untried.or(Some(e)),
             }
+        }
+        if let Some(error) = untried {
+            return Err(error.into());
         }
         let mut failure = Failure::new(
             Exit::Permission,
