@@ -179,6 +179,26 @@ fn a_bad_sector_in_one_keyslot_leaves_the_others() {
     assert!(error.to_string().contains("keyslot 0"), "{error}");
 }
 
+/// To be written anew may be all that such a sector needs.
+#[test]
+fn a_restore_goes_over_a_keyslot_that_cannot_be_read() {
+    let backup = volume();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("backup");
+    std::fs::write(&path, &backup[..DATA]).unwrap();
+    let mut image = backup.clone();
+    image[AREAS..AREAS + 512].fill(0);
+    let store = Arc::new(FaultStore::new(MemStore::from(image)));
+    let area = AREAS as u64..AREAS as u64 + 512;
+    store.inject(Fault::on(Operation::Read).within(area));
+    let device = on(&store);
+    let plan = device.plan_restore(&path).unwrap();
+    device.restore(plan).unwrap();
+    let mut there = vec![0; DATA];
+    store.inner().read_at(&mut there, 0).unwrap();
+    assert!(there == backup[..DATA], "not the backup's bytes");
+}
+
 #[test]
 fn failed_writes_and_flushes_lose_nothing() {
     let image = volume();
