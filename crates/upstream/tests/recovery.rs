@@ -96,21 +96,27 @@ fn use_both(server: &Server, upstream: &Upstream) {
     }
 }
 
-/// A server goes on with what it has received on one connection when another one is lost.
-#[test]
-fn what_a_server_is_at_work_on_does_not_undo_a_later_write() {
-    let server = Server::new(1, 512, once(Action::Hold));
+/// A store with two connections, on one of which a write is under way when the other is lost.
+fn open_and_lose_one(server: &Server, options: Options) -> (Upstream, Submitted) {
     let options = Options {
         connections: 2,
-        ..patient()
+        ..options
     };
-    let upstream = open(&server, options);
-    use_both(&server, &upstream);
+    let upstream = open(server, options);
+    use_both(server, &upstream);
     let first = write(&upstream, 0, 1, 1, false);
     while !server.is_stalled() {
         std::thread::yield_now();
     }
     server.cut_others();
+    (upstream, first)
+}
+
+/// A server goes on with what it has received on one connection when another one is lost.
+#[test]
+fn what_a_server_is_at_work_on_does_not_undo_a_later_write() {
+    let server = Server::new(1, 512, once(Action::Hold));
+    let (upstream, first) = open_and_lose_one(&server, patient());
     let is_lost = || {
         let waiting = upstream.waiting();
         waiting.is_some_and(|it| it.why.contains("the connection was lost"))
@@ -134,17 +140,10 @@ fn what_a_server_is_at_work_on_does_not_undo_a_later_write() {
 fn a_connection_that_is_not_answered_is_given_up() {
     let server = Server::new(1, 512, once(Action::Stall));
     let options = Options {
-        connections: 2,
         reconnect: Duration::from_secs(6),
         ..Options::default()
     };
-    let upstream = open(&server, options);
-    use_both(&server, &upstream);
-    let first = write(&upstream, 0, 1, 1, false);
-    while !server.is_stalled() {
-        std::thread::yield_now();
-    }
-    server.cut_others();
+    let (upstream, first) = open_and_lose_one(&server, options);
     block_on(first).result.unwrap();
     let mut found = vec![0; SECTOR];
     upstream.read_at(&mut found, 0).unwrap();
