@@ -114,8 +114,6 @@ def short_rows(designs):
 def area_rows(units):
     for name, unit in units.items():
         a = unit["area"]
-        if a is None:
-            continue
         # The paper's AEZ cores have no tweak, as ours called -alike; its figures stand beside
         # the others as well.
         v5, v7 = PAPER.get(name.removesuffix("-alike"), (("–", "–"), ("–", "–")))
