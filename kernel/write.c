@@ -178,7 +178,8 @@ static struct bio *clone_any(struct xt_io *io)
 	return clone;
 }
 
-static void encrypt_and_submit(struct xt_io *io, struct bio *clone)
+/* What it returns if that fails is for the bio above: its clone is gone then, and nothing of it is written. */
+static blk_status_t encrypt_and_submit(struct xt_io *io, struct bio *clone)
 {
 	const struct xt_pass pass = {
 		.encrypt = true,
@@ -192,23 +193,26 @@ static void encrypt_and_submit(struct xt_io *io, struct bio *clone)
 	};
 	blk_status_t status = io->xt->ops->crypt(io->xt, &pass);
 
-	if (status) {
-		/* Nothing of it is written. */
-		clone->bi_status = status;
-		bio_endio(clone);
-		return;
-	}
-	dm_submit_bio_remap(io->bio, clone);
+	if (status)
+		free_clone(io->xt, clone);
+	else
+		dm_submit_bio_remap(io->bio, clone);
+	return status;
 }
 
 static void write_work(struct work_struct *work)
 {
 	struct xt_io *io = container_of(work, struct xt_io, work);
 	struct bio *clone = clone_any(io);
+	blk_status_t status;
 
 	if (!clone)
 		clone = clone_later(io);
-	encrypt_and_submit(io, clone);
+	status = encrypt_and_submit(io, clone);
+	if (status) {
+		io->bio->bi_status = status;
+		bio_endio(io->bio);
+	}
 }
 
 /* Whether the writer itself may encrypt, as far as the context goes. */
@@ -243,10 +247,12 @@ int xt_map_write(struct xt_target *xt, struct xt_io *io)
 		clone = clone_any(io) ?: clone_later(io);
 	else if (may_be_here(xt) && !is_to_be_spread(xt, io))
 		clone = clone_any(io);
-	if (clone) {
-		encrypt_and_submit(io, clone);
-		return DM_MAPIO_SUBMITTED;
-	}
+	/*
+	 * Not ended here if that fails: until Linux 6.9 dm looks at the zone of a bio that was
+	 * submitted, finds it invalid then, and ends the bio a second time.
+	 */
+	if (clone)
+		return encrypt_and_submit(io, clone) ? DM_MAPIO_KILL : DM_MAPIO_SUBMITTED;
 	xt_count(xt, queued, 1);
 	INIT_WORK(&io->work, write_work);
 	queue_work(xt->write_queue, &io->work);

@@ -67,6 +67,29 @@ for cipher in "$runs" "$engine"; do
 done
 set_parameter fail_every 0
 
+# --- a disk with zones, whose writes are encrypted where they are mapped
+on_zones="not on zones"
+chmod +x /in/zones
+if modprobe null_blk nr_devices=1 gb=1 zoned=1 zone_size=4 memory_backed=1 queue_mode=2 2>/dev/null; then
+    sectors=8192 # of the first zone
+    for cipher in "$runs" "$engine"; do
+        setup ours xtent /dev/nullb0 "$cipher-plain64" "$(key 64)" 0
+        /in/zones reset /dev/mapper/ours || fail "zones cannot be reset"
+        set_parameter fail_every 1
+        for _ in 1 2 3; do
+            ! dd if=/tmp/data of=/dev/mapper/ours bs=256k count=1 oflag=direct conv=notrunc 2>/dev/null || fail "$cipher: written to a zone"
+            failures=$((failures + 1))
+        done
+        set_parameter fail_every 0
+        ! /in/zones show /dev/mapper/ours | grep -qv '^0$' || fail "$cipher: a zone has some of a failed write"
+        dd if=/tmp/data of=/dev/mapper/ours bs=256k count=8 oflag=direct conv=notrunc 2>/dev/null || fail "$cipher: write to a zone after failures"
+        cmp -n "$bytes" /tmp/data /dev/mapper/ours || fail "$cipher: other data in a zone"
+        remove ours
+    done
+    rmmod null_blk || fail "null_blk is still in use"
+    sectors=$((bytes / 512)) on_zones="on zones too"
+fi
+
 # --- keys that the driver refuses
 set_parameter refuse_keys 1
 refuse "$runs-plain64" "$(key 64)"
@@ -87,4 +110,4 @@ done
 
 rmmod xtent_run_test || fail "the test driver is still in use"
 rmmod dm_xtent || fail "the module is still in use"
-echo "$failures failures, $refused tables refused: all good"
+echo "$failures failures ($on_zones), $refused tables refused: all good"
