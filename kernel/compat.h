@@ -76,13 +76,17 @@ static inline void xt_bh_schedule(struct xt_bh *bh, bool high_priority)
 #endif
 
 /*
- * Whether DM has split a bio that it gives to a target, and no target may: a write to a mapped device with
- * zones, whose order DM keeps. A device of nothing but conventional zones is mapped as one without. Kernels since 6.10 that
+ * Whether no target may split this bio that DM gives to it: an atomic write, and, where DM
+ * has done so itself, a write to a mapped device with zones, whose order DM keeps. A device of nothing but conventional zones is mapped as one without. Kernels since 6.10 that
  * lack "dm: Always split write BIOs to zoned device limits" split none but those over the border of a zone, and
  * take it from a target; where they have it by a stable release, and are not named here, no such bio comes.
  */
-static inline bool xt_dm_alone_splits(struct bio *bio)
+static inline bool xt_may_not_be_split(struct bio *bio)
 {
+#ifdef REQ_ATOMIC
+	if (bio->bi_opf & REQ_ATOMIC)
+		return true;
+#endif
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0) || \
 	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 44) && LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0))
 	return bio_data_dir(bio) == WRITE && bdev_is_zoned(bio->bi_bdev);
@@ -101,6 +105,23 @@ static inline void xt_limit_appends(struct queue_limits *limits, unsigned int se
 	limits->max_zone_append_sectors = min(limits->max_zone_append_sectors, sectors);
 #endif
 }
+
+/* Atomic writes, which DM gives to targets that say so from 6.16 on: none is longer than this. */
+#ifdef DM_TARGET_ATOMIC_WRITES
+#define XT_ATOMIC_WRITES DM_TARGET_ATOMIC_WRITES
+
+static inline void xt_limit_atomic_writes(struct queue_limits *limits, unsigned int bytes)
+{
+	/* Otherwise the disk below has none. */
+	if (limits->atomic_write_hw_unit_max) {
+		limits->atomic_write_hw_max = min(limits->atomic_write_hw_max, bytes);
+		limits->atomic_write_hw_unit_max = min(limits->atomic_write_hw_unit_max, bytes);
+	}
+}
+#else
+#define XT_ATOMIC_WRITES 0
+#define xt_limit_atomic_writes(limits, bytes) ((void)0)
+#endif
 
 /* AES of single blocks has a key of its own, in a form that is the CPU's affair. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)

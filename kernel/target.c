@@ -217,7 +217,7 @@ static int xtent_map(struct dm_target *ti, struct bio *bio)
 	 */
 	if (bio->bi_iter.bi_size > BIO_MAX_VECS << PAGE_SHIFT) {
 		/* It keeps to what io_hints says. */
-		if (WARN_ON_ONCE(xt_dm_alone_splits(bio)))
+		if (WARN_ON_ONCE(xt_may_not_be_split(bio)))
 			return DM_MAPIO_KILL;
 		dm_accept_partial_bio(bio, BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT));
 	}
@@ -350,6 +350,7 @@ static void xtent_io_hints(struct dm_target *ti, struct queue_limits *limits)
 	/* A sector lies in one piece. */
 	limits->dma_alignment = limits->logical_block_size - 1;
 	/* A write's copy is one bio of single pages at worst. */
+	xt_limit_atomic_writes(limits, BIO_MAX_VECS << PAGE_SHIFT);
 	if (xt->write_in_order) {
 		const unsigned int most = BIO_MAX_VECS << (PAGE_SHIFT - SECTOR_SHIFT);
 
@@ -376,7 +377,7 @@ static int xtent_report_zones(struct dm_target *ti, struct dm_report_zones_args 
 static struct target_type xtent_target = {
 	.name = "xtent",
 	.version = { 1, 1, 0 },
-	.features = DM_TARGET_ZONED_HM,
+	.features = DM_TARGET_ZONED_HM | XT_ATOMIC_WRITES,
 	.module = THIS_MODULE,
 	.report_zones = xtent_report_zones,
 	.ctr = xtent_ctr,

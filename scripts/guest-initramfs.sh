@@ -109,7 +109,7 @@ interpreter=$(readelf -l "${files[0]}" | sed -nE 's/.*program interpreter: (.*)\
 wanted="cbc ecb xts ctr essiv chacha_generic chacha nhpoly1305 adiantum hctr2 aesni-intel aes_ce_blk aes_arm_bs
     sha256_generic sha3_generic algif_skcipher encrypted-keys dm-mod dm-crypt dm-flakey dm-delay loop brd cryptd
      virtio_blk virtio_pci virtio_mmio 9p 9pnet_virtio hid-generic uhid ext4 xfs btrfs overlay fuse crc32c_generic libcrc32c crc32c-intel ublk_drv
-     null_blk nvme dm-inlinecrypt"
+     null_blk nvme scsi_debug sd_mod dm-inlinecrypt"
 awk -v wanted="$wanted" '
     { path = $1; sub(/:$/, "", path); name = path; sub(/.*\//, "", name); sub(/\.ko.*$/, "", name)
       gsub(/_/, "-", name); where[name] = path; needs[path] = ""

@@ -157,7 +157,7 @@ build_programs() {
 
 run_bed() {
     local modules="" arch=$bed memory="" nvme="" megabytes=1 sectors="512 1024 2048 4096" rounds=6 passes=2 cpus=1 page=4096
-    local planted="" programs="addkey dirty lines zones ask"
+    local planted="" programs="addkey dirty lines zones ask atomic"
     [ "$bed" != uml ] || megabytes=4
     # An emulated CPU is slow, and so are two whose every access to memory is checked.
     case $bed in

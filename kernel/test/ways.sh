@@ -128,4 +128,46 @@ if modprobe null_blk nr_devices=1 gb=1 memory_backed=1 irqmode=2 completion_nsec
     done
     rmmod null_blk
 fi
-echo "$xts; $report"
+# --- atomic writes, of which the disk gets as many as there were: by the writer and by the queue
+chmod +x /in/atomic
+limit() { # limit DEVICE NAME: of its atomic writes, in bytes
+    cat "/sys/block/$1/queue/atomic_write_$2_bytes"
+}
+atomic="atomic writes NOT RUN: no disk that has them, or a kernel whose targets do not"
+if modprobe sd_mod 2>/dev/null &&
+    modprobe scsi_debug atomic_wr=1 dev_size_mb=16 opt_xferlen_exp=0 delay=0 2>/dev/null; then
+    # The kernel looks for disks in its own time.
+    disk=
+    for _ in $(seq 100); do
+        disk=$(find /sys/block -name 'sd*' | head -1)
+        [ -z "$disk" ] || [ ! -e "/dev/${disk##*/}" ] || break
+        usleep 100000
+    done
+    [ -n "$disk" ] || fail "scsi_debug has no disk"
+    disk=/dev/${disk##*/} sectors=32768
+    for options in no_write_workqueue write_workqueue sector_size:4096; do
+        create "$disk" aes-xts-plain64 "$options"
+        name=dm-$(dmsetup info -c --noheadings -o minor d)
+        if [ ! -e "/sys/block/$name/queue/atomic_write_max_bytes" ] || [ "$(limit "$name" max)" = 0 ]; then
+            remove
+            break
+        fi
+        [ "$(limit "$name" max)" -le $((256 * $(getconf PAGESIZE 2>/dev/null || echo 4096))) ] || fail "atomic writes of $(limit "$name" max) bytes"
+        for bytes in 4096 "$(limit "$name" unit_max)"; do
+            before=$(awk '{ print $5 }' "/sys/block/${disk##*/}/stat")
+            /in/atomic /dev/mapper/d /tmp/data "$bytes" || fail "an atomic write of $bytes bytes with $options"
+            equal "writes of the disk for an atomic one of $bytes bytes with $options" 1 \
+                "$(($(awk '{ print $5 }' "/sys/block/${disk##*/}/stat") - before))"
+        done
+        dd if=/dev/mapper/d bs="$bytes" count=1 iflag=direct 2>/dev/null | cmp -n "$bytes" - /tmp/data || fail "an atomic write with $options: other bytes"
+        remove
+        dmsetup create c --noudevrules --noudevsync \
+            --table "0 $sectors crypt aes-xts-plain64 $key 0 $disk 0 $(case $options in sector*) echo "1 $options" ;; *) echo 0 ;; esac)" || fail "dm-crypt"
+        dmsetup mknodes c
+        dd if=/dev/mapper/c bs="$bytes" count=1 iflag=direct 2>/dev/null | cmp -n "$bytes" - /tmp/data || fail "an atomic write with $options: other bytes for dm-crypt"
+        dmsetup remove c --noudevrules --noudevsync || fail "remove c"
+        atomic="atomic writes of up to $bytes bytes"
+    done
+    rmmod scsi_debug
+fi
+echo "$xts; $report; $atomic"
