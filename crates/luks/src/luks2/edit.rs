@@ -8,7 +8,7 @@ use super::keyslot::NewKeyslot;
 use super::model::{Area, MAX_OBJECTS, Pbkdf2Digest, SlotKdf};
 use super::read::{Foreign, Header, OtherCopy, read_expected};
 use super::unlock::{Wanted, open, snapshot};
-use super::{document, signature, write};
+use super::{document, remove, signature, write};
 use crate::{Device, Error, ErrorKind, KdfChoice, KdfLimits, Unlocked};
 
 /// Bytes of the longest key that an unbound keyslot takes, as cryptsetup has it.
@@ -92,7 +92,9 @@ pub(crate) fn add_key(
 }
 
 /// See [`Device::change_key`]. The slot keeps its number, its priority and its
-/// tokens; its new area is in use before the old one is wiped.
+/// tokens; its new area is in use before the old one is wiped. Until that is done the old
+/// one has a number of its own and priority 0, so that after a cut the header says what is
+/// left, and it can be killed.
 pub(crate) fn change_key(
     device: &Device,
     old: &SecretBytes,
@@ -136,12 +138,29 @@ pub(crate) fn change_key(
     text = document::set(&text, &path, "af", json(&parts.af)?)?;
     text = document::set(&text, &path, "area", json(&parts.area)?)?;
     text = document::set(&text, &path, "kdf", json(&parts.kdf)?)?;
+    let old = document::raw(&header.text, &["keyslots"], &name)?;
     let mut header = header.with_text(text)?;
     header.check_writable()?;
+    let named = header.with_spare(&old);
     device.store.write_at(&new.material, area.offset)?;
     device.store.flush()?;
-    header.write(&*device.store)?;
-    write::wipe(&*device.store, before.area)?;
+    match named {
+        Some((mut header, spare)) => {
+            header.write(&*device.store)?;
+            remove::kill(device, &header, spare, true).map_err(|mut error| {
+                error.message = format!(
+                    "the new key is in keyslot {keyslot}, but what the old one left, keyslot {spare} now, \
+                     could not be removed, kill that keyslot: {}",
+                    error.message
+                );
+                error
+            })?;
+        }
+        None => {
+            header.write(&*device.store)?;
+            write::wipe(&*device.store, before.area)?;
+        }
+    }
     Ok(keyslot)
 }
 
@@ -268,6 +287,21 @@ impl Header {
                 )
             }),
         }
+    }
+
+    /// The same header with one keyslot of the volume more, which is tried by its number
+    /// only, and that number; none if no number is free, or no room in the text.
+    fn with_spare(&self, json: &str) -> Option<(Self, u32)> {
+        let number = self.free_keyslot(None).ok()?;
+        let name = number.to_string();
+        let (digest, _) = self.metadata.volume_digest().ok()?;
+        let json = document::set(json, &[], "priority", "0".to_owned()).ok()?;
+        let text = document::set(&self.text, &["keyslots"], &name, json).ok()?;
+        let digest = digest.to_string();
+        let text = document::push_item(&text, &["digests", &digest, "keyslots"], &name).ok()?;
+        let header = self.with_text(text).ok()?;
+        header.check_writable().ok()?;
+        Some((header, number))
     }
 
     /// Whether the volume key is still the one that was verified.

@@ -37,7 +37,12 @@ pub(crate) fn remove_key(
 }
 
 /// Under the caller's lock.
-fn kill(device: &Device, header: &Header, keyslot: u32, even_last: bool) -> Result<(), Error> {
+pub(super) fn kill(
+    device: &Device,
+    header: &Header,
+    keyslot: u32,
+    even_last: bool,
+) -> Result<(), Error> {
     header.requirements_met()?;
     let Some(slot) = header.metadata.keyslots.get(&keyslot) else {
         return Err(not_in_use(keyslot));

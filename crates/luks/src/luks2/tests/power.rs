@@ -85,6 +85,9 @@ fn adding_a_key() {
 fn changing_a_key() {
     for image in starts() {
         let mut seen = [false; 2];
+        let mut spare = 0;
+        let material = AREAS..AREAS + AREA;
+        let before = image[material.clone()].to_vec();
         cut(
             image,
             |device| {
@@ -104,9 +107,26 @@ fn changing_a_key() {
                 assert!(is_new || !done, "{survivor}");
                 assert!(opens(survivor, "other"), "{survivor}");
                 seen[usize::from(is_new)] = true;
+                // What the old one left is named as long as any of it is there.
+                let left = survivor.image[material.clone()].chunks(512);
+                let is_left = left.zip(before.chunks(512)).any(|(a, b)| a == b);
+                let named = read(&survivor.image).unwrap().keyslots();
+                assert!(!(is_left && is_new) || named == [0, 1, 2], "{survivor} {named:?}");
+                assert!(!done || named == [0, 1], "{survivor}: {named:?}");
+                if is_new && named.len() == 3 {
+                    spare += 1;
+                    let killed = changed(survivor.image.clone(), |device| {
+                        let unlocked = device.unlock(&word("new"), None, &LIMITS).unwrap();
+                        assert_eq!(unlocked.of_keyslot().unwrap(), 0);
+                        device.kill_slot(2, false).unwrap();
+                    });
+                    let left = killed[material.clone()].chunks(512);
+                    assert!(!left.zip(before.chunks(512)).any(|(a, b)| a == b));
+                }
             },
         );
         assert_eq!(seen, [true; 2]);
+        assert!(spare > 0);
     }
 }
 
