@@ -25,11 +25,11 @@ const struct fast_mode fast_horner = {
 
 /*
  * Whoever knows a value of the hash's polynomial could find its key. The hashes and the
- * multiplication have such in their frames, some 600 bytes; this one's own lies over them.
+ * multiplication have such in their frames, some 500 bytes; this one's own lies over them.
  */
 static noinline void wipe_stack(void)
 {
-	u8 below[1024];
+	u8 below[768];
 
 	memzero_explicit(below, sizeof(below));
 }
