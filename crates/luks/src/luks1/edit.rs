@@ -56,7 +56,7 @@ pub(crate) fn change_key(
     options: ChangeOptions,
     limits: &KdfLimits,
 ) -> Result<u32, Error> {
-    let before = snapshot(device)?;
+    let mut before = snapshot(device)?;
     before.header.sound()?;
     let refuse_full = |header: &Header| {
         if free_slot(header, None).is_err() && !options.allow_unsafe_in_place {

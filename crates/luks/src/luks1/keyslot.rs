@@ -19,8 +19,9 @@ const LEAST_ITERATIONS: u32 = 1000;
 /// The header and the key material of its active keyslots, of one moment.
 pub(super) struct Snapshot {
     pub(super) header: Header,
-    /// Encrypted key material by keyslot number.
-    pub(super) areas: [Option<Vec<u8>>; SLOTS],
+    /// Encrypted key material by keyslot number. A bad sector in one keyslot's area is no
+    /// reason not to try the others.
+    pub(super) areas: [Option<Result<Vec<u8>, Error>>; SLOTS],
 }
 
 /// What a new keyslot gets on disk.
@@ -33,7 +34,7 @@ pub(super) struct NewKeyslot {
 impl Snapshot {
     /// Tries the passphrase on `keyslot`, or on all that are active.
     pub(super) fn unlock(
-        &self,
+        &mut self,
         passphrase: &SecretBytes,
         keyslot: Option<u32>,
         limits: &KdfLimits,
@@ -55,26 +56,32 @@ impl Snapshot {
         };
         let budget = limits.start();
         let mut skipped = None;
+        let mut tried = false;
         for keyslot in candidates {
             tracing::debug!(keyslot, "trying the passphrase on a keyslot");
             let number = slot_number(keyslot)?;
-            let Some(area) = &self.areas[number] else {
+            let Some(area) = self.areas[number].take() else {
                 continue;
             };
-            match open(header, spec, number, area, passphrase, &budget) {
+            match area.and_then(|area| open(header, spec, number, &area, passphrase, &budget)) {
                 Ok(Some(key)) => {
                     let salt = header.slot(number).salt.to_vec();
                     let keyslot = Some(keyslot);
                     return Ok(Unlocked { key, keyslot, salt });
                 }
-                Ok(None) => {}
-                // Another keyslot may open at a cost that is allowed.
-                Err(mut error) if error.kind == ErrorKind::TooCostly => {
+                Ok(None) => tried = true,
+                // Another keyslot may open: at a cost that is allowed, or from better sectors.
+                Err(mut error) => {
                     error.message = format!("keyslot {keyslot}: {}", error.message);
-                    skipped = Some(error);
+                    skipped.get_or_insert(error);
                 }
-                Err(error) => return Err(error),
             }
+        }
+        if let (Some(error), true) = (&mut skipped, tried) {
+            error.message = format!(
+                "no keyslot that could be tried opens with this passphrase; {}",
+                error.message
+            );
         }
         Err(skipped.unwrap_or_else(|| {
             let message = match keyslot {

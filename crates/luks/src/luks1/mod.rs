@@ -168,8 +168,8 @@ fn snapshot(device: &Device) -> Result<Snapshot, Error> {
             let length = usize::try_from(place.end - place.start)
                 .map_err(|_| Error::corrupt("a keyslot area larger than memory"))?;
             let mut bytes = vec![0; length];
-            device.store.read_at(&mut bytes, place.start)?;
-            *area = Some(bytes);
+            let read = device.store.read_at(&mut bytes, place.start);
+            *area = Some(read.map(|()| bytes).map_err(Error::from));
         }
     }
     Ok(Snapshot { header, areas })

@@ -201,3 +201,24 @@ fn a_name_in_capitals_is_the_same_cipher() {
     let segment = device.read().unwrap().segment(1 << 30).unwrap();
     assert!(segment.encryption.starts_with("aes-"));
 }
+
+#[test]
+fn a_keyslot_that_cannot_be_read_keeps_no_other_from_opening() {
+    let store = Arc::new(FaultStore::new(MemStore::from(good())));
+    let area = read(&device_on(store.clone())).unwrap().area(0);
+    store.inject(Fault::on(Operation::Read).within(area));
+    let device = device_on(store);
+    assert_eq!(opens(&device, "six").unwrap().0, 6);
+    for (passphrase, keyslot) in [("zero", None), ("zero", Some(0)), ("other", None)] {
+        let error = device
+            .unlock(&pass(passphrase), keyslot, &NO_LIMIT)
+            .unwrap_err();
+        assert!(matches!(error.kind, ErrorKind::Store(_)), "{error}");
+        assert!(error.message.contains("keyslot 0: "), "{error}");
+    }
+    let error = device.unlock(&pass("zero"), Some(6), &NO_LIMIT);
+    assert_eq!(error.unwrap_err().kind, ErrorKind::WrongPassphrase);
+    // A key that cannot be tried can be removed: its area can be written.
+    kill_slot(&device, 0, false).unwrap();
+    assert_eq!(opens(&device, "six").unwrap().0, 6);
+}
