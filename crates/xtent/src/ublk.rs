@@ -17,6 +17,7 @@ use xtent_mapping::Name;
 
 use crate::disk::number_of;
 use crate::failure::{Exit, Failure, Result};
+use crate::headerless::Closed;
 use crate::output::Output;
 use crate::registry::BLOCK_DEVICES as FOLDER;
 
@@ -90,6 +91,26 @@ pub(crate) fn refuse_waited_for(
         }
     }
     Ok(())
+}
+
+/// As [`refuse_waited_for`], for whoever makes no such device and may not be allowed to ask for them: a process that is not
+/// is told nothing.
+pub(crate) fn refuse_waited_for_by_any(closed: &Closed) -> Result<()> {
+    let any =
+        std::fs::read_dir("/sys/class/ublk-char").is_ok_and(|mut found| found.next().is_some());
+    // Without a header none waits.
+    if !any || closed.uuid().is_empty() {
+        return Ok(());
+    }
+    let Ok(mut control) = Control::open() else {
+        return Ok(());
+    };
+    let place = closed.data().told_apart()?;
+    refuse_waited_for(
+        &mut control,
+        identity(Path::new(""), closed.uuid(), &place),
+        None,
+    )
 }
 
 /// The number in a name's link, if it has one, of ours or not any more.

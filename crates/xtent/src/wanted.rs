@@ -246,6 +246,9 @@ impl Wanted {
         let engine = self.engine.open()?;
         let device = args.direct.device(&args.device);
         let closed = Closed::open(&device, &args.plain, &args.unlock, access, output)?;
+        if !self.is_read_only() {
+            closed.refuse_waited_for()?;
+        }
         let discard = match args.discard {
             None => closed.stored_discard_policy(),
             Some(Discard::Never) => DiscardPolicy::Never,

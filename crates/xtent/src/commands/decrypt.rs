@@ -92,6 +92,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Access::ReadOnly,
         &output,
     )?;
+    if let Err(failure) = container.refuse_waited_for() {
+        output.warn(format!("{}: what waits there is not read", failure.message));
+    }
     let mut config = container.plan(true, DiscardPolicy::Never, global.cpu)?;
     config.holes = args.holes.holes();
     refuse_shared(&args.target, &args.device.device)?;

@@ -100,6 +100,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Access::ReadWrite,
         &output,
     )?;
+    container.refuse_waited_for()?;
     let config = container.plan(false, DiscardPolicy::Never, global.cpu)?;
     let source = Source::open(&args.source, args.device.reconnect())?;
     if let (Source::Stored(store), false) = (&source, args.raw)

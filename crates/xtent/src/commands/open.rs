@@ -177,6 +177,9 @@ fn open_closed(args: &Args, output: &Output) -> Result<Closed> {
     }
     let closed = Closed::open(&args.device, &args.plain, &args.unlock, access, output)?;
     refuse_asking_for_plain(args, &closed)?;
+    if !args.read_only {
+        closed.refuse_waited_for()?;
+    }
     if !closed.data().is_block_device() && !args.read_only {
         refuse_attached(closed.data().path(), 0..u64::MAX)?;
     }

@@ -67,6 +67,18 @@ impl Closed {
         }
     }
 
+    /// Fails if a block device of this volume waits for its server, for whoever is going to
+    /// write to it in another way.
+    #[cfg_attr(
+        not(feature = "device-mapper"),
+        allow(clippy::unused_self, clippy::unnecessary_wraps)
+    )]
+    pub(crate) fn refuse_waited_for(&self) -> Result<()> {
+        #[cfg(feature = "device-mapper")]
+        crate::ublk::refuse_waited_for_by_any(self)?;
+        Ok(())
+    }
+
     /// The device with the ciphertext.
     pub(crate) fn data(&self) -> Disk {
         match self {

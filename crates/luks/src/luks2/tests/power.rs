@@ -111,7 +111,10 @@ fn changing_a_key() {
                 let left = survivor.image[material.clone()].chunks(512);
                 let is_left = left.zip(before.chunks(512)).any(|(a, b)| a == b);
                 let named = read(&survivor.image).unwrap().keyslots();
-                assert!(!(is_left && is_new) || named == [0, 1, 2], "{survivor} {named:?}");
+                assert!(
+                    !(is_left && is_new) || named == [0, 1, 2],
+                    "{survivor} {named:?}"
+                );
                 assert!(!done || named == [0, 1], "{survivor}: {named:?}");
                 if is_new && named.len() == 3 {
                     spare += 1;

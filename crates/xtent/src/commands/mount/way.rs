@@ -75,12 +75,11 @@ impl Way {
     }
 
     /// Takes note of the volume; fails if another one's file system would go on with it.
-    #[cfg_attr(not(feature = "device-mapper"), allow(clippy::unused_self))]
     pub(super) fn look_at(&mut self, container: &Closed, options: &Options) -> Result<()> {
         match self {
             Self::Fuse => {
-                let _ = (container, options);
-                Ok(())
+                let _ = options;
+                container.refuse_waited_for()
             }
             #[cfg(feature = "device-mapper")]
             Self::Ublk(ublk) => ublk.look_at(container, options),
