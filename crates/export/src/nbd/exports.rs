@@ -321,10 +321,13 @@ impl Served {
     }
 
     fn exported(&self) -> Option<Exported> {
+        // As in `listing`: of one expression the first lock would be there beside the second.
+        let volume = self.volume().clone()?;
+        let connections = self.links().len() as u64;
         Some(Exported {
             name: self.name.clone(),
-            volume: self.volume().clone()?,
-            connections: self.links().len() as u64,
+            volume,
+            connections,
         })
     }
 

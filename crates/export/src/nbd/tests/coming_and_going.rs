@@ -1,6 +1,7 @@
 //! Exports that come and go while clients are connected.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::thread;
 
@@ -231,4 +232,23 @@ fn a_server_that_has_ended_has_let_go_of_its_volumes() {
     rig.stop().unwrap();
     assert!(volume.upgrade().is_none());
     assert!(exports.list().iter().all(|export| export.clients == 0));
+}
+
+#[test]
+fn whoever_looks_keeps_nobody_from_coming() {
+    let rig = Rig::new();
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            for _ in 0..2_000_000 {
+                assert!(!rig.exports.exported().is_empty());
+            }
+        });
+        while !looking.is_finished() {
+            let mut client = rig.connect("", false);
+            client.read(0, 0, 512).unwrap();
+            client.socket.shutdown(Shutdown::Write).unwrap();
+            assert!(client.is_closed());
+        }
+    });
+    rig.stop().unwrap();
 }
