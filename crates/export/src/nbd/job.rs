@@ -356,7 +356,7 @@ impl Job {
 }
 
 /// Whether somebody else has taken the volume over.
-fn is_fenced(error: &xtent_volume::Error) -> bool {
+pub(super) fn is_fenced(error: &xtent_volume::Error) -> bool {
     matches!(
         error.kind,
         xtent_volume::ErrorKind::Store(xtent_store::ErrorKind::Fenced)

@@ -51,6 +51,8 @@ pub(super) enum Closed {
     Protocol(super::proto::RequestError),
     /// A read failed after its simple reply had begun.
     ReadFailed,
+    /// Somebody else has taken the volume over.
+    Fenced,
     /// Neither requests nor room for replies in time.
     TimedOut(&'static str),
     /// The server stops, or the export is removed.
@@ -78,6 +80,7 @@ impl std::fmt::Display for Closed {
             Self::Handshake(reason) => f.write_str(reason),
             Self::Protocol(error) => error.fmt(f),
             Self::ReadFailed => f.write_str("a read failed after its reply had begun"),
+            Self::Fenced => f.write_str("somebody else has taken the volume over"),
             Self::TimedOut(what) => write!(f, "timed out: {what}"),
             Self::NoMemory => f.write_str("no memory for a connection"),
             Self::Stopping => f.write_str("the server stops, or the export is removed"),

@@ -1,7 +1,7 @@
 //! What is done with a request: served at once, made a job, or refused.
 
 use super::{Connection, MAX_IN_FLIGHT};
-use crate::nbd::job::{Job, Reply, Task};
+use crate::nbd::job::{Job, Reply, Task, is_fenced};
 use crate::nbd::port::Closed;
 use crate::nbd::proto::{self, Command, Refusal, Request, Verdict};
 use std::time::Instant;
@@ -105,6 +105,22 @@ impl Connection<'_> {
                 Err(Closed::Disconnect)
             }
         }
+    }
+
+    /// Ends the connection where somebody else has taken the volume over: of an error the client would be the end, and
+    /// without an answer it asks whoever has the volume now.
+    pub(super) fn end_if_fenced(
+        &self,
+        reply: Reply,
+        kind: RequestKind,
+        error: &xtent_volume::Error,
+    ) -> Result<(), Closed> {
+        if !is_fenced(error) {
+            return Ok(());
+        }
+        reply.report(self.served, self.volume, kind, error);
+        self.port.link.break_off();
+        Err(Closed::Fenced)
     }
 
     fn refuse(&mut self, reply: Reply, refusal: &Refusal) -> Result<(), Closed> {

@@ -43,6 +43,7 @@ impl Connection<'_> {
                 (reply.whole_read(offset, len), range)
             }
             Err(error) => {
+                self.end_if_fenced(reply, RequestKind::Read, &error)?;
                 let head =
                     reply.volume_failure(self.served, self.volume, RequestKind::Read, &error);
                 (head, 0..0)

@@ -85,6 +85,9 @@ impl Sink {
         piece: &Piece,
         result: Result<(), VolumeError>,
     ) -> Result<(), Closed> {
+        if let Err(error) = &result {
+            connection.end_if_fenced(reply, RequestKind::Read, error)?;
+        }
         match self {
             Self::Chunks { left } => send_chunk(connection, reply, piece, result, left.as_deref()),
             Self::Whole { failure, .. } => {

@@ -94,6 +94,7 @@ impl Connection<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
+                self.end_if_fenced(reply, RequestKind::Write, &error)?;
                 let head = reply.volume_failure(self.served, volume, RequestKind::Write, &error);
                 self.drain(left)?;
                 return self.answer(head);

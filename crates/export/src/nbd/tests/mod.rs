@@ -276,6 +276,44 @@ fn an_error_is_its_requests_alone() {
 }
 
 #[test]
+fn who_has_lost_the_volume_answers_nothing() {
+    let errno = rustix::io::Errno::SHUTDOWN.raw_os_error();
+    // By workers, and on the connection's own thread, which has no memory to give them.
+    for options in [Options::default(), Rig::tight(32)] {
+        let rig = Rig::with(options, PATIENT);
+        for operation in [Operation::Read, Operation::Write] {
+            rig.store.inner.inject(Fault::on(operation).errno(errno));
+        }
+        for structured in [false, true] {
+            for (command, flags, len) in [
+                (CMD_READ, 0, 512),
+                (CMD_READ, 0, 2 << 20),
+                (CMD_READ, CMD_FLAG_DF, 2 << 20),
+                (CMD_WRITE, 0, 512),
+                (CMD_WRITE, CMD_FLAG_FUA, 512),
+                (CMD_WRITE, 0, 2 << 20),
+            ] {
+                if flags == CMD_FLAG_DF && !structured {
+                    continue;
+                }
+                let mut client = rig.connect("", structured);
+                let mut request = header(command, flags, 1, 0, len);
+                if command == CMD_WRITE {
+                    request.extend(pattern(len, 5));
+                }
+                // It may be cut off before it has read all of it.
+                let _ = client.socket.write_all(&request);
+                let mut received = Vec::new();
+                let _ = client.socket.read_to_end(&mut received);
+                assert_eq!(received, [0; 0], "{command} of {len}, {structured}");
+            }
+        }
+        rig.store.inner.heal();
+        rig.stop().unwrap();
+    }
+}
+
+#[test]
 fn late_errors_without_memory_end_only_simple_connections() {
     let rig = Rig::with(Rig::tight(2), PATIENT);
     rig.store
