@@ -20,7 +20,7 @@ mkdir -p "$build/formal"
 # prove NAME MODULE DEPTH[/COVER] PARAMETER=VALUE...: COVER is how far to look for what can
 # happen, if that is not DEPTH.
 prove() {
-    local name=$1 module=$2 depth=$3 parameter options=""
+    local name=$1 module=$2 depth=$3 parameter options="" free="" black delete=""
     shift 3
     local sources=("$module.sv") folder=$common inside='' state=''
     # What is inside it.
@@ -29,9 +29,16 @@ prove() {
     ram_fifo) sources+=(stream_skid.sv wiped_ram.sv wiped_table.sv) ;;
     credit_fifo | wiped_ram) sources+=(wiped_table.sv) ;;
     sector_port) sources+=(clear_reset.sv stream_skid.sv) ;;
+    sector_tweaks) sources+=(run_expand.sv stream_fifo.sv) ;;
     fast_counter)
         folder=$rtl
         sources=(aes/aes_pkg.sv designs/fast_pkg.sv common/credit_fifo.sv common/wiped_table.sv designs/fast_counter.sv)
+        ;;
+    fast_input)
+        folder=$rtl
+        sources=(aes/aes_pkg.sv designs/fast_pkg.sv designs/fast_input.sv
+            common/{credit_fifo,ram_fifo,stream_skid,wiped_ram,wiped_table}.sv)
+        free="wiped_ram wiped_table"
         ;;
     axi_* | list_walker | engine_*)
         folder=$engine
@@ -42,8 +49,13 @@ prove() {
         ;;
     esac
     # Where there is a skid buffer, what its own proof knows of its registers.
-    [[ " ${sources[*]} " != *" stream_skid.sv "* ]] || state=stream_skid_state.sv
+    [[ " ${sources[*]##*/} " != *" stream_skid.sv "* ]] || state=stream_skid_state.sv
     [[ $wanted == "  " || $wanted == *" $module "* ]] || return 0
+    # Instances of these give anything: the proof does without them.
+    for black in $free; do
+        options+=" --blackboxed-module $black"
+        delete+=" t:$black =$black"
+    done
     for parameter in "$@"; do options+=" -G $parameter"; done
     cat >"$build/formal/$name.sby" <<END
 [tasks]
@@ -60,7 +72,8 @@ smtbmc z3
 read_slang --threads 1 --blackboxed-module any_constant --blackboxed-module any_sequence --top $module$options ${sources[*]##*/} $inside any_value.sv stream_rules.sv followed_entry.sv $state ${module}_props.sv
 chtype -set \$anyconst t:any_constant
 chtype -set \$anyseq t:any_sequence
-delete =any_constant =any_sequence
+delete =any_constant =any_sequence$delete
+setundef -undriven -anyseq
 prep -top $module
 [files]
 $formal/any_value.sv
@@ -96,6 +109,10 @@ prove credit_fifo-8 credit_fifo 12/20 Width=2 Depth=8
 prove credit_fifo-16 credit_fifo 12/36 Width=1 Depth=16
 prove fast_counter-1 fast_counter 4/30 Blocks=32 Cores=1
 prove fast_counter-2 fast_counter 4/30 Blocks=32 Cores=2
+prove fast_input-1 fast_input 4/24 Blocks=8 Lanes=1
+prove fast_input-2 fast_input 4/24 Blocks=8 Lanes=2
+prove sector_tweaks-2 sector_tweaks 4/30 Depth=2
+prove sector_tweaks-4 sector_tweaks 4/40 Depth=4
 prove beat_store beat_store 12/24 Width=2 Depth=8
 prove sector_port sector_port 6/10 KeyWidth=2 RequestWidth=3 DataWidth=2
 prove run_expand-1 run_expand 4/14 TweakStep=1
