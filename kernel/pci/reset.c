@@ -281,8 +281,12 @@ int xtp_go(struct xtp_device *xtp)
 
 	if (READ_ONCE(xtp->state) == XTP_DEAD)
 		return -EIO;
-	pci_set_master(xtp->pdev);
-	r = xtp_stop(xtp) ?: start(xtp);
+	/* Off the bus: what it was at when it could not be reset has no memory any more. */
+	r = xtp_stop(xtp);
+	if (!r) {
+		pci_set_master(xtp->pdev);
+		r = start(xtp);
+	}
 	if (r) {
 		xtp_stop(xtp);
 		pci_clear_master(xtp->pdev);

@@ -365,9 +365,11 @@ void xtp_pump(struct xtp_device *xtp)
 		if (job->backlogged) {
 			/*
 			 * Its owner may submit more when told, so not with the lock held; and
-			 * before it can complete, so not when it is in the ring.
+			 * before it can complete, so not when it is in the ring. What is in a ring is
+			 * told to the device first: whoever stops it meanwhile waits for that to end.
 			 */
 			job->backlogged = false;
+			ring_doorbells(xtp);
 			spin_unlock(&xtp->lock);
 			job->entered(job);
 			spin_lock(&xtp->lock);
