@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What holds of fast_input, which counts for itself what its three queues have room for: as long as its
-// user gives nothing while it is busy, takes only what is there, a sector's tweak not before its
+// user begins no sector while it is busy, takes only what is there, a sector's tweak not before its
 // first two blocks, and has no more than `Sectors` of which it has the blocks and not the
 // tweak, nothing is given to a queue that has no room, and what it counts is what is there.
 
@@ -18,7 +18,6 @@ module fast_input_props
   input logic                          rst_ni,
   input logic                          busy_o,
   input logic                          sector_valid_i,
-  input logic                          in_valid_i,
   input logic                          head_take_i,
   input logic                          tweak_take_i,
   input logic                          x_take_i,
@@ -78,8 +77,8 @@ module fast_input_props
     if (!started_q) assume (!rst_ni);
     // The memories, which are not here, are wiped once.
     if (!fresh_q) assume (!busy_o);
-    // Its user's part.
-    if (busy_o) assume (!sector_valid_i && !in_valid_i);
+    // Its user's part: test/rules has the same for simulations.
+    if (busy_o) assume (!sector_valid_i);
     if (!heads_valid) assume (!head_take_i);
     if (!tweaks_valid || (inside_q == '0 && !head_take_i)) assume (!tweak_take_i);
     if (32'(inside_q) == Sectors && !tweak_take_i) assume (!head_take_i);
@@ -111,6 +110,7 @@ module fast_input_props
       if (start_q) assert (!have_q && !started_before_q && 32'(beat_q) == Heads);
       if (started_before_q) assert (32'(beat_q) == Heads || 32'(beat_q) == Heads + 1);
       if (heads_room) assert (32'(heads_taken) <= 6 + 32'(started_before_q));
+      if (fresh_q) assert (!have_q && head_q);
       if (fresh_q) assert (heads_taken == '0 && tweaks_taken == '0 && stored_q == '0 && !x_q && !start_q);
     end
   end
