@@ -14,6 +14,7 @@ use super::peer::Client;
 use super::proto::{self, Head, MAX_PAYLOAD, NbdError};
 use super::shutdown::Ending;
 use crate::executor::{Kind, give_way};
+use crate::request::is_fenced;
 use crate::zeroes;
 
 /// Bytes of zeros that a stopping server, or an export that ends, does not begin to write. Fewer are
@@ -353,14 +354,6 @@ impl Job {
         }
         self.send(RequestKind::ReadAhead, self.reply.success());
     }
-}
-
-/// Whether somebody else has taken the volume over.
-pub(super) fn is_fenced(error: &xtent_volume::Error) -> bool {
-    matches!(
-        error.kind,
-        xtent_volume::ErrorKind::Store(xtent_store::ErrorKind::Fenced)
-    )
 }
 
 /// Where in the piece an error lies, as far as the volume says.

@@ -91,12 +91,17 @@ impl Failed {
         }
     }
 
-    /// Somebody else has taken the volume over. An error would be the end of a file system that lies on it:
-    /// a request is better left to whoever has the volume now.
+    /// See [`is_fenced`].
     pub(crate) fn is_fenced(&self) -> bool {
-        use xtent_store::ErrorKind::Fenced;
-        matches!(self, Self::Volume(error) if error.kind == xtent_volume::ErrorKind::Store(Fenced))
+        matches!(self, Self::Volume(error) if is_fenced(error))
     }
+}
+
+/// Somebody else has taken the volume over. An error would be the end of a file system that lies on it:
+/// a request is better left to whoever has the volume now.
+pub(crate) fn is_fenced(error: &xtent_volume::Error) -> bool {
+    use xtent_store::ErrorKind::Fenced;
+    error.kind == xtent_volume::ErrorKind::Store(Fenced)
 }
 
 impl From<xtent_volume::Error> for Failed {

@@ -1,9 +1,10 @@
 //! What is done with a request: served at once, made a job, or refused.
 
 use super::{Connection, MAX_IN_FLIGHT};
-use crate::nbd::job::{Job, Reply, Task, is_fenced};
+use crate::nbd::job::{Job, Reply, Task};
 use crate::nbd::port::Closed;
 use crate::nbd::proto::{self, Command, Refusal, Request, Verdict};
+use crate::request::is_fenced;
 use std::time::Instant;
 use xtent_volume::RequestKind;
 
