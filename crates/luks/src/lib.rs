@@ -26,6 +26,7 @@ mod luks2;
 mod null;
 mod pin;
 mod traces;
+mod tries;
 mod uuid;
 
 pub use backup::RestorePlan;

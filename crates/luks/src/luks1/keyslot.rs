@@ -10,6 +10,7 @@ use xtent_secret::{KeyedError, SecretBytes, SecretCipher};
 use super::header::{DIGEST, Header, SALT, SLOTS, area_length};
 use crate::af::{self, STRIPES};
 use crate::kdf::{Budget, KdfKind};
+use crate::tries::Tries;
 use crate::{Error, ErrorKind, Kdf, KdfChoice, KdfLimits, Unlocked};
 
 /// cryptsetup's time for the digest, where a keyslot may take `target`.
@@ -55,8 +56,7 @@ impl Snapshot {
             None => header.keyslots(),
         };
         let budget = limits.start();
-        let mut skipped = None;
-        let mut tried = false;
+        let mut tries = Tries::default();
         for keyslot in candidates {
             tracing::debug!(keyslot, "trying the passphrase on a keyslot");
             let number = slot_number(keyslot)?;
@@ -69,32 +69,22 @@ impl Snapshot {
                     let keyslot = Some(keyslot);
                     return Ok(Unlocked { key, keyslot, salt });
                 }
-                Ok(None) => tried = true,
+                Ok(None) => tries.does_not_open(),
                 // Another keyslot may open: at a cost that is allowed, or from better sectors.
-                Err(mut error) => {
-                    error.message = format!("keyslot {keyslot}: {}", error.message);
-                    skipped.get_or_insert(error);
-                }
+                Err(error) => tries.failed(keyslot, error),
             }
         }
-        if let (Some(error), true) = (&mut skipped, tried) {
-            error.message = format!(
-                "no keyslot that could be tried opens with this passphrase; {}",
-                error.message
-            );
-        }
-        Err(skipped.unwrap_or_else(|| {
-            let message = match keyslot {
-                Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
-                None if header.keyslots().is_empty() => {
-                    "no keyslot is in use: this header was erased, restore a backup of it, or give \
-                     the volume key itself (--volume-key-file) if it was saved"
-                        .into()
-                }
-                None => "no keyslot opens with this passphrase".into(),
-            };
-            Error::new(ErrorKind::WrongPassphrase, message)
-        }))
+        tries.end()?;
+        let message = match keyslot {
+            Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
+            None if header.keyslots().is_empty() => {
+                "no keyslot is in use: this header was erased, restore a backup of it, or give \
+                 the volume key itself (--volume-key-file) if it was saved"
+                    .into()
+            }
+            None => "no keyslot opens with this passphrase".into(),
+        };
+        Err(Error::new(ErrorKind::WrongPassphrase, message))
     }
 }
 

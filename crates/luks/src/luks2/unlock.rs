@@ -7,6 +7,7 @@ use xtent_secret::SecretBytes;
 use super::edit::{not_in_use, read_shared};
 use super::read::{Foreign, Header, read_expected};
 use super::write;
+use crate::tries::Tries;
 use crate::{Device, Error, ErrorKind, KdfLimits, Priority, Unlocked};
 
 /// See [`Device::unlock`].
@@ -105,10 +106,7 @@ pub(super) fn open(
 ) -> Result<Unlocked, Error> {
     header.requirements_met()?;
     let budget = limits.start();
-    // A slot that cannot be tried does not keep the others from being tried,
-    // but if none opens, it is what the user must know about.
-    let mut trouble = None;
-    let mut tried = false;
+    let mut tries = Tries::default();
     for keyslot in header.candidates(wanted)? {
         tracing::debug!(keyslot, "trying the passphrase on a keyslot");
         let mut attempt = || -> Result<_, Error> {
@@ -132,32 +130,19 @@ pub(super) fn open(
                 let keyslot = Some(keyslot);
                 return Ok(Unlocked { key, keyslot, salt });
             }
-            Ok(None) => tried = true,
-            Err(mut error) => {
-                tracing::debug!(keyslot, error = %xtent_store::chain(&error), "the keyslot could not be tried");
-                error.message = format!("keyslot {keyslot}: {}", error.message);
-                trouble.get_or_insert(error);
-            }
+            Ok(None) => tries.does_not_open(),
+            Err(error) => tries.failed(keyslot, error),
         }
     }
-    match trouble {
-        Some(mut error) => {
-            if tried {
-                error.message = format!(
-                    "no keyslot that could be tried opens with this passphrase; {}",
-                    error.message
-                );
-            }
-            Err(error)
-        }
-        None if tried => Err(Error::new(
+    match tries.end()? {
+        true => Err(Error::new(
             ErrorKind::WrongPassphrase,
             match wanted.only {
                 Some(keyslot) => format!("this passphrase does not open keyslot {keyslot}"),
                 None => "no keyslot opens with this passphrase".to_owned(),
             },
         )),
-        None => Err(header.nothing_to_try()?),
+        false => Err(header.nothing_to_try()?),
     }
 }
 

@@ -33,6 +33,11 @@ fn opens(survivor: &Survivor, passphrase: &str) -> bool {
     }
 }
 
+/// Whether any sector is still as it was.
+fn any_left(now: &[u8], before: &[u8]) -> bool {
+    now.chunks(512).zip(before.chunks(512)).any(|(a, b)| a == b)
+}
+
 /// The volume as it is, with either copy bad or stale, and with the last sequence number.
 fn starts() -> Vec<Vec<u8>> {
     starts_from(&volume())
@@ -108,8 +113,7 @@ fn changing_a_key() {
                 assert!(opens(survivor, "other"), "{survivor}");
                 seen[usize::from(is_new)] = true;
                 // What the old one left is named as long as any of it is there.
-                let left = survivor.image[material.clone()].chunks(512);
-                let is_left = left.zip(before.chunks(512)).any(|(a, b)| a == b);
+                let is_left = any_left(&survivor.image[material.clone()], &before);
                 let named = read(&survivor.image).unwrap().keyslots();
                 assert!(
                     !(is_left && is_new) || named == [0, 1, 2],
@@ -123,8 +127,7 @@ fn changing_a_key() {
                         assert_eq!(unlocked.of_keyslot().unwrap(), 0);
                         device.kill_slot(2, false).unwrap();
                     });
-                    let left = killed[material.clone()].chunks(512);
-                    assert!(!left.zip(before.chunks(512)).any(|(a, b)| a == b));
+                    assert!(!any_left(&killed[material.clone()], &before));
                 }
             },
         );
@@ -146,8 +149,7 @@ fn killing_a_slot() {
                 assert!(opens(survivor, "old"), "{survivor}");
                 let is_there = read(&survivor.image).unwrap().keyslots() == [0, 1];
                 // A slot that is gone has left nothing, for whoever has the old header.
-                let left = survivor.image[material.clone()].chunks(512);
-                let is_left = left.zip(before.chunks(512)).any(|(a, b)| a == b);
+                let is_left = any_left(&survivor.image[material.clone()], &before);
                 assert!(is_there || !is_left, "{survivor}");
                 assert!(!(is_there && done), "{survivor}");
                 seen[usize::from(is_there)] = true;
@@ -248,8 +250,7 @@ fn erasing() {
                 let error = key(&survivor.image, "old").unwrap_err();
                 assert_eq!(error.kind, ErrorKind::Keyslot);
                 // For whoever has the old header.
-                let left = survivor.image[AREAS..DATA].chunks(512);
-                let is_left = left.zip(before.chunks(512)).any(|(a, b)| a == b);
+                let is_left = any_left(&survivor.image[AREAS..DATA], &before);
                 assert!(!is_left, "{survivor}");
             },
         );
