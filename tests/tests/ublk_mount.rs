@@ -179,6 +179,8 @@ fn assert_a_killed_daemon_has_a_successor(kernel: Option<&'static str>) {
         fails 5 xtent serve --key-file /in/key /d/v --run true
         grep -q 'waits for its server' /tmp/said
         fails 5 xtent mount --by fuse --key-file /in/key /d/v /other
+        fails 5 xtent open --key-file /in/key v /d/v
+        grep -q 'waits for its server' /tmp/said
         fails 5 xtent encrypt --key-file /in/key /in/data /d/v
         grep -q 'waits for its server' /tmp/said
         xtent decrypt --key-file /in/key /d/v - 2>/tmp/said >/dev/null

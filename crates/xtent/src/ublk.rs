@@ -42,7 +42,12 @@ pub(crate) fn device(number: u32) -> PathBuf {
 /// another's device. The others are for the volume, by the header's UUID and the place of the data, since a copy, and
 /// whatever else is opened with the same detached header, have the UUID too.
 pub(crate) fn identity(path: &Path, uuid: &str, place: &str) -> u64 {
-    u64::from(whose(path)) << 32 | u64::from(folded(&format!("{uuid} {place}")))
+    u64::from(whose(path)) << 32 | of_volume(uuid, place)
+}
+
+/// The lower half of a device's identity: the volume's.
+fn of_volume(uuid: &str, place: &str) -> u64 {
+    u64::from(folded(&format!("{uuid} {place}")))
 }
 
 /// The upper half of a device's identity: this program's, with this link.
@@ -106,11 +111,7 @@ pub(crate) fn refuse_waited_for_by_any(closed: &Closed) -> Result<()> {
         return Ok(());
     };
     let place = closed.data().told_apart()?;
-    refuse_waited_for(
-        &mut control,
-        identity(Path::new(""), closed.uuid(), &place),
-        None,
-    )
+    refuse_waited_for(&mut control, of_volume(closed.uuid(), &place), None)
 }
 
 /// The number in a name's link, if it has one, of ours or not any more.
