@@ -80,6 +80,20 @@ impl Failure {
         Self::new(Exit::Parameters, message)
     }
 
+    /// What a server ends with that has lost the volume on `device`.
+    pub(crate) fn fenced(device: &str) -> Self {
+        Self::new(
+            Exit::Busy,
+            format!(
+                "{device}: somebody else has taken the volume over, and the cluster has shut this server out"
+            ),
+        )
+        .advise(
+            "What was written and not flushed is lost. Look who has the volume (`rbd lock ls`) before a \
+             server is started for it again.",
+        )
+    }
+
     /// Exit code 1 as an answer, with nothing to say.
     pub(crate) fn silent() -> Self {
         Self::parameters("")

@@ -1,6 +1,7 @@
 //! The kernel's ublk devices, and the names of those that `xtent open --ublk` makes: links in /dev/xtent.
 
 mod closing;
+mod loss;
 mod serving;
 
 use std::fs::Permissions;
@@ -22,6 +23,7 @@ use crate::output::Output;
 use crate::registry::BLOCK_DEVICES as FOLDER;
 
 pub(crate) use closing::{close, users};
+pub(crate) use loss::stop_at_loss;
 pub(crate) use serving::{hand_over, spawn_confined};
 
 /// How long it takes until a person is told what is waited for.

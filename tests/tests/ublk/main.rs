@@ -2,17 +2,29 @@
 //! driver is the kernel's own, and in QEMU, where there are several processors and newer kernels.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod lost;
 mod qemu;
 mod soak;
 
 use xtent_tests::luks::{Container, KEY, Maker, Shape};
 use xtent_tests::uml::{Job, kernel_612_fast};
-use xtent_tests::{Scratch, pattern};
+use xtent_tests::{Cmd, Scratch, pattern};
 
 const SIZE: usize = 24 << 20;
 
 fn container(shape: Shape, scratch: &Scratch) -> Container {
     shape.image(Maker::Cryptsetup, scratch, SIZE as u64)
+}
+
+/// A library of this folder's C files, for the guest.
+fn library(source: &str, scratch: &Scratch) -> Vec<u8> {
+    let built = scratch.join("library.so");
+    Cmd::peer("cc")
+        .args(["-shared", "-fPIC", "-Wall", "-Werror", "-O1", "-o"])
+        .arg(&built)
+        .arg(format!("{}/src/{source}", env!("CARGO_MANIFEST_DIR")))
+        .ok();
+    std::fs::read(built).unwrap()
 }
 
 /// A file system is made, filled, read again and looked at outside; with the page cache and past it,

@@ -2,20 +2,14 @@
 
 use xtent_tests::luks::{KEY, Shape};
 use xtent_tests::uml::{Job, kernel_x86_7, kernel_x86_612};
-use xtent_tests::{Cmd, Scratch, pattern};
+use xtent_tests::{Scratch, pattern};
 
-use super::container;
+use super::{container, library};
 
 /// Each processor's requests have a queue and a thread of their own; all of them are taken over.
 fn assert_has_several_queues(kernel: &'static str) {
     let scratch = Scratch::new();
-    let hold = scratch.join("hold.so");
-    Cmd::peer("cc")
-        .args(["-shared", "-fPIC", "-Wall", "-Werror", "-O1", "-o"])
-        .arg(&hold)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/hold.c"))
-        .ok();
-    let hold = std::fs::read(hold).unwrap();
+    let hold = library("hold.c", &scratch);
     let volume = container(Shape::LUKS2, &scratch);
     let data = pattern(5 << 20, 4);
     Job::new(

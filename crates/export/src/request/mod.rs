@@ -97,8 +97,8 @@ impl Failed {
     }
 }
 
-/// Somebody else has taken the volume over. An error would be the end of a file system that lies on it:
-/// a request is better left to whoever has the volume now.
+/// Somebody else has taken the volume over. A client that can go to whoever has it now (NBD, a virtual machine) is better left
+/// without an answer: an error would be the end of its file system, which may go on there. One that cannot has the error.
 pub(crate) fn is_fenced(error: &xtent_volume::Error) -> bool {
     use xtent_store::ErrorKind::Fenced;
     error.kind == xtent_volume::ErrorKind::Store(Fenced)

@@ -17,6 +17,9 @@
 //! last may arrive after the next one's. Whoever makes a device on such [says](Control::add) that it does
 //! not wait.
 //!
+//! Nor does the device of a volume that somebody else has been given meanwhile: its requests fail, and it is to be
+//! [stopped](Stopper) at once, since what its users would write later knows nothing of what the other has written.
+//!
 //! Only root makes devices. The kernel is trusted with the data, as with any file system's.
 
 mod abi;
@@ -25,6 +28,7 @@ mod growth;
 mod params;
 mod queue;
 mod ring;
+mod stopper;
 mod work;
 
 use std::fs::File;
@@ -41,6 +45,7 @@ use queue::{Descriptors, Prepared};
 
 pub use control::{Control, Info, State};
 pub use growth::Growth;
+pub use stopper::Stopper;
 
 /// Queues of a device where it is not said, at most: one for each processor. What the cipher does at once it
 /// does on the queue's thread, so that is how many requests of a page cache are served at a time.

@@ -300,12 +300,6 @@ impl Queue {
         let Some(slot) = self.slots.get_mut(usize::from(tag)) else {
             return Ok(());
         };
-        let Some(result) = result else {
-            // Not ours to answer: it waits for the next server.
-            *slot = Slot::Given(Some(memory));
-            self.shutdown.trigger();
-            return Ok(());
-        };
         *slot = Slot::Asked(memory);
         self.ask(abi::COMMIT_AND_FETCH, tag, result)
     }

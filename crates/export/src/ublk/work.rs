@@ -40,8 +40,8 @@ fn understand(descriptor: &Descriptor) -> Option<Asked> {
 pub(super) struct Answer {
     pub(super) tag: u16,
     pub(super) memory: AlignedBuffer,
-    /// Bytes, or less than zero an errno. None: it is not ours to answer.
-    pub(super) result: Option<i32>,
+    /// Bytes, or less than zero an errno.
+    pub(super) result: i32,
 }
 
 /// Carries a request out, or has it carried out; the queue is told of its end.
@@ -52,7 +52,7 @@ pub(super) fn carry_out(
     ended: &Arc<Ended>,
 ) {
     let Some(asked) = understand(descriptor) else {
-        let result = Some(-Errno::OPNOTSUPP.raw_os_error());
+        let result = -Errno::OPNOTSUPP.raw_os_error();
         let answer = Answer {
             tag,
             memory,
@@ -113,11 +113,11 @@ impl Client for KernelRequest {
         let Some(memory) = self.memory.take() else {
             return;
         };
+        // Of a volume that somebody else has taken over, too: that is the end of a file system, which would write what
+        // it knows of before over what is there by now.
         let result = match result {
-            Ok(()) => Some(self.moved),
-            // An error would be the end of a file system, so it is left for a server that has the volume again.
-            Err(failed) if failed.is_fenced() => None,
-            Err(failed) => Some(-failed.errno().raw_os_error()),
+            Ok(()) => self.moved,
+            Err(failed) => -failed.errno().raw_os_error(),
         };
         let tag = self.tag;
         let answer = Answer {

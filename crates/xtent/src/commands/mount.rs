@@ -175,7 +175,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     let is_plain = header.is_none();
     let growth = Growth::new(&data, header.as_ref(), &volume);
     signals::hold()?;
-    let mount = way.mount(&volume, &options, &output, |error| {
+    let mount = way.mount((&volume, &data), &options, &output, |error| {
         let found = told::Found {
             volume: &volume,
             device: &*data,

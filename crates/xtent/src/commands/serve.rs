@@ -274,7 +274,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     volumes.registration().end();
     drop((made, pid_file, control));
     if let Some(device) = taken_over.get() {
-        return Err(fenced::failure(device));
+        return Err(Failure::fenced(device));
     }
     result?;
     flushed?;

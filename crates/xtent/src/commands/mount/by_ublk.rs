@@ -11,6 +11,7 @@ use xtent_upstream::Upstream;
 use xtent_volume::Volume;
 
 use super::told;
+use crate::disk::Disk;
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::Closed;
 use crate::open::can_wait;
@@ -78,15 +79,15 @@ impl Ublk {
 
     pub(super) fn mount(
         mut self,
-        volume: &Arc<Volume>,
+        (volume, data): (&Arc<Volume>, &Disk),
         options: &Options,
         output: &Output,
         failed: impl Fn(xtent_export::Error) -> Failure,
     ) -> Result<Mount> {
         let is_asked_for = self.is_asked_for;
         let prepared = match self.waiting.take() {
-            Some(waiting) => self.take_over(waiting, volume, &options.dir, output)?,
-            None => match self.make(volume, options) {
+            Some(waiting) => self.take_over(waiting, (volume, data), &options.dir, output)?,
+            None => match self.make((volume, data), options) {
                 Ok(prepared) => prepared,
                 Err(failure) if is_asked_for => return Err(failure),
                 Err(failure) => {
@@ -105,7 +106,11 @@ impl Ublk {
     }
 
     /// A new device, which is started.
-    fn make(self, volume: &Arc<Volume>, options: &Options) -> Result<(Reserved, Started)> {
+    fn make(
+        self,
+        (volume, data): (&Arc<Volume>, &Disk),
+        options: &Options,
+    ) -> Result<(Reserved, Started)> {
         let Self {
             mut control, of, ..
         } = self;
@@ -121,6 +126,7 @@ impl Ublk {
         let serving = of.ready(&info, volume)?.serve(&info)?;
         made.start()?;
         expect_device(info.number)?;
+        ublk::stop_at_loss(data, &info)?;
         let control = made.keep()?;
         Ok((reserved, of.started(control, info, volume, serving, false)))
     }
@@ -129,7 +135,7 @@ impl Ublk {
     fn take_over(
         self,
         waiting: Reserved,
-        volume: &Arc<Volume>,
+        (volume, data): (&Arc<Volume>, &Disk),
         dir: &Path,
         output: &Output,
     ) -> Result<(Reserved, Started)> {
@@ -146,6 +152,7 @@ impl Ublk {
         ublk::hand_over(&mut control, info.number, output).map_err(lost)?;
         let serving = ready.serve(&info).map_err(lost)?;
         control.start(info.number, true).map_err(lost)?;
+        ublk::stop_at_loss(data, &info)?;
         Ok((waiting, of.started(control, info, volume, serving, true)))
     }
 }

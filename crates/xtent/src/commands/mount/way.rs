@@ -9,6 +9,7 @@ use xtent_volume::Volume;
 use super::Args;
 #[cfg(feature = "device-mapper")]
 use super::by_ublk::Ublk;
+use crate::disk::Disk;
 use crate::failure::Result;
 use crate::headerless::Closed;
 use crate::output::Output;
@@ -89,18 +90,18 @@ impl Way {
     /// Mounts the volume. `failed` says more of an error of mount(8).
     pub(super) fn mount(
         self,
-        volume: &Arc<Volume>,
+        (volume, data): (&Arc<Volume>, &Disk),
         options: &Options,
         output: &Output,
         failed: impl Fn(xtent_export::Error) -> crate::failure::Failure,
     ) -> Result<Mount> {
         match self {
             Self::Fuse => {
-                let _ = output;
+                let _ = (data, output);
                 Mount::new(Arc::clone(volume), options).map_err(failed)
             }
             #[cfg(feature = "device-mapper")]
-            Self::Ublk(ublk) => ublk.mount(volume, options, output, failed),
+            Self::Ublk(ublk) => ublk.mount((volume, data), options, output, failed),
         }
     }
 }

@@ -55,11 +55,12 @@ NOTES:
   volume in the same place; those that were under way are carried out once more. SIGINT and
   SIGTERM end the process in order and leave the device waiting as well: close it before the
   system goes down. A volume without a header, or on an NBD server, is not taken over: its
-  requests fail. A takeover that is killed halfway leaves a device that cannot be taken over
-  any more; the next one says so, and `xtent close --force` gives it up. On Linux 6.16 and
-  newer the device grows with its storage (`xtent resize NAME`); with older ones it keeps its
-  size until it is closed and opened again. Partitions on it are looked for by partx(8) only.
-  It is not for swap space: the process may be what has to be swapped in.
+  requests fail. An image in a Ceph cluster that another client has been given ends the
+  device: its users see errors. A takeover that is killed halfway leaves a device that cannot
+  be taken over any more; the next one says so, and `xtent close --force` gives it up. On
+  Linux 6.16 and newer the device grows with its storage (`xtent resize NAME`); with older
+  ones it keeps its size until it is closed and opened again. Partitions on it are looked for
+  by partx(8) only. It is not for swap space: the process may be what has to be swapped in.
 
 FILES:
   /dev/mapper/NAME

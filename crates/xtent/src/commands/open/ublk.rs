@@ -4,6 +4,7 @@ mod made;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use xtent_control::FixedSize;
 use xtent_export::Shutdown;
@@ -122,6 +123,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     };
     let server = ublk::spawn_confined(server, &needs)?;
     let serving = made.serve(server, &turn, &output)?;
+    let is_lost = ublk::stop_at_loss(&opened.data, &made.info)?;
     let device_growth = made.growth();
     announce(args, &opened, &made, &output)?;
     ready.ready()?;
@@ -157,6 +159,7 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     if let Some(resizer) = &resizer {
         resizer.start_mount(move |fixed| resize(fixed))?;
     }
+    let place = text_of(&opened.place);
     drop(opened.data);
     drop(opened.volume);
     let result = serving.wait();
@@ -164,6 +167,9 @@ fn serve(args: &Args, global: &Global, ready: Ready) -> Result<()> {
     growth.end();
     registration.end();
     drop(resizer);
+    if is_lost.load(Ordering::Acquire) {
+        return Err(Failure::fenced(&place));
+    }
     result?;
     tracing::info!("everything is on the disk");
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use xtent_export::Shutdown;
 
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::signals;
 use crate::volumes::{Loss, Volumes};
 
@@ -56,18 +56,4 @@ impl Losses {
         .map_err(|e| Failure::system("cannot start a thread", e))?;
         Ok(first)
     }
-}
-
-/// What a server ends with that has lost a volume.
-pub(super) fn failure(device: &str) -> Failure {
-    Failure::new(
-        Exit::Busy,
-        format!(
-            "{device}: somebody else has taken the volume over, and the cluster has shut this server out"
-        ),
-    )
-    .advise(
-        "What was written and not flushed is lost. Look who has the volume (`rbd lock ls`) before a \
-         server is started for it again.",
-    )
 }
