@@ -274,6 +274,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     volumes.registration().end();
     drop((made, pid_file, control));
     if let Some(device) = taken_over.get() {
+        // Of the volumes that nobody has taken, too, there is to be heard what was not written.
+        for failure in [result.map_err(Failure::from), flushed]
+            .into_iter()
+            .filter_map(Result::err)
+        {
+            tracing::error!(%failure, "not all of another volume is on the disk");
+        }
         return Err(Failure::fenced(device));
     }
     result?;
