@@ -175,6 +175,12 @@ int rbd_lock_acquire(void *image, int mode)
 	((struct image *)image)->has_lock = 1;
 	return 0;
 }
+int rbd_config_image_list(void *image, void *options, int *count)
+{
+	*count = 0;
+	return 0;
+}
+void rbd_config_image_list_cleanup(void *options, int count) {}
 int rbd_lock_get_owners(void *image, int *mode, char **owners, size_t *count) { return -ENOENT; }
 void rbd_lock_get_owners_cleanup(char **owners, size_t count) {}
 int rbd_lock_break(void *image, int mode, const char *owner) { return -ENOENT; }

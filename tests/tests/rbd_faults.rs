@@ -92,6 +92,38 @@ fn a_server_whose_image_is_taken_over_writes_nothing_any_more() {
     assert_same(&contents(&image), &last, "nobody else has written");
 }
 
+/// What an image, its pool or the client says of options goes over what this program asks for.
+#[test]
+fn an_image_whose_old_owner_could_write_on_is_not_written_to() {
+    let Some(bed) = cluster("an_image_whose_old_owner_could_write_on_is_not_written_to") else {
+        return;
+    };
+    let _share = bed.share();
+    let name = bed.image("unfenced", 8 << 20);
+    let name: Name = name.to_str().unwrap().parse().unwrap();
+    for (option, value) in [
+        ("rbd_blocklist_on_break_lock", "false"),
+        ("rbd_blocklist_expire_seconds", "5"),
+    ] {
+        bed.rbd(&["config", "image", "set", "unfenced", option, value])
+            .ok();
+        for opened in [
+            Image::open(&name, Access::ReadWrite),
+            Image::take_over(&name),
+        ] {
+            let error = opened.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+            let text = xtent_store::chain(&error).to_string();
+            let mend = format!("rbd config image remove rbd/unfenced {option}");
+            assert!(text.contains(&mend), "{text}");
+        }
+        drop(Image::open(&name, Access::ReadOnly).unwrap());
+        bed.rbd(&["config", "image", "remove", "unfenced", option])
+            .ok();
+        drop(Image::open(&name, Access::ReadWrite).unwrap());
+    }
+}
+
 /// A client is shut out for an hour only, and one that had nothing to do in that time would not know.
 #[test]
 #[ignore = "waits for ten seconds and more: make test-ceph"]

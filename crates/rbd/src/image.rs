@@ -286,6 +286,7 @@ fn open(cluster: Cluster, name: &Name, read_only: bool) -> Result<Handle, Troubl
     let handle = Handle::open(pool, &name.image, snapshot, read_only).map_err(missing(what))?;
     if !read_only {
         lock::check_feature(&handle, name)?;
+        lock::check_fencing(&handle, name)?;
     }
     if let Some(asked) = asked {
         // It was that before.

@@ -11,7 +11,7 @@ use xtent_store::ErrorKind;
 
 use crate::Name;
 use crate::fence::is;
-use crate::ffi::{Handle, Way};
+use crate::ffi::{Handle, Setting, Source, Way};
 use crate::image::{Shared, Trouble};
 
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
@@ -35,6 +35,71 @@ pub(crate) fn check_feature(handle: &Handle, name: &Name) -> Result<(), Trouble>
         ));
     }
     Ok(())
+}
+
+/// Seconds for which whoever loses the lock has to be shut out at least, the cluster's own default: then it has looked at
+/// its lock many times.
+const SHUT_OUT: u64 = 3600;
+
+/// Refuses to write to an image whose lock would be taken from a client without keeping that from writing on, or for a moment
+/// only. An image and a pool can say so, whatever the client's settings are.
+pub(crate) fn check_fencing(handle: &Handle, name: &Name) -> Result<(), Trouble> {
+    let settings = handle
+        .settings()
+        .map_err(|error| Trouble::new("cannot look at the image's settings", error))?;
+    let is_asked_for = |setting: &Setting| {
+        let asked = |(option, _): &(String, String)| *option == setting.name;
+        setting.source == Source::Client && name.options.iter().any(asked)
+    };
+    let spoils = |setting: &&Setting| spoils_fencing(&setting.name, &setting.value);
+    let spoilt = settings.iter().filter(spoils).find(|it| !is_asked_for(it));
+    let Some(Setting {
+        name: option,
+        value,
+        source,
+    }) = spoilt
+    else {
+        return Ok(());
+    };
+    let (whose, mend) = match source {
+        Source::Client => ("ceph.conf or the cluster's configuration", String::new()),
+        Source::Pool => (
+            "the pool",
+            format!(
+                "; `rbd config pool remove {} {option}` mends that",
+                name.pool
+            ),
+        ),
+        Source::Image => (
+            "the image",
+            format!(
+                "; `rbd config image remove {} {option}` mends that",
+                name.spec()
+            ),
+        ),
+    };
+    Err(Trouble::said(
+        ErrorKind::Unsupported,
+        format!(
+            "{option}={value}, by {whose}: a client that loses the image's lock would write on, over what its \
+             successor has written{mend}"
+        ),
+    ))
+}
+
+/// Whether an option with such a value leaves clients that lost the lock their way to the data.
+fn spoils_fencing(option: &str, value: &str) -> bool {
+    let number = value.parse::<u64>();
+    match option {
+        "rbd_blocklist_on_break_lock" | "rbd_blacklist_on_break_lock" => {
+            !value.eq_ignore_ascii_case("true") && !matches!(number, Ok(1..))
+        }
+        // Zero is what the cluster has for it.
+        "rbd_blocklist_expire_seconds" | "rbd_blacklist_expire_seconds" => {
+            !matches!(number, Ok(0 | SHUT_OUT..))
+        }
+        _ => false,
+    }
 }
 
 /// Takes the lock unless somebody is there who has it.
@@ -127,5 +192,29 @@ impl Drop for Watch {
             // A panic there has been reported.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fencing_has_to_be_there_and_to_last() {
+        for (option, good, bad) in [
+            ("on_break_lock", ["true", "True", "1"], ["false", "0", ""]),
+            (
+                "expire_seconds",
+                ["0", "3600", "86400"],
+                ["5", "3599", "-1"],
+            ),
+        ] {
+            for word in ["blocklist", "blacklist"] {
+                let spoils = |value: &str| spoils_fencing(&format!("rbd_{word}_{option}"), value);
+                assert!(!good.into_iter().any(spoils), "{word}_{option}");
+                assert!(bad.into_iter().all(spoils), "{word}_{option}");
+            }
+        }
+        assert!(!spoils_fencing("rbd_cache", "false"));
     }
 }

@@ -22,8 +22,9 @@ const OURS: &[(&str, &str)] = &[
     ("rbd_cache", "false"),
     // Memory that is written from is not changed until the write has ended.
     ("rbd_disable_zero_copy_writes", "false"),
-    // Whoever breaks a lock can be sure that its owner writes no more.
+    // Whoever breaks a lock can be sure that its owner writes no more. Before Ceph 16 it has the other name.
     ("rbd_blocklist_on_break_lock", "true"),
+    ("rbd_blacklist_on_break_lock", "true"),
 ];
 
 /// What librados waits for without end, or five minutes, unless something else is set.

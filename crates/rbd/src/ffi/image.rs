@@ -4,13 +4,32 @@ use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::ptr::{null, null_mut};
 
+use rustix::io::Errno;
+
 use super::cluster::Pool;
-use super::{Api, Cluster, Opaque, Watcher, check, text};
+use crate::fence::is;
+
+use super::{Api, Cluster, ConfigOption, Opaque, Watcher, check, text};
 
 /// `RBD_LOCK_MODE_EXCLUSIVE`.
 const EXCLUSIVE: c_int = 0;
 /// Clients of one image that are looked at.
 const MANY: usize = 256;
+
+/// An option of librbd's, as it is for an image.
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) source: Source,
+}
+
+/// Where an option is from: the image's word goes before the pool's, and that before the client's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Client,
+    Pool,
+    Image,
+}
 
 /// An image that is open; closed when dropped, which must not happen on one of the library's
 /// threads: closing waits for those.
@@ -78,6 +97,45 @@ impl Handle {
         // three functions are of this kind.
         check(unsafe { get(self.raw, &raw mut value) })?;
         Ok(value)
+    }
+
+    /// The options of librbd's that are in force for it.
+    pub(crate) fn settings(&self) -> io::Result<Vec<Setting>> {
+        let none = ConfigOption {
+            name: null_mut(),
+            value: null_mut(),
+            source: 0,
+        };
+        let mut options = vec![none; MANY];
+        let mut count = c_int::try_from(MANY).unwrap_or(0);
+        let list = |options: &mut Vec<ConfigOption>, count: &mut c_int| {
+            // SAFETY: the handle is ours, and the array is as long as said.
+            check(unsafe {
+                (self.api().rbd_config_image_list)(self.raw, options.as_mut_ptr(), count)
+            })
+        };
+        match list(&mut options, &mut count) {
+            Err(error) if is(&error, Errno::RANGE) => {
+                options.resize(usize::try_from(count).unwrap_or(MANY), none);
+                list(&mut options, &mut count)?
+            }
+            other => other?,
+        };
+        let filled = usize::try_from(count).unwrap_or(0).min(options.len());
+        let filled = &mut options[..filled];
+        let settings = filled.iter().map(|option| Setting {
+            name: own(option.name),
+            value: own(option.value),
+            source: match option.source {
+                0 => Source::Client,
+                1 => Source::Pool,
+                _ => Source::Image,
+            },
+        });
+        let settings = settings.collect();
+        // SAFETY: the library filled so many, and nobody has them after this.
+        unsafe { (self.api().rbd_config_image_list_cleanup)(filled.as_mut_ptr(), count) };
+        Ok(settings)
     }
 
     /// Takes the exclusive lock. From others who have it without insisting it is taken away,

@@ -2,7 +2,7 @@
 //! `unsafe` is below here.
 //!
 //! The declarations follow `rados/librados.h` and `rbd/librbd.h`, whose interfaces have been
-//! the same since Ceph 12.
+//! the same since Ceph 14.
 #![allow(unsafe_code)]
 
 mod aio;
@@ -16,7 +16,7 @@ pub(crate) use aio::{Way, is_librarys_thread};
 pub(crate) use changes::Changes;
 pub use cluster::has_clients;
 pub(crate) use cluster::{Cluster, Pool};
-pub(crate) use image::Handle;
+pub(crate) use image::{Handle, Setting, Source};
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
@@ -44,6 +44,16 @@ pub(crate) struct Watcher {
     address: *mut c_char,
     id: i64,
     cookie: u64,
+}
+
+/// `rbd_config_option_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ConfigOption {
+    name: *mut c_char,
+    value: *mut c_char,
+    /// `rbd_config_source_t`.
+    source: c_int,
 }
 
 /// Declares the functions that are needed, as members of a struct that is filled by name.
@@ -94,6 +104,8 @@ functions! {
         rbd_get_size(Opaque, *mut u64) -> c_int;
         rbd_get_features(Opaque, *mut u64) -> c_int;
         rbd_get_stripe_unit(Opaque, *mut u64) -> c_int;
+        rbd_config_image_list(Opaque, *mut ConfigOption, *mut c_int) -> c_int;
+        rbd_config_image_list_cleanup(*mut ConfigOption, c_int);
         rbd_lock_acquire(Opaque, c_int) -> c_int;
         rbd_lock_get_owners(Opaque, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
         rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
