@@ -1,7 +1,8 @@
 //! Volumes behind an NBD server of somebody else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use xtent_tests::far::Far;
@@ -130,6 +131,10 @@ fn volumes_are_made_and_their_keys_managed_there() {
             &data,
             "decrypted to a server",
         );
+        // Where another volume lies, or what a damaged start leaves of one, nobody else's word is enough.
+        if shape.version == 2 {
+            assert_no_volume_is_decrypted_over(&uri, &key);
+        }
         shape.format(Maker::Xtent, &uri, &key);
         xtent()
             .args(["encrypt", "--key-file"])
@@ -142,6 +147,31 @@ fn volumes_are_made_and_their_keys_managed_there() {
             &data,
             "encrypted from a server",
         );
+    }
+}
+
+fn assert_no_volume_is_decrypted_over(uri: &Path, key: &Path) {
+    let scratch = Scratch::new();
+    let there = Shape::LUKS2.image(Maker::Cryptsetup, &scratch, 20 << 20);
+    for damaged in [false, true] {
+        if damaged {
+            let image = File::options().write(true).open(&there.image).unwrap();
+            image.write_all_at(&[0; 4096], 0).unwrap();
+        }
+        let before = std::fs::read(&there.image).unwrap();
+        let other = Far::qemu(&there.image, &["--format=raw"]);
+        let decrypt = || {
+            let decrypt = xtent().args(["decrypt", "-q", "--key-file"]);
+            decrypt.args([key, uri]).arg(other.uri())
+        };
+        decrypt()
+            .fails(1)
+            .says(&["UUID", "--batch-mode", "--overwrite-luks"]);
+        assert!(std::fs::read(&there.image).unwrap() == before);
+        if damaged {
+            decrypt().arg("--overwrite-luks").ok();
+            assert!(std::fs::read(&there.image).unwrap() != before);
+        }
     }
 }
 
@@ -350,7 +380,7 @@ fn an_export_that_shrinks_fails_what_is_missing() {
     let there = far.container(&container.key);
     let server = Server::start_with(&there, &["--reconnect", "300"]);
     far.kill();
-    let file = std::fs::File::options().write(true).open(&container.image);
+    let file = File::options().write(true).open(&container.image);
     file.unwrap().set_len(20 << 20).unwrap();
     far.start_again();
     let fails = "try:\n h.pread(4096, 7 << 20)\nexcept nbd.Error as e:\n assert e.errno == 'EIO', e\n\

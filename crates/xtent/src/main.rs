@@ -25,6 +25,7 @@ mod listen;
 mod log;
 mod mkfs;
 mod notify;
+mod old_volume;
 mod open;
 mod output;
 mod partition;

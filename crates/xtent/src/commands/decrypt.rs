@@ -17,6 +17,7 @@ use crate::copy::{self, Moved, Progress};
 use crate::disk::{Disk, is_uri};
 use crate::failure::{Exit, Failure, Result};
 use crate::headerless::{Closed, PlainArgs};
+use crate::old_volume::OldVolume;
 use crate::output::{Output, complain, text_of};
 use crate::plain::{Place, Stream};
 use crate::probe;
@@ -70,6 +71,12 @@ pub(crate) struct Args {
     /// keeps that. A file that holds a LUKS volume is refused: remove it first.
     #[arg(long)]
     force: bool,
+    /// Overwrite a LUKS volume on a TARGET that is no regular file
+    ///
+    /// Without it the command asks for the UUID of the volume that would be lost, and fails
+    /// where it cannot ask, or with --batch-mode.
+    #[arg(long)]
+    overwrite_luks: bool,
     #[command(flatten)]
     holes: HolesArgs,
     #[command(flatten)]
@@ -245,6 +252,7 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<Disk>> {
                 ),
             ));
         }
+        let volume = OldVolume::find(&store)?;
         let found =
             probe::describe(&*store).map_or(String::new(), |w| format!(" It holds {w} now."));
         confirm(
@@ -254,6 +262,9 @@ fn existing_target(args: &Args, size: u64) -> Result<Option<Disk>> {
                 path.display()
             ),
         )?;
+        if let Some(volume) = volume {
+            volume.give_up(args.overwrite_luks, args.confirm)?;
+        }
     }
     Ok(Some(store))
 }

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use xtent_luks::find_traces;
 use xtent_store::{Access, FileStore};
 
-use crate::args::{ConfirmArgs, RECONNECT};
-use crate::confirm::confirm_by;
+use crate::args::RECONNECT;
 use crate::disk::{Disk, is_uri, refuse_dash};
 use crate::failure::{Exit, Failure, Result};
+use crate::old_volume::OldVolume;
 use crate::same::refuse_attached;
 use crate::{mkfs, probe, signals};
 
@@ -72,21 +71,7 @@ impl<'a> Target<'a> {
         let Target::Existing(store) = self else {
             return Ok(None);
         };
-        let traces = find_traces(&**store).map_err(|e| {
-            Failure::from(e).advise(
-                "What cannot be read may be a volume, so nothing was written. If there is none \
-                 that anybody needs, overwrite the start of the device with zeros first.",
-            )
-        })?;
-        let Some(first) = traces.first() else {
-            return Ok(None);
-        };
-        Ok(Some(OldVolume {
-            device: store.path().to_owned(),
-            what: first.what,
-            offset: first.offset,
-            uuid: traces.iter().find_map(|trace| trace.uuid.clone()),
-        }))
+        OldVolume::find(store)
     }
 
     /// Makes a new file of `size` bytes if it is to be new.
@@ -99,42 +84,6 @@ impl<'a> Target<'a> {
                 Ok(store.into())
             }
         }
-    }
-}
-
-/// A volume that will be lost.
-pub(super) struct OldVolume {
-    device: PathBuf,
-    what: &'static str,
-    offset: u64,
-    uuid: Option<String>,
-}
-
-impl OldVolume {
-    /// Asks for its UUID, unless an option says that it may go.
-    pub(super) fn give_up(&self, may_go: bool, confirm: ConfirmArgs) -> Result<()> {
-        if may_go {
-            return Ok(());
-        }
-        let (device, what) = (self.device.display(), self.what);
-        let (name, word) = match &self.uuid {
-            Some(uuid) => (format!(" with the UUID {uuid}"), uuid.as_str()),
-            None => (String::new(), "DESTROY"),
-        };
-        let found = format!("{device} has a {what}{name} at byte {}.", self.offset);
-        if confirm.batch_mode {
-            return Err(Failure::parameters(format!("{found} Nothing was changed."))
-                .advise("--batch-mode does not give a volume up; --overwrite-luks does."));
-        }
-        let what_to_type = match self.uuid {
-            Some(_) => "its UUID",
-            None => "DESTROY",
-        };
-        confirm_by(
-            &format!("{found} Nobody will be able to read that volume again."),
-            &format!("To destroy it type {what_to_type}: "),
-            word,
-        )
     }
 }
 
