@@ -279,7 +279,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             .into_iter()
             .filter_map(Result::err)
         {
-            tracing::error!(%failure, "not all of another volume is on the disk");
+            tracing::error!(%failure, "not everything is on the disk");
         }
         return Err(Failure::fenced(device));
     }
