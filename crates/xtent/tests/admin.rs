@@ -232,6 +232,27 @@ fn a_new_header_elsewhere_asks_nothing() {
 
 const CHEAP: &str = "--pbkdf pbkdf2 --pbkdf-force-iterations 1000";
 
+/// To HMAC, and so to a digest, a key is the same with and without zeros at its end; and without a
+/// keyslot nothing else says how long it is.
+#[test]
+fn a_volume_key_has_its_length_without_a_keyslot_too() {
+    let bed = Bed::with_luks2();
+    let mut key: Vec<u8> = (1..=64).collect();
+    key[63] = 0;
+    std::fs::write(bed.path("vk"), &key).unwrap();
+    bed.run(&format!(
+        "format -q --overwrite-luks --key-file key --volume-key-file vk {CHEAP} disk.img"
+    ))
+    .ok();
+    bed.run("header erase -q disk.img").ok();
+    for other in [&key[..63], &[&key[..], &[0]].concat()] {
+        std::fs::write(bed.path("other.vk"), other).unwrap();
+        bed.run("key test --volume-key-file other.vk disk.img")
+            .failed(2, &["not the key of the volume"]);
+    }
+    bed.run("key test --volume-key-file vk disk.img").ok();
+}
+
 #[test]
 fn a_volume_key_is_escrowed_and_opens_an_erased_volume() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,7 @@
 //! What the rest of the program asks a header.
 
+use sector_cipher::CipherSpec;
+
 use super::keyslot::parse_encryption;
 use super::model::{Crypt, SlotKdf};
 use super::read::{Header, OtherCopy};
@@ -43,6 +45,14 @@ impl Header {
     pub(crate) fn key_length(&self) -> Option<usize> {
         let opener = *self.openers().ok()?.first()?;
         usize::try_from(self.metadata.keyslots[&opener].key_size).ok()
+    }
+
+    /// Whether the volume's cipher has keys of `length` bytes. Of one that is not known here every length is taken.
+    pub(crate) fn takes_keys_of(&self, length: usize) -> bool {
+        let segment = self.metadata.segments.get(&0);
+        let crypt = segment.and_then(|segment| segment.crypt.as_ref());
+        let cipher: Option<CipherSpec> = crypt.and_then(|crypt| crypt.encryption.parse().ok());
+        cipher.is_none_or(|cipher| cipher.key_lengths().contains(&length))
     }
 
     pub(crate) fn persistent_flags(&self) -> &[String] {
@@ -178,7 +188,7 @@ impl Header {
 }
 
 fn parse_encryption_name(name: &str) -> Result<(), Error> {
-    match name.parse::<sector_cipher::CipherSpec>() {
+    match name.parse::<CipherSpec>() {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::unsupported(format!(
             "cipher \"{}\" is not supported",

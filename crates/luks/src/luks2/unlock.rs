@@ -51,8 +51,12 @@ pub(crate) fn is_volume_key(
     let header = read_shared(device)?;
     header.requirements_met()?;
     let (_, digest) = header.metadata.volume_digest()?;
-    Ok(header.key_length().is_none_or(|length| length == key.len())
-        && digest.verify(key, limits)?)
+    // HMAC takes a key and the same with zeros behind it for one (RFC 2104, section 2), so a digest does not tell these apart.
+    let has_its_length = match header.key_length() {
+        Some(length) => length == key.len(),
+        None => header.takes_keys_of(key.len()),
+    };
+    Ok(has_its_length && digest.verify(key, limits)?)
 }
 
 /// Encrypted key material by keyslot. A bad sector in one keyslot's area is no
